@@ -61,7 +61,8 @@ end
 """Shell → its functions that complete the names of deployments and stacks."""
 
 DEPLOYMENT, STACK = (
-    {"bash": f"_heat_config_{kind}", "zsh": f"_heat_config_{kind}"} for kind in ("deployments", "stacks")
+    {"bash": f"_heat_config_{kind}", "zsh": f"_heat_config_{kind}"}
+    for kind in ("deployments", "stacks")
 )
 
 FISH = {
@@ -78,8 +79,12 @@ NAMES = {"bash": "{}", "zsh": "_{}", "fish": "{}.fish"}
 
 def hook() -> argparse.ArgumentParser:
     """Declare what `heat-config-hook` takes."""
-    parser = argparse.ArgumentParser(prog="heat-config-hook", description="Carry out one deployment with one hook.")
-    parser.add_argument("name", choices=sorted(heat_config_hooks.HOOKS), help="the hook")
+    parser = argparse.ArgumentParser(
+        prog="heat-config-hook", description="Carry out one deployment with one hook."
+    )
+    parser.add_argument(
+        "name", choices=sorted(heat_config_hooks.HOOKS), help="the hook"
+    )
     return parser
 
 
@@ -93,7 +98,11 @@ def told(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
             action.complete = FILES[str(action.metavar)]  # type: ignore[attr-defined]  # it is what shtab looks for
         elif action.metavar == "ID":
             action.complete = DEPLOYMENT  # type: ignore[attr-defined]
-        elif action.metavar == "NAME" and action.dest in ("name", "names") and " stack " in parser.prog:
+        elif (
+            action.metavar == "NAME"
+            and action.dest in ("name", "names")
+            and " stack " in parser.prog
+        ):
             action.complete = STACK  # type: ignore[attr-defined]
         elif action.metavar == "TOOL":
             action.choices = sorted(heat_config_hooks.HOOKS)
@@ -107,8 +116,14 @@ def _for_bash(text: str) -> str:
     the first of several choices.
     """
     text = text.replace("complete -o bashdefault", "complete -o filenames")
-    text = text.replace('_choices_var="${current_action}_choices"', '_choices_var="${current_action}_choices[@]"')
-    return text.replace('compgen -W "${current_action_choices}"', "compgen -W \"${current_action_choices// /$'\\n'}\"")
+    text = text.replace(
+        '_choices_var="${current_action}_choices"',
+        '_choices_var="${current_action}_choices[@]"',
+    )
+    return text.replace(
+        'compgen -W "${current_action_choices}"',
+        "compgen -W \"${current_action_choices// /$'\\n'}\"",
+    )
 
 
 def _for_zsh(text: str, parser: argparse.ArgumentParser) -> str:
@@ -118,10 +133,16 @@ def _for_zsh(text: str, parser: argparse.ArgumentParser) -> str:
         before, begin, after = text.partition(f"\n{name}_options=(\n")
         options, end, rest = after.partition("\n)\n")
         for action in each._actions:  # noqa: SLF001  # there is no other way to them
-            if action.nargs == "*" and not action.option_strings and '"(*)::' not in options:
+            if (
+                action.nargs == "*"
+                and not action.option_strings
+                and '"(*)::' not in options
+            ):
                 values = getattr(action, "complete", {}).get("zsh", "")
                 options += f'\n  "(*)::{action.metavar or action.dest}:{values}"'
-                rest = re.sub(rf"(\${name}_options) \\\n.*\\\n +'\*::: :->.*'", r"\1", rest)
+                rest = re.sub(
+                    rf"(\${name}_options) \\\n.*\\\n +'\*::: :->.*'", r"\1", rest
+                )
         text = before + begin + options + end + rest
     return text
 

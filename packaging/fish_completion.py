@@ -44,7 +44,9 @@ end
 """
 
 
-def complete(parser: argparse.ArgumentParser, preamble: str, kinds: Mapping[int, str]) -> str:
+def complete(
+    parser: argparse.ArgumentParser, preamble: str, kinds: Mapping[int, str]
+) -> str:
     """Return what completes a command.
 
     `kinds` has the options of `complete` for each kind of value, by the identity of what an argument's `complete` is.
@@ -60,7 +62,11 @@ def complete(parser: argparse.ArgumentParser, preamble: str, kinds: Mapping[int,
             for word in action.option_strings
         }
     )
-    scan = _SCAN.format(id=name, options=_words(options), commands=_words([path for path in parsers if path]))
+    scan = _SCAN.format(
+        id=name,
+        options=_words(options),
+        commands=_words([path for path in parsers if path]),
+    )
     lines = [f"complete -c {parser.prog} -f"]
     for path, one in parsers.items():
         place = 0
@@ -73,12 +79,17 @@ def complete(parser: argparse.ArgumentParser, preamble: str, kinds: Mapping[int,
             else:
                 many = action.nargs in ("*", "+")
                 at = f"__{name}_at {_quoted(path)} {place}{'+' if many else ''}"
-                lines += [_line(parser.prog, at, values) for values in _positional(action, kinds)]
+                lines += [
+                    _line(parser.prog, at, values)
+                    for values in _positional(action, kinds)
+                ]
                 place += 1
     return "\n".join([preamble.strip(), "", scan, *lines, ""])
 
 
-def _parsers(parser: argparse.ArgumentParser, path: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def _parsers(
+    parser: argparse.ArgumentParser, path: str = ""
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Return the parser of a command and those of its subcommands, by their words."""
     yield path, parser
     for action in parser._actions:  # noqa: SLF001
@@ -93,7 +104,10 @@ def _line(command: str, at: str, values: str) -> str:
 
 def _option(action: argparse.Action, kinds: Mapping[int, str]) -> str:
     """Return the options of `complete` for an option."""
-    words = [f"-l {word[2:]}" if word.startswith("--") else f"-s {word[1:]}" for word in action.option_strings]
+    words = [
+        f"-l {word[2:]}" if word.startswith("--") else f"-s {word[1:]}"
+        for word in action.option_strings
+    ]
     if action.nargs not in (0, "?"):
         words += ["-r", _values(action, kinds)]
     return " ".join([*filter(None, words), f"-d {_quoted(_help(action))}"])

@@ -57,19 +57,32 @@ class Example:
     @property
     def is_template(self) -> bool:
         """True for a template of HOT or TOSCA, which has a picture; false for a document."""
-        return re.search(r"(?m)^(heat_template|tosca_definitions)_version:", self.path.read_text("utf-8")) is not None
+        return (
+            re.search(
+                r"(?m)^(heat_template|tosca_definitions)_version:",
+                self.path.read_text("utf-8"),
+            )
+            is not None
+        )
 
     @property
     def environments(self) -> list[str]:
         """The options that name its environments, with whole paths."""
         words = shlex.split(self.head.commands[0][0])
         names = [after for word, after in itertools.pairwise(words) if word == "-e"]
-        return [word for name in names for word in ("-e", str(self.path.with_name(Path(name).name)))]
+        return [
+            word
+            for name in names
+            for word in ("-e", str(self.path.with_name(Path(name).name)))
+        ]
 
 
 def head(text: str) -> Head:
     """Return what the comments at the head of a text say. Without a command, it is the head of no example."""
-    lines = [line[1:] for line in text[: re.search(r"(?m)^(?!#)", text).start()].splitlines()]  # type: ignore[union-attr]
+    lines = [
+        line[1:]
+        for line in text[: re.search(r"(?m)^(?!#)", text).start()].splitlines()  # type: ignore[union-attr]
+    ]
     about, commands = [], list[tuple[str, tuple[str, ...]]]()
     for line in lines:
         if line.startswith("   $ "):
@@ -82,12 +95,17 @@ def head(text: str) -> Head:
             about.append(line.strip())
     paragraph = " ".join(about).strip()
     idea, _, needs = paragraph.partition(" Needs ")
-    return Head(idea, tuple(filter(None, needs.removesuffix(".").split(", "))), tuple(commands))
+    return Head(
+        idea, tuple(filter(None, needs.removesuffix(".").split(", "))), tuple(commands)
+    )
 
 
 def examples(folder: Path) -> list[Example]:
     """Return all examples of a folder and of those in it."""
-    found = [Example(path, head(path.read_text("utf-8"))) for path in sorted(folder.rglob("*.yaml"))]
+    found = [
+        Example(path, head(path.read_text("utf-8")))
+        for path in sorted(folder.rglob("*.yaml"))
+    ]
     return [each for each in found if each.head.commands]
 
 
@@ -100,7 +118,15 @@ def picture(example: Example) -> str:
     """Return the graph of a template as SVG; nothing for a document, and for a template without resources."""
     if not example.is_template:
         return ""
-    words = ["stack", "graph", "--format", "svg", "-t", str(example.path), *example.environments]
+    words = [
+        "stack",
+        "graph",
+        "--format",
+        "svg",
+        "-t",
+        str(example.path),
+        *example.environments,
+    ]
     options = agent.parser().parse_args(words)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -137,19 +163,34 @@ def _list_of(example: Example, folder: Path) -> str:
     return parts[0] if len(parts) > 1 else "files"
 
 
-def _item(example: Example, folder: Path, drawn: Mapping[str, str], shown: dict[str, str]) -> Iterator[str]:
+def _item(
+    example: Example, folder: Path, drawn: Mapping[str, str], shown: dict[str, str]
+) -> Iterator[str]:
     """Yield the lines of an example, with its picture unless the list has shown the same one before.
 
     `shown` maps the pictures of the list to the examples that they stand below.
     """
-    path, picture = example.path.relative_to(folder).as_posix(), picture_of(example, folder)
+    path, picture = (
+        example.path.relative_to(folder).as_posix(),
+        picture_of(example, folder),
+    )
     name, graph = path.partition("/")[2] or path, drawn.get(picture, "")
-    needs = f" Needs {', '.join(f'`{each}`' for each in example.head.needs)}." if example.head.needs else ""
+    needs = (
+        f" Needs {', '.join(f'`{each}`' for each in example.head.needs)}."
+        if example.head.needs
+        else ""
+    )
     same = f" The picture is that of `{shown[graph]}`." if graph in shown else ""
     sentences = re.split(r"(?<=\.) (?=[A-Z`$])", f"{example.head.idea}{needs}{same}")
     yield f"- [`{name}`]({path}):"
     for each in sentences:
-        yield from textwrap.wrap(each, 118, initial_indent="  ", subsequent_indent="  ", break_long_words=False)
+        yield from textwrap.wrap(
+            each,
+            118,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_long_words=False,
+        )
     if graph and not same:
         shown[graph] = name
         yield from ("", f"  ![the resources of {name}]({PICTURES}/{picture})", "")

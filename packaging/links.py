@@ -18,7 +18,11 @@ def without_dead_links(text: str, folder: Path) -> str:
 
     def kept(link: re.Match[str]) -> str:
         target = link[2].partition("#")[0]
-        return link[0] if not target or "://" in target or (folder / target).exists() else link[1]
+        return (
+            link[0]
+            if not target or "://" in target or (folder / target).exists()
+            else link[1]
+        )
 
     return LINK.sub(kept, text)
 

@@ -81,7 +81,10 @@ ENVIRONMENT = {
 }
 """Variables and their meaning, for the pages of commands."""
 
-_ENVIRONMENT_OF = {AGENT: set(ENVIRONMENT) - {"HEAT_SHELL_CONFIG"}, APPLY: set(ENVIRONMENT)}
+_ENVIRONMENT_OF = {
+    AGENT: set(ENVIRONMENT) - {"HEAT_SHELL_CONFIG"},
+    APPLY: set(ENVIRONMENT),
+}
 
 SIGNALS = {
     "HUP": "the daemon reads its settings again",
@@ -98,7 +101,14 @@ _ROW = re.compile(r" +(\S+)  +(\S.*)")
 
 def escaped(text: str) -> str:
     """Return text as roff reads it, so that it is copied from the page as it was."""
-    for sign, code in (("\\", "\\e"), ("-", "\\-"), ("'", "\\(aq"), ("`", "\\(ga"), ("^", "\\(ha"), ("~", "\\(ti")):
+    for sign, code in (
+        ("\\", "\\e"),
+        ("-", "\\-"),
+        ("'", "\\(aq"),
+        ("`", "\\(ga"),
+        ("^", "\\(ha"),
+        ("~", "\\(ti"),
+    ):
         text = text.replace(sign, code)
     return text
 
@@ -160,7 +170,11 @@ def _end(name: str) -> Iterator[str]:
     for path, says in FILES.items():
         yield from _item(path, says)
     yield ".SH SEE ALSO"
-    pages = [f"{each}(5)" if each == SETTINGS_PAGE else f"{each}(1)" for each in BRIEFS if each != name]
+    pages = [
+        f"{each}(5)" if each == SETTINGS_PAGE else f"{each}(1)"
+        for each in BRIEFS
+        if each != name
+    ]
     yield escaped(", ".join(pages))
 
 
@@ -218,10 +232,17 @@ def explained(action: argparse.Action) -> tuple[tuple[str, ...], str]:
 
 def common(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Return the options that mean the same in each of many commands that have them, in their order."""
-    options = [action for command in every(parser).values() for action in arguments(command) if action.option_strings]
+    options = [
+        action
+        for command in every(parser).values()
+        for action in arguments(command)
+        if action.option_strings
+    ]
     counts = Counter(map(explained, options))
     meanings = Counter(names for names, _ in counts)
-    shared = {explained(each): each for each in options if counts[explained(each)] >= COMMON}
+    shared = {
+        explained(each): each for each in options if counts[explained(each)] >= COMMON
+    }
     return [each for (names, _), each in shared.items() if meanings[names] == 1]
 
 
@@ -229,7 +250,9 @@ def _arguments(actions: Iterable[argparse.Action], prog: str) -> Iterator[str]:
     """Yield each argument and option, and what it does."""
     for action in actions:
         named = str(action.metavar or action.dest).upper() if action.nargs != 0 else ""
-        tag = " ".join(each for each in (", ".join(action.option_strings), named) if each)
+        tag = " ".join(
+            each for each in (", ".join(action.option_strings), named) if each
+        )
         yield from _item(tag, (action.help or "") % {**vars(action), "prog": prog})
 
 
@@ -246,7 +269,9 @@ def every(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentPars
     found = {}
     for name, command in commands(parser).items():
         found[name] = command
-        found.update({f"{name} {each}": inner for each, inner in every(command).items()})
+        found.update(
+            {f"{name} {each}": inner for each, inner in every(command).items()}
+        )
     return found
 
 
@@ -263,7 +288,9 @@ def program(parser: argparse.ArgumentParser, date: str) -> Iterator[str]:
     shared, endings = common(parser), dict[str, list[str]]()
     if shared:
         yield ".SH COMMON OPTIONS"
-        yield from words("Where the usage of a command names them, these options mean the same.")
+        yield from words(
+            "Where the usage of a command names them, these options mean the same."
+        )
         yield from _arguments(shared, name)
     for index, (each, command) in enumerate(every(parser).items()):
         if not index:
@@ -287,13 +314,18 @@ def program(parser: argparse.ArgumentParser, date: str) -> Iterator[str]:
 
 
 def _command(
-    parser: argparse.ArgumentParser, shared: Container[tuple[tuple[str, ...], str]], endings: dict[str, list[str]]
+    parser: argparse.ArgumentParser,
+    shared: Container[tuple[tuple[str, ...], str]],
+    endings: dict[str, list[str]],
 ) -> Iterator[str]:
     """Yield one of several commands of a program, without `shared` options; add its exit codes to `endings`."""
     yield from _usage(parser)
     text = parser.description or ""
     yield from _blocks(text[:1].upper() + text[1:], ".PP\n.B")
-    yield from _arguments([each for each in arguments(parser) if explained(each) not in shared], parser.prog)
+    yield from _arguments(
+        [each for each in arguments(parser) if explained(each) not in shared],
+        parser.prog,
+    )
     blocks = re.split(r"\n\s*\n", (parser.epilog or "").strip("\n"))
     for block in blocks:
         first, _, rows = block.partition("\n")
@@ -307,7 +339,11 @@ def hook(text: str, date: str) -> Iterator[str]:
     """Yield the page of the program whose help is that text."""
     yield from _page(HOOK, 1, date)
     usage, _, rest = text.partition("\n")
-    yield from (".SH SYNOPSIS", escaped(usage.removeprefix("usage: ")), ".SH DESCRIPTION")
+    yield from (
+        ".SH SYNOPSIS",
+        escaped(usage.removeprefix("usage: ")),
+        ".SH DESCRIPTION",
+    )
     yield from _blocks(rest, ".SH")
     yield from _end(HOOK)
 
@@ -335,7 +371,9 @@ def settings(date: str) -> Iterator[str]:
 def _setting(each: Setting) -> str:
     says = each.description[:1].upper() + each.description[1:]
     default = (
-        "required if the section is used" if each.required else f"default: {written(each.kind, each.default) or 'none'}"
+        "required if the section is used"
+        if each.required
+        else f"default: {written(each.kind, each.default) or 'none'}"
     )
     example = f" Example: {each.example}." if each.example else ""
     return f"{says}. It is {each.expected}; {default}.{example}"
@@ -352,12 +390,17 @@ def pages(date: str) -> dict[str, str]:
         f"{SETTINGS_PAGE}.5": settings(date),
     }
     # A heading begins a paragraph by itself.
-    return {name: re.sub(r"(?m)^(\.S[HS] .*\n)\.PP\n", r"\1", "\n".join(lines) + "\n") for name, lines in made.items()}
+    return {
+        name: re.sub(r"(?m)^(\.S[HS] .*\n)\.PP\n", r"\1", "\n".join(lines) + "\n")
+        for name, lines in made.items()
+    }
 
 
 def main() -> int:
     """Write the pages into the folder that the command line names."""
-    date = time.strftime("%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))))
+    date = time.strftime(
+        "%Y-%m-%d", time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())))
+    )
     folder = Path(sys.argv[1])
     for name, text in pages(date).items():
         path = folder / f"man{name[-1]}" / name

@@ -20,15 +20,24 @@ class NotReadyError(Exception):
 def sections(text: str) -> dict[str, str]:
     """Return the sections of a changelog by their headings, without empty lines around them."""
     parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
-    return {heading.strip(): body.strip() for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return {
+        heading.strip(): body.strip()
+        for heading, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 def notes(version: str, text: str) -> str:
     """Return the release notes. Raises NotReadyError if there are none."""
     found = sections(text)
-    dated = [heading for heading in found if re.fullmatch(rf"{re.escape(version)} - \d{{4}}-\d\d-\d\d", heading)]
+    dated = [
+        heading
+        for heading in found
+        if re.fullmatch(rf"{re.escape(version)} - \d{{4}}-\d\d-\d\d", heading)
+    ]
     if not dated or not found[dated[0]]:
-        raise NotReadyError(f"CHANGELOG.md has no section «## {version} - YEAR-MONTH-DAY» with lines in it: write it")
+        raise NotReadyError(
+            f"CHANGELOG.md has no section «## {version} - YEAR-MONTH-DAY» with lines in it: write it"
+        )
     return f"# heat-config-agent {dated[0]}\n\n{found[dated[0]]}\n"
 
 
@@ -40,7 +49,9 @@ def check(version: str, text: str) -> None:
         words = f"CHANGELOG.md has to begin with an empty section «{UNRELEASED}»"
         raise NotReadyError(f"{words}: move its lines to {version}")
     if list(found)[1].partition(" ")[0] != version:
-        raise NotReadyError(f"the newest section of CHANGELOG.md is «{list(found)[1]}», not that of {version}")
+        raise NotReadyError(
+            f"the newest section of CHANGELOG.md is «{list(found)[1]}», not that of {version}"
+        )
 
 
 def main() -> int:

@@ -66,13 +66,19 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[st
 def sentence(text: str) -> str:
     """Return text as a sentence: with a capital letter, and a full stop."""
     text = " ".join(text.split())
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', ':')) else '.'}" if text else ""
+    return (
+        f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', ':')) else '.'}"
+        if text
+        else ""
+    )
 
 
 def prose(text: str) -> Iterator[str]:
     """Yield a paragraph with one sentence per line, and an empty line after it."""
     for each in re.split(r"(?<=[.:]) +(?=[A-Z`])", sentence(text)):
-        yield from textwrap.wrap(each, 120, break_long_words=False, break_on_hyphens=False)
+        yield from textwrap.wrap(
+            each, 120, break_long_words=False, break_on_hyphens=False
+        )
     yield ""
 
 
@@ -91,7 +97,12 @@ def _setting(each: Setting) -> tuple[str, ...]:
     shown = "required" if each.required else f"`{default}`" if default else "–"
     example = f"; example: `{each.example}`" if each.example else ""
     deprecated = f"deprecated: use `{each.replaced_by}`; " if each.replaced_by else ""
-    return f"`{each.name}`", shown, each.expected, deprecated + each.description + example
+    return (
+        f"`{each.name}`",
+        shown,
+        each.expected,
+        deprecated + each.description + example,
+    )
 
 
 _EXAMPLE = """\
@@ -114,13 +125,20 @@ def example() -> Iterator[str]:
             if row.section == section:
                 notes = [row.expected, *(["required"] if row.required else [])]
                 notes += [f"for example {row.example}"] if row.example else []
-                notes += [f"deprecated: use {row.replaced_by}"] if row.replaced_by else []
+                notes += (
+                    [f"deprecated: use {row.replaced_by}"] if row.replaced_by else []
+                )
                 yield from _comment(f"{row.description} ({'; '.join(notes)})")
-                yield from (f"# {row.name} = {written(row.kind, row.default)}".rstrip(), "")
+                yield from (
+                    f"# {row.name} = {written(row.kind, row.default)}".rstrip(),
+                    "",
+                )
 
 
 def _comment(text: str) -> Iterator[str]:
-    for line in textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False):
+    for line in textwrap.wrap(
+        text, 118, break_long_words=False, break_on_hyphens=False
+    ):
         yield f"# {line}"
 
 
@@ -138,16 +156,33 @@ def commands() -> Iterator[str]:
 
 
 def _command(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
-    yield from (f"{heading} `{parser.prog}`", "", "```text", _synopsis(parser), "```", "")
+    yield from (
+        f"{heading} `{parser.prog}`",
+        "",
+        "```text",
+        _synopsis(parser),
+        "```",
+        "",
+    )
     yield from _blocks(parser.description or "")
     inner = {name: each for name, each in manual.commands(parser).items() if name}
     yield from table(
         ("command", "purpose"),
-        ((f"[`{name}`](#{f'{parser.prog} {name}'.replace(' ', '-')})", _brief(parser, name)) for name in inner),
+        (
+            (
+                f"[`{name}`](#{f'{parser.prog} {name}'.replace(' ', '-')})",
+                _brief(parser, name),
+            )
+            for name in inner
+        ),
     )
     actions = manual.arguments(parser)
     for head, optional in (("argument", False), ("option", True)):
-        rows = ((_named(each), _help(parser, each)) for each in actions if bool(each.option_strings) is optional)
+        rows = (
+            (_named(each), _help(parser, each))
+            for each in actions
+            if bool(each.option_strings) is optional
+        )
         yield from table((head, "meaning"), rows)
     yield from _blocks(parser.epilog or "")
 
@@ -169,7 +204,11 @@ def _synopsis(parser: argparse.ArgumentParser) -> str:
     for each in actions:
         name = _metavar(each)
         if not each.option_strings:
-            words.append({"*": f"[{name} ...]", "+": f"{name} ...", "?": f"[{name}]"}.get(str(each.nargs), name))
+            words.append(
+                {"*": f"[{name} ...]", "+": f"{name} ...", "?": f"[{name}]"}.get(
+                    str(each.nargs), name
+                )
+            )
     if manual.commands(parser):
         words.append("COMMAND ...")
     return " ".join(words)
@@ -185,7 +224,13 @@ def _named(action: argparse.Action) -> str:
     """Return an argument or option as it is typed."""
     if not action.option_strings:
         return f"`{_metavar(action)}`"
-    value = "" if action.nargs == 0 else f" [{_metavar(action)}]" if action.nargs == "?" else f" {_metavar(action)}"
+    value = (
+        ""
+        if action.nargs == 0
+        else f" [{_metavar(action)}]"
+        if action.nargs == "?"
+        else f" {_metavar(action)}"
+    )
     return f"`{', '.join(action.option_strings)}{value}`"
 
 
@@ -203,7 +248,10 @@ def _blocks(text: str) -> Iterator[str]:
         first, _, rest = block.partition("\n")
         rows = manual.table(rest.splitlines()) if first.endswith(":") else []
         if rows:
-            yield from table((first.removesuffix("s:"), "meaning"), ((f"`{code}`", says) for code, says in rows))
+            yield from table(
+                (first.removesuffix("s:"), "meaning"),
+                ((f"`{code}`", says) for code, says in rows),
+            )
         else:
             yield from prose(block)
 
@@ -217,9 +265,13 @@ def types() -> Iterator[str]:
         class_, facts = known.known(name), heat_types.heat_type(name)
         if class_ is None or facts is None:
             raise AssertionError(name)
-        status = facts.status.status.lower() + (f" since {facts.status.version}" if facts.status.version else "")
+        status = facts.status.status.lower() + (
+            f" since {facts.status.version}" if facts.status.version else ""
+        )
         rows.append((f"`{name}`", _happens(class_), status))
-    yield from table(("type", "what happens on this machine", "status in Heat 27"), rows)
+    yield from table(
+        ("type", "what happens on this machine", "status in Heat 27"), rows
+    )
 
 
 def _happens(class_: type[Resource]) -> str:
@@ -235,7 +287,10 @@ def pages() -> dict[str, str]:
     """Return the text of each page by its name."""
     os.environ["NO_COLOR"] = "1"
     made = {"settings.md": settings(), "commands.md": commands(), "types.md": types()}
-    return {name: re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n" for name, lines in made.items()}
+    return {
+        name: re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
+        for name, lines in made.items()
+    }
 
 
 def example_file() -> str:

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from support import distribution, endings, fault_table, leftovers, outcomes_before, pace, planted, shares, tested_on
+from support import (
+    distribution,
+    endings,
+    fault_table,
+    leftovers,
+    outcomes_before,
+    pace,
+    planted,
+    shares,
+    tested_on,
+)
 from support.cloud import Cloud
 from support.daemon import Daemon
 from support.driver import Alone, Applied, Driver
@@ -35,7 +45,9 @@ def heat(request: pytest.FixtureRequest) -> Iterator[SignalServer]:
     server.start()
     yield server
     server.stop()
-    if "machine" in request.fixturenames:  # then they are results, and each has to be one
+    if (
+        "machine" in request.fixturenames
+    ):  # then they are results, and each has to be one
         assert all(each.value for each in server.signals)
     assert_kept(request, planted.told(server))
 
@@ -91,12 +103,18 @@ def daemon(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Daemon]
 
 
 @pytest.fixture(params=["apply", pytest.param("alone", marks=pytest.mark.slow)])
-def driver(request: pytest.FixtureRequest, tmp_path: Path, machine: Machine, heat: SignalServer) -> Driver:
+def driver(
+    request: pytest.FixtureRequest, tmp_path: Path, machine: Machine, heat: SignalServer
+) -> Driver:
     """The way in which a hook carries out deployments: by the agent, and then by the hook alone.
 
     A test whose tool is slow names one of the two, if they make no difference to the test.
     """
-    return Applied(tmp_path, machine, heat) if request.param == "apply" else Alone(tmp_path)
+    return (
+        Applied(tmp_path, machine, heat)
+        if request.param == "apply"
+        else Alone(tmp_path)
+    )
 
 
 @pytest.fixture
@@ -112,7 +130,9 @@ def tried(request: pytest.FixtureRequest) -> Callable[[int], None]:
 @pytest.fixture
 def seconds(request: pytest.FixtureRequest) -> float:
     """The seconds that a test of `make torture` may take; 0 in the short form."""
-    return request.config.stash[_SHARES].take(request.node.nodeid) if shares.FOR else 0.0
+    return (
+        request.config.stash[_SHARES].take(request.node.nodeid) if shares.FOR else 0.0
+    )
 
 
 @pytest.fixture(scope="session")
@@ -131,7 +151,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     found = terminalreporter.config.stash.get(_COUNTED, Counter())
     if shares.FOR and found:
         what = ", ".join(f"{number:,} {name}" for name, number in sorted(found.items()))
-        terminalreporter.write_line(f"torture: {what}; in {time.monotonic() - _BEGAN:.0f} of {shares.FOR:.0f} s")
+        terminalreporter.write_line(
+            f"torture: {what}; in {time.monotonic() - _BEGAN:.0f} of {shares.FOR:.0f} s"
+        )
 
 
 def fault_of(item: pytest.Item) -> fault_table.Row | None:
@@ -152,7 +174,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Leave out the tests that have passed before, if that is asked for, and order the rest."""
     outcomes_before.leave_out(config, items)
     distribution.distribute(items)
@@ -160,7 +184,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name a long value by its size: the name of a test is in the environment of whatever it starts."""
-    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > _LONG else None
+    return (
+        f"{argname} of {len(val)}"
+        if isinstance(val, str | bytes) and len(val) > _LONG
+        else None
+    )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -172,12 +200,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Give each test the time that it may take on this machine, and have all processes end with this one."""
     distribution.assert_grouped(config)
-    if not config.option.basetemp and os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
-        raise pytest.UsageError(f"no program can run in {tempfile.gettempdir()}, which has noexec: set TMPDIR=FOLDER")
+    if (
+        not config.option.basetemp
+        and os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC
+    ):
+        raise pytest.UsageError(
+            f"no program can run in {tempfile.gettempdir()}, which has noexec: set TMPDIR=FOLDER"
+        )
     if config.option.timeout is None:
         config.option.timeout = pace.seconds(float(config.getini("timeout")))
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(outcomes_before.Outcomes(config), "outcomes of the tests")
+        config.pluginmanager.register(
+            outcomes_before.Outcomes(config), "outcomes of the tests"
+        )
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

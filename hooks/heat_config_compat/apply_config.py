@@ -24,11 +24,15 @@ ABOUT = protocol.About(
 )
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Return the command that runs os-apply-config."""
     argv = programs.find(APPLY_CONFIG, place.environment)
     outputs = protocol.clear_outputs(request, place)
-    return protocol.Command(argv=argv, cwd=place.run, environment={"heat_outputs_path": str(outputs)})
+    return protocol.Command(
+        argv=argv, cwd=place.run, environment={"heat_outputs_path": str(outputs)}
+    )
 
 
 finish = protocol.collect

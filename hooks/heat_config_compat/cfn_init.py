@@ -55,7 +55,9 @@ _SHORT = 2000
 _FAILED = 1
 """The status code if the log has a failure, and cfn-init's exit code is 0."""
 
-_RECORD = re.compile(r"([A-Z]+) \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (.*)", re.DOTALL)
+_RECORD = re.compile(
+    r"([A-Z]+) \[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (.*)", re.DOTALL
+)
 _ENDED_BADLY = re.compile(r"Return code of -?\d+ after executing: '(.*)", re.DOTALL)
 
 _SKIPPED = re.compile(r"Skipping (package '|invalid (package|service) type: )")
@@ -70,7 +72,9 @@ _QUESTION = re.compile(
 _REPORTED_TWICE = re.compile(r"\['(groupadd|useradd)'")
 """Commands whose failure has an error record of its own."""
 
-_THERE_ALREADY = re.compile(r"An error occurred creating .* : (user|group) name not unique")
+_THERE_ALREADY = re.compile(
+    r"An error occurred creating .* : (user|group) name not unique"
+)
 
 _NOTHING_TO_DISABLE = re.compile(
     r"\['[^']*/(systemctl', 'disable'|update-rc\.d', '[^']*', 'disable'|chkconfig', '[^']*', 'off').*"
@@ -81,7 +85,9 @@ _NOTHING_TO_DISABLE = re.compile(
 _COMMAND_BEGINS = re.compile(r"(.*) is being processed", re.DOTALL)
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Check the config, and return the command."""
     if not _read(request.config):
         return nothing_done()
@@ -95,18 +101,29 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     config = _read(request.config)
     argv = programs.find(CFN_INIT, place.environment)
     directory = Path(
-        place.environment.get("HEAT_CFN_INIT_LAST_METADATA_DIR") or ABOUT.writes["HEAT_CFN_INIT_LAST_METADATA_DIR"]
+        place.environment.get("HEAT_CFN_INIT_LAST_METADATA_DIR")
+        or ABOUT.writes["HEAT_CFN_INIT_LAST_METADATA_DIR"]
     )
     files.make_directory(directory)
-    lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    lock = os.open(
+        directory / ".lock",
+        os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+        0o600,
+    )
     try:
         fcntl.flock(
             lock, fcntl.LOCK_EX
         )  # until this process ends, because the machine has one file for the metadata, and one log
     except SystemExit:  # the run has timed out
-        steps.say("cfn-init was not run, because the cfn-init of another deployment was still running", error=True)
+        steps.say(
+            "cfn-init was not run, because the cfn-init of another deployment was still running",
+            error=True,
+        )
         raise
-    files.replace(directory / "last_metadata", json.dumps({"AWS::CloudFormation::Init": config}).encode())
+    files.replace(
+        directory / "last_metadata",
+        json.dumps({"AWS::CloudFormation::Init": config}).encode(),
+    )
     log = _log(place)
     began = _size(log)
     try:
@@ -119,12 +136,18 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         return code
     failures, doubts = _findings(_records(_added(log, began)), _ignoring(config))
     if failures:
-        _report(f"cfn-init ended with status 0, but something failed; its log {log} has:", log, began)
+        _report(
+            f"cfn-init ended with status 0, but something failed; its log {log} has:",
+            log,
+            began,
+        )
         steps.say("\n".join(("this failed:", *map(_short, failures))), error=True)
         return _FAILED
     if doubts:
         _report(f"cfn-init ended with status 0; its log {log} has:", log, began)
-        steps.say("\n".join(("this may have failed:", *map(_short, doubts))), error=True)
+        steps.say(
+            "\n".join(("this may have failed:", *map(_short, doubts))), error=True
+        )
     return 0
 
 
@@ -140,12 +163,16 @@ def _read(config: object) -> Mapping[str, object]:
     if not config:
         return {}
     if not isinstance(config, Mapping):
-        raise HookError("expected an object, the value of AWS::CloudFormation::Init", "config")
+        raise HookError(
+            "expected an object, the value of AWS::CloudFormation::Init", "config"
+        )
     return config
 
 
 def _log(place: protocol.Workplace) -> Path:
-    return Path(place.environment.get("HEAT_CFN_INIT_LOG") or ABOUT.writes["HEAT_CFN_INIT_LOG"])
+    return Path(
+        place.environment.get("HEAT_CFN_INIT_LOG") or ABOUT.writes["HEAT_CFN_INIT_LOG"]
+    )
 
 
 def _size(path: Path) -> int:
@@ -170,12 +197,19 @@ def _report(sentence: str, log: Path, began: int) -> None:
     """Print a sentence and the end of the text that was added to a log since it was `began` bytes long."""
     size = _size(log)
     text = "".join(_added(log, max(began if began <= size else 0, size - _REPORTED)))
-    steps.say(f"{sentence}\n{text}".rstrip() if text else sentence.partition(";")[0], error=True)
+    steps.say(
+        f"{sentence}\n{text}".rstrip() if text else sentence.partition(";")[0],
+        error=True,
+    )
 
 
 def _short(text: str) -> str:
     """Return the text of a record, without its middle if it is long, as it may contain the output of a command."""
-    return text if len(text) <= _SHORT else f"{text[: _SHORT // 4]} [...] {text[-_SHORT * 3 // 4 :]}"
+    return (
+        text
+        if len(text) <= _SHORT
+        else f"{text[: _SHORT // 4]} [...] {text[-_SHORT * 3 // 4 :]}"
+    )
 
 
 def _records(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -196,12 +230,17 @@ def _ignoring(config: Mapping[str, object]) -> set[str]:
     return {
         name
         for section in config.values()
-        for name, command in protocol.as_map(protocol.as_map(section).get("commands")).items()
-        if str(protocol.as_map(command).get("ignoreErrors", "")).strip().lower() in {"true", "yes", "1"}
+        for name, command in protocol.as_map(
+            protocol.as_map(section).get("commands")
+        ).items()
+        if str(protocol.as_map(command).get("ignoreErrors", "")).strip().lower()
+        in {"true", "yes", "1"}
     }
 
 
-def _findings(records: Iterable[tuple[str, str]], ignoring: set[str]) -> tuple[list[str], list[str]]:
+def _findings(
+    records: Iterable[tuple[str, str]], ignoring: set[str]
+) -> tuple[list[str], list[str]]:
     """Return the records of certain failures and of possible failures, of a cfn-init that ended with status 0.
 
     If a command of the config had failed, the status would not be 0, unless the errors of the command are ignored.
@@ -215,7 +254,9 @@ def _findings(records: Iterable[tuple[str, str]], ignoring: set[str]) -> tuple[l
         if begins:
             command = begins[1]
         elif command is None and _tells_failure(level, text):
-            doubtful = _THERE_ALREADY.fullmatch(text) or _NOTHING_TO_DISABLE.search(text)
+            doubtful = _THERE_ALREADY.fullmatch(text) or _NOTHING_TO_DISABLE.search(
+                text
+            )
             (doubts if doubtful else failures).append(text)
         elif command is not None and level == "ERROR":
             (doubts if command in ignoring else failures).append(text)
@@ -229,11 +270,16 @@ def _tells_failure(level: str, text: str) -> bool:
     if level == "ERROR" or (level == "WARNING" and _SKIPPED.match(text)):
         return True
     ended = _ENDED_BADLY.fullmatch(text) if level == "DEBUG" else None
-    return ended is not None and not _QUESTION.match(ended[1]) and not _REPORTED_TWICE.match(ended[1])
+    return (
+        ended is not None
+        and not _QUESTION.match(ended[1])
+        and not _REPORTED_TWICE.match(ended[1])
+    )
 
 
 def _ends(command: str, level: str, text: str) -> bool:
     """Return whether a record is the last one about a command of the config."""
-    return (level == "INFO" and text.startswith((f"{command} has ", f"{command} test returns false"))) or (
-        level == "ERROR" and text.startswith(f"{command} has failed. ")
-    )
+    return (
+        level == "INFO"
+        and text.startswith((f"{command} has ", f"{command} test returns false"))
+    ) or (level == "ERROR" and text.startswith(f"{command} has failed. "))

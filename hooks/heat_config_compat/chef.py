@@ -22,19 +22,31 @@ from heat_config_hooks.needs import CHEF, NEEDS
 from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 
-GIT = programs.Program(names=("git",), install="the option kitchen needs it: install it with «apt install git»")
+GIT = programs.Program(
+    names=("git",),
+    install="the option kitchen needs it: install it with «apt install git»",
+)
 
 ABOUT = protocol.About(
     config='the run list: a list, or its JSON text, e.g. `["recipe[apache]"]`',
     options={
         **USER,
         **ISOLATE,
-        "kitchen": Option(Kind.TEXT, "URL of a git repository: the kitchen, cloned again for each run"),
-        "kitchen_path": Option(Kind.TEXT, "folder of the kitchen (default `WORKING/kitchen`)"),
+        "kitchen": Option(
+            Kind.TEXT, "URL of a git repository: the kitchen, cloned again for each run"
+        ),
+        "kitchen_path": Option(
+            Kind.TEXT, "folder of the kitchen (default `WORKING/kitchen`)"
+        ),
         **TRUSTED,
     },
     needs=NEEDS["chef"],
-    variables=("HEAT_CHEF_CMD", "HEAT_CHEF_WORKING", "HEAT_CHEF_OUTPUTS", "CHEF_LICENSE"),
+    variables=(
+        "HEAT_CHEF_CMD",
+        "HEAT_CHEF_WORKING",
+        "HEAT_CHEF_OUTPUTS",
+        "CHEF_LICENSE",
+    ),
     tested="a stand-in that records its command line, environment and files; real git",
 )
 
@@ -52,7 +64,15 @@ _OF_THE_DEPLOYMENT = frozenset(
 """Inputs that do not become attributes."""
 
 _SETTINGS = frozenset(
-    {"run_list", "recipes", "named_run_list", "policy_name", "policy_group", "chef_environment", "tags"}
+    {
+        "run_list",
+        "recipes",
+        "named_run_list",
+        "policy_name",
+        "policy_group",
+        "chef_environment",
+        "tags",
+    }
 )
 """Names in the file of attributes by which chef chooses what it runs."""
 
@@ -63,7 +83,9 @@ _PROTOCOLS = "file:git:http:https:ssh"
 """The protocols that git may use: `ext::` would run any command, and the machine may have other helpers."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Check the deployment, write the attributes of the node and chef's configuration, and return the command."""
     run_list = _run_list(request.config)
     if run_list is None:
@@ -73,12 +95,29 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     if _url(request):
         programs.find(GIT, place.environment)
     elif not kitchen.is_dir():
-        raise HookError(f"there is no kitchen at {kitchen}: name its git repository in the option kitchen", "options")
+        raise HookError(
+            f"there is no kitchen at {kitchen}: name its git repository in the option kitchen",
+            "options",
+        )
     inputs = protocol.visible_inputs(request)
-    settings = [] if request.options.get("trusted_inputs") else [name for name in inputs if name in _SETTINGS]
-    attributes = {name: inputs[name] for name in inputs if name not in _OF_THE_DEPLOYMENT and name not in settings}
-    files.replace(place.run / "node.json", json.dumps({**attributes, "run_list": run_list}, indent=4).encode())
-    files.replace(place.run / "client.rb", _client(request, place, kitchen).encode("utf-8", "replace"))
+    settings = (
+        []
+        if request.options.get("trusted_inputs")
+        else [name for name in inputs if name in _SETTINGS]
+    )
+    attributes = {
+        name: inputs[name]
+        for name in inputs
+        if name not in _OF_THE_DEPLOYMENT and name not in settings
+    }
+    files.replace(
+        place.run / "node.json",
+        json.dumps({**attributes, "run_list": run_list}, indent=4).encode(),
+    )
+    files.replace(
+        place.run / "client.rb",
+        _client(request, place, kitchen).encode("utf-8", "replace"),
+    )
     files.make_directory(place.run / "nodes")
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
@@ -87,7 +126,9 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         "the option trusted_inputs allows it"
         for name in settings
     ]
-    return steps.command(__name__, request, place, notes, heat_outputs_path=str(outputs))
+    return steps.command(
+        __name__, request, place, notes, heat_outputs_path=str(outputs)
+    )
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
@@ -98,7 +139,13 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         if code:
             return code
     client = programs.find(CHEF, place.environment)
-    arguments = ("-z", "--config", str(place.run / "client.rb"), "-j", str(place.run / "node.json"))
+    arguments = (
+        "-z",
+        "--config",
+        str(place.run / "client.rb"),
+        "-j",
+        str(place.run / "node.json"),
+    )
     return steps.run((*client, *arguments), cwd=place.working)
 
 
@@ -111,17 +158,26 @@ def _run_list(config: object) -> list[str] | None:
         try:
             config = strict_json.loads(config)
         except ValueError as error:
-            raise HookError(f'expected a run list as JSON, e.g. ["recipe[apache]"]: {error}', "config") from error
+            raise HookError(
+                f'expected a run list as JSON, e.g. ["recipe[apache]"]: {error}',
+                "config",
+            ) from error
     elif config is None or isinstance(config, str):
         return None
-    if not isinstance(config, list) or not all(isinstance(each, str) for each in config):
-        raise HookError('expected a run list: a list of texts, e.g. ["recipe[apache]"]', "config")
+    if not isinstance(config, list) or not all(
+        isinstance(each, str) for each in config
+    ):
+        raise HookError(
+            'expected a run list: a list of texts, e.g. ["recipe[apache]"]', "config"
+        )
     return config
 
 
 def _kitchen(request: protocol.Request, place: protocol.Workplace) -> Path:
     named = request.options.get("kitchen_path")
-    return (place.working / (named if isinstance(named, str) and named else "kitchen")).resolve()
+    return (
+        place.working / (named if isinstance(named, str) and named else "kitchen")
+    ).resolve()
 
 
 def _url(request: protocol.Request) -> str:
@@ -130,7 +186,10 @@ def _url(request: protocol.Request) -> str:
     if not isinstance(url, str) or not url:
         return ""
     if url.startswith("-") or re.match(r"[A-Za-z0-9]+::", url):
-        raise HookError(f"expected the URL or the path of a git repository, not {url!r}", "options.kitchen")
+        raise HookError(
+            f"expected the URL or the path of a git repository, not {url!r}",
+            "options.kitchen",
+        )
     return url
 
 
@@ -170,15 +229,26 @@ def _clone(url: str, kitchen: Path, place: protocol.Workplace) -> int:
         problem = f"{kitchen} is not a git clone, so it is not replaced: empty it, or name another folder"
         raise HookError(problem, "options.kitchen_path")
     files.make_directory(kitchen.parent)
-    new, old = kitchen.with_name(f".{kitchen.name}.new"), kitchen.with_name(f".{kitchen.name}.old")
+    new, old = (
+        kitchen.with_name(f".{kitchen.name}.new"),
+        kitchen.with_name(f".{kitchen.name}.old"),
+    )
     files.remove(new)
     address, settings = _without_secrets(url, place)
     git = programs.find(GIT, place.environment)
-    environment = {**os.environ, "GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0"}
-    code = steps.run((*git, *settings, "clone", "--", address, str(new)), environment=environment)
+    environment = {
+        **os.environ,
+        "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    code = steps.run(
+        (*git, *settings, "clone", "--", address, str(new)), environment=environment
+    )
     if code:
         files.remove(new)
-        steps.say(f"the kitchen cannot be cloned; {kitchen} was not changed", error=True)
+        steps.say(
+            f"the kitchen cannot be cloned; {kitchen} was not changed", error=True
+        )
         return code
     files.remove(old)
     if kitchen.exists():
@@ -192,19 +262,29 @@ def _is_empty(path: Path) -> bool:
     return path.is_dir() and not any(path.iterdir())
 
 
-def _without_secrets(url: str, place: protocol.Workplace) -> tuple[str, tuple[str, ...]]:
+def _without_secrets(
+    url: str, place: protocol.Workplace
+) -> tuple[str, tuple[str, ...]]:
     """Return a URL without credentials, and arguments with which git finds the credentials in a file.
 
     All users of a machine can see command lines, and git stores the URL in the clone.
     A user without a password may be a token, which is a secret, too.
     """
     parts = _split(url)
-    if parts is None or parts.scheme not in ("http", "https") or not (parts.username or parts.password):
+    if (
+        parts is None
+        or parts.scheme not in ("http", "https")
+        or not (parts.username or parts.password)
+    ):
         return url, ()
     user, _, host = parts.netloc.rpartition("@")
     credentials = place.run / "git-credentials"
-    login = user if ":" in user else f"{user}:"  # git ignores a line without a password, even an empty one
-    files.replace(credentials, f"{parts.scheme}://{login}@{host}\n".encode("utf-8", "replace"))
+    login = (
+        user if ":" in user else f"{user}:"
+    )  # git ignores a line without a password, even an empty one
+    files.replace(
+        credentials, f"{parts.scheme}://{login}@{host}\n".encode("utf-8", "replace")
+    )
     helper = f"store --file={shlex.quote(str(credentials))}"
     return parts._replace(netloc=host).geturl(), (
         "-c",

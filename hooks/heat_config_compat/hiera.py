@@ -25,8 +25,15 @@ from heat_config_hooks.written import FAILED, Written, owner
 
 ABOUT = protocol.About(
     config="an object, or its YAML text: `hierarchy`, a list, and `datafiles`, the name of each and its data",
-    options={"version": Option(Kind.CHOICE, "the form of hiera.yaml: Hiera 3 or Hiera 5", "3", ("3", "5"))},
-    writes={"HEAT_HIERA_CONFIG": "/etc/puppet/hiera.yaml", "HEAT_PUPPET_HIERA_DATADIR": "/etc/puppet/hieradata"},
+    options={
+        "version": Option(
+            Kind.CHOICE, "the form of hiera.yaml: Hiera 3 or Hiera 5", "3", ("3", "5")
+        )
+    },
+    writes={
+        "HEAT_HIERA_CONFIG": "/etc/puppet/hiera.yaml",
+        "HEAT_PUPPET_HIERA_DATADIR": "/etc/puppet/hieradata",
+    },
     variables=(
         "HEAT_HIERA_CONFIG",
         "HEAT_PUPPET_HIERA_DATADIR",
@@ -45,13 +52,23 @@ LEGACY = programs.Program(
 """A command that prints `empty` if os-apply-config has no data for Hiera. If it is not installed, there is none."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Write or remove the files, and return the reply; or return a command that asks os-apply-config first."""
     if request.action == "DELETE":
-        return Written(place.working).remove_all(_paths(request, place), owner=owner(request))
+        return Written(place.working).remove_all(
+            _paths(request, place), owner=owner(request)
+        )
     if not _contents(request, place):
-        return nothing_done("the config has neither hierarchy nor datafiles: nothing was written")
-    return steps.command(__name__, request, place) if _legacy(place) else _write(request, place)
+        return nothing_done(
+            "the config has neither hierarchy nor datafiles: nothing was written"
+        )
+    return (
+        steps.command(__name__, request, place)
+        if _legacy(place)
+        else _write(request, place)
+    )
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
@@ -65,7 +82,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     if output.strip() != "empty":
         steps.say(output.rstrip())
         problem = "nothing was written, because os-apply-config has data for Hiera too (hiera.datafiles)"
-        steps.say(f"{problem}: move that data to deployments with the tool hiera", error=True)
+        steps.say(
+            f"{problem}: move that data to deployments with the tool hiera", error=True
+        )
         return FAILED
     reply = _write(request, place)
     if reply["deploy_stderr"]:
@@ -77,10 +96,18 @@ finish = protocol.collect
 
 
 def _write(request: protocol.Request, place: protocol.Workplace) -> Reply:
-    reply = Written(place.working).write_all(_contents(request, place), owner=owner(request))
-    unused = [str(key) for key in _config(request.config) if key not in ("hierarchy", "datafiles")]
+    reply = Written(place.working).write_all(
+        _contents(request, place), owner=owner(request)
+    )
+    unused = [
+        str(key)
+        for key in _config(request.config)
+        if key not in ("hierarchy", "datafiles")
+    ]
     if unused:
-        reply["deploy_stderr"] = f"{reply['deploy_stderr']}ignored keys of the config: {', '.join(sorted(unused))}\n"
+        reply["deploy_stderr"] = (
+            f"{reply['deploy_stderr']}ignored keys of the config: {', '.join(sorted(unused))}\n"
+        )
     return reply
 
 
@@ -92,15 +119,25 @@ def _legacy(place: protocol.Workplace) -> tuple[str, ...]:
         return ()
 
 
-def _contents(request: protocol.Request, place: protocol.Workplace) -> dict[Path, bytes]:
+def _contents(
+    request: protocol.Request, place: protocol.Workplace
+) -> dict[Path, bytes]:
     """Return the files of a config: the data files first, then hiera.yaml, which refers to them. Raises HookError."""
     config, datadir = _config(request.config), _datadir(place)
     hierarchy, datafiles = config.get("hierarchy"), config.get("datafiles") or {}
     if not isinstance(datafiles, Mapping):
-        raise HookError("expected an object: the name of each data file, and its data", "config.datafiles")
-    contents = {datadir / _file_name(str(name)): as_json(data, _place(name)) for name, data in datafiles.items()}
+        raise HookError(
+            "expected an object: the name of each data file, and its data",
+            "config.datafiles",
+        )
+    contents = {
+        datadir / _file_name(str(name)): as_json(data, _place(name))
+        for name, data in datafiles.items()
+    }
     if hierarchy is not None:
-        if not isinstance(hierarchy, list) or not all(isinstance(level, str) for level in hierarchy):
+        if not isinstance(hierarchy, list) or not all(
+            isinstance(level, str) for level in hierarchy
+        ):
             raise HookError("expected a list of texts", "config.hierarchy")
         for level in hierarchy:
             check_name(level, "config.hierarchy")
@@ -124,7 +161,10 @@ def _config(config: object) -> Mapping[str, object]:
         except ValueError as error:
             raise HookError(f"it is not valid YAML: {error}", "config") from None
     if not isinstance(config, Mapping) and config:
-        raise HookError("expected an object with hierarchy and datafiles, or its YAML text", "config")
+        raise HookError(
+            "expected an object with hierarchy and datafiles, or its YAML text",
+            "config",
+        )
     return config if isinstance(config, Mapping) else {}
 
 
@@ -143,18 +183,23 @@ def _place(name: object) -> str:
 
 
 def _hiera_yaml(place: protocol.Workplace) -> Path:
-    return Path(place.environment.get("HEAT_HIERA_CONFIG") or ABOUT.writes["HEAT_HIERA_CONFIG"]).absolute()
+    return Path(
+        place.environment.get("HEAT_HIERA_CONFIG") or ABOUT.writes["HEAT_HIERA_CONFIG"]
+    ).absolute()
 
 
 def _datadir(place: protocol.Workplace) -> Path:
     return Path(
-        place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or ABOUT.writes["HEAT_PUPPET_HIERA_DATADIR"]
+        place.environment.get("HEAT_PUPPET_HIERA_DATADIR")
+        or ABOUT.writes["HEAT_PUPPET_HIERA_DATADIR"]
     ).absolute()
 
 
 def _hiera_3(datadir: Path, hierarchy: Iterable[str]) -> str:
     """Return hiera.yaml as heat-agents writes it, byte for byte, with quotes where YAML would not read text."""
-    items = "".join(f"  - {level if _is_text(level) else _quoted(level)}\n" for level in hierarchy)
+    items = "".join(
+        f"  - {level if _is_text(level) else _quoted(level)}\n" for level in hierarchy
+    )
     folder = str(datadir) if _is_text(str(datadir)) else _quoted(str(datadir))
     return f"\n---\n:backends:\n  - json\n:json:\n  :datadir: {folder}\n:hierarchy:\n{items}"
 
@@ -162,7 +207,8 @@ def _hiera_3(datadir: Path, hierarchy: Iterable[str]) -> str:
 def _hiera_5(datadir: Path, hierarchy: Iterable[str]) -> str:
     """Return hiera.yaml with the levels of the hierarchy."""
     levels = "".join(
-        f"  - name: {_quoted(level)}\n    path: {_quoted(level + '.json')}\n" for level in map(_unquoted, hierarchy)
+        f"  - name: {_quoted(level)}\n    path: {_quoted(level + '.json')}\n"
+        for level in map(_unquoted, hierarchy)
     )
     head = f"---\nversion: 5\ndefaults:\n  datadir: {_quoted(str(datadir))}\n  data_hash: json_data\n"
     return f"{head}hierarchy:\n{levels}" if levels else f"{head}hierarchy: []\n"

@@ -30,12 +30,18 @@ ABOUT = protocol.About(
     config="the manifest of a pod: an object, or its YAML or JSON text",
     options={
         "images_timeout": Option(
-            Kind.SECONDS, "seconds until all containers must be created, with their images pulled", 600.0
+            Kind.SECONDS,
+            "seconds until all containers must be created, with their images pulled",
+            600.0,
         ),
         "containers_timeout": Option(
-            Kind.SECONDS, "seconds after that until all must run; on DELETE, until the pod must be gone", 120.0
+            Kind.SECONDS,
+            "seconds after that until all must run; on DELETE, until the pod must be gone",
+            120.0,
         ),
-        "poll_period": Option(Kind.SECONDS, "seconds between two checks of the pod", 5.0),
+        "poll_period": Option(
+            Kind.SECONDS, "seconds between two checks of the pod", 5.0
+        ),
     },
     needs=NEEDS["kubelet"],
     variables=(
@@ -89,7 +95,8 @@ class _Manifest:
         longer = [
             other.name
             for other in others
-            if other.namespace == self.namespace and other.name.startswith(f"{self.name}-")
+            if other.namespace == self.namespace
+            and other.name.startswith(f"{self.name}-")
         ]
 
         def mine(namespace: str, name: str) -> bool:
@@ -109,7 +116,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         manifest = _read(config, request.key)
         own = {_target(request, place), *Written(place.working).of(owner(request))}
         for path, other in _manifests(place):
-            if path not in own and (other.namespace, other.name) == (manifest.namespace, manifest.name):
+            if path not in own and (other.namespace, other.name) == (
+                manifest.namespace,
+                manifest.name,
+            ):
                 problem = f"a pod of this name exists already, in {path}, which belongs to another deployment"
                 raise HookError(problem, "config.metadata.name")
     files.make_directory(place.working)
@@ -120,7 +130,11 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write the manifest and wait until the pod runs, or remove it and wait until the pod has ended."""
     written = Written(place.working)
     if request.leaves:
-        return _remove(request, place, [_folder(place) / f"{protocol.file_key(request.leaves)}.json"])
+        return _remove(
+            request,
+            place,
+            [_folder(place) / f"{protocol.file_key(request.leaves)}.json"],
+        )
     target = _target(request, place)
     earlier = [each for each in written.of(owner(request)) if each != target]
     if not _is_wanted(request):
@@ -130,7 +144,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     config = _config(request)
     content = json.dumps(config, indent=2, separators=(",", ": ")).encode()
     manifest = _read(config, request.key)
-    mine = manifest.is_of(other for path, other in _manifests(place) if path not in (*earlier, target))
+    mine = manifest.is_of(
+        other for path, other in _manifests(place) if path not in (*earlier, target)
+    )
     before = place.working / f"{request.key}.before"
     unknown = None
     if not target.is_file() or target.read_bytes() != content:
@@ -144,9 +160,17 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     try:
         if unknown:
             raise unknown
-        return _await(request, manifest, mine, frozenset(json.loads(before.read_bytes()) if before.exists() else ()))
+        return _await(
+            request,
+            manifest,
+            mine,
+            frozenset(json.loads(before.read_bytes()) if before.exists() else ()),
+        )
     except NoStatus as problem:
-        steps.say(f"the manifest is at {target}, but it is unknown whether its pod runs: {problem}", error=True)
+        steps.say(
+            f"the manifest is at {target}, but it is unknown whether its pod runs: {problem}",
+            error=True,
+        )
         return NO_TOOL
 
 
@@ -155,12 +179,17 @@ finish = protocol.collect
 
 def _is_wanted(request: protocol.Request) -> bool:
     """Return whether a pod is to run."""
-    config = request.config.strip() if isinstance(request.config, str) else request.config
+    config = (
+        request.config.strip() if isinstance(request.config, str) else request.config
+    )
     return bool(config) and not request.removes
 
 
 def _folder(place: protocol.Workplace) -> Path:
-    return Path(place.environment.get("HEAT_KUBELET_MANIFESTS") or place.working / "kubelet-manifests").absolute()
+    return Path(
+        place.environment.get("HEAT_KUBELET_MANIFESTS")
+        or place.working / "kubelet-manifests"
+    ).absolute()
 
 
 def _target(request: protocol.Request, place: protocol.Workplace) -> Path:
@@ -185,7 +214,9 @@ def _parsed(text: str) -> object:
     try:
         return strict_yaml.loads(text)
     except ValueError as error:
-        raise HookError(f"it is neither valid YAML nor JSON: {error}", "config") from error
+        raise HookError(
+            f"it is neither valid YAML nor JSON: {error}", "config"
+        ) from error
 
 
 def _read(config: Mapping[str, object], key: str) -> _Manifest:
@@ -195,9 +226,15 @@ def _read(config: Mapping[str, object], key: str) -> _Manifest:
         raise HookError(f"expected a Pod, not a {kind}", "config.kind")
     metadata, spec, where = config.get("metadata"), config.get("spec"), "config.spec"
     if spec is None and "containers" in config:
-        metadata, spec, where = {"name": config.get("id") or key.lower(), **protocol.as_map(metadata)}, config, "config"
+        metadata, spec, where = (
+            {"name": config.get("id") or key.lower(), **protocol.as_map(metadata)},
+            config,
+            "config",
+        )
     if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
-        raise HookError("expected the manifest of a pod, with metadata and spec", "config")
+        raise HookError(
+            "expected the manifest of a pod, with metadata and spec", "config"
+        )
     name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
     for field, value in (("name", name), ("namespace", namespace)):
         if not isinstance(value, str) or not _NAME.fullmatch(value):
@@ -205,8 +242,16 @@ def _read(config: Mapping[str, object], key: str) -> _Manifest:
             raise HookError(problem, f"config.metadata.{field}")
     policy = spec.get("restartPolicy") or "Always"
     if policy not in _POLICIES:
-        raise HookError(f"expected one of {', '.join(_POLICIES)}, not {policy!r}", f"{where}.restartPolicy")
-    return _Manifest(str(namespace), str(name), _containers(spec.get("containers"), f"{where}.containers"), policy)
+        raise HookError(
+            f"expected one of {', '.join(_POLICIES)}, not {policy!r}",
+            f"{where}.restartPolicy",
+        )
+    return _Manifest(
+        str(namespace),
+        str(name),
+        _containers(spec.get("containers"), f"{where}.containers"),
+        policy,
+    )
 
 
 def _containers(containers: object, where: str) -> tuple[str, ...]:
@@ -231,7 +276,10 @@ def _manifests(place: protocol.Workplace) -> Iterator[tuple[Path, _Manifest]]:
             text = files.read(path, files.LARGEST).decode()
             config = json.loads(text) if path.suffix == ".json" else _parsed(text)
             metadata = protocol.as_map(protocol.as_map(config).get("metadata"))
-            name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
+            name, namespace = (
+                metadata.get("name"),
+                metadata.get("namespace") or "default",
+            )
         except (OSError, ValueError, HookError):
             continue  # the kubelet cannot read it either
         if isinstance(name, str) and isinstance(namespace, str):
@@ -257,14 +305,20 @@ def _marks(request: protocol.Request, mine: Mine) -> tuple[list[str], NoStatus |
     pauses = _pauses(request)
     while True:
         try:
-            return sorted(mark for pod in Node(os.environ).pods(mine) for mark in pod.marks), None
+            return sorted(
+                mark for pod in Node(os.environ).pods(mine) for mark in pod.marks
+            ), None
         except NoStatus as problem:
-            if problem.absent or time.monotonic() > deadline:  # else it may be starting together with the machine
+            if (
+                problem.absent or time.monotonic() > deadline
+            ):  # else it may be starting together with the machine
                 return [], problem
         time.sleep(next(pauses))
 
 
-def _await(request: protocol.Request, manifest: _Manifest, mine: Mine, earlier: frozenset[str]) -> int:
+def _await(
+    request: protocol.Request, manifest: _Manifest, mine: Mine, earlier: frozenset[str]
+) -> int:
     """Wait until the pod runs or has failed, and return an exit code. Raises NoStatus.
 
     `earlier` are the marks of pods that existed before the manifest was written.
@@ -275,50 +329,74 @@ def _await(request: protocol.Request, manifest: _Manifest, mine: Mine, earlier: 
     created, reported = False, ""
     while True:
         try:
-            pods = [pod for pod in Node(os.environ).pods(mine) if not pod.marks <= earlier]
+            pods = [
+                pod for pod in Node(os.environ).pods(mine) if not pod.marks <= earlier
+            ]
         except NoStatus as problem:
             if problem.absent or time.monotonic() > deadline:
                 raise
             state = str(problem)
         else:
             latest = {
-                container.name: container for pod in pods for container in pod.containers if container.id not in earlier
+                container.name: container
+                for pod in pods
+                for container in pod.containers
+                if container.id not in earlier
             }
             reason = _failure(pods, latest.values(), manifest)
             if reason:
                 steps.say(f"the pod {manifest.name} has failed: {reason}", error=True)
                 return _FAILED
-            missing = [name for name in manifest.containers if not _is_done(latest.get(name), manifest)]
+            missing = [
+                name
+                for name in manifest.containers
+                if not _is_done(latest.get(name), manifest)
+            ]
             if not missing:
                 steps.say(f"the pod {manifest.name} runs: {_named(manifest, latest)}")
                 return 0
-            if not created and all(name in latest and latest[name].id for name in manifest.containers):
+            if not created and all(
+                name in latest and latest[name].id for name in manifest.containers
+            ):
                 created, limit = True, _seconds(request, "containers_timeout")
                 deadline = time.monotonic() + limit
-            state = ", ".join(f"{name} ({_state(latest.get(name))})" for name in missing)
+            state = ", ".join(
+                f"{name} ({_state(latest.get(name))})" for name in missing
+            )
         if state != reported:
             steps.say(f"waiting for {state}")
             reported = state
         if time.monotonic() > deadline:
-            steps.say(f"the pod {manifest.name} does not run after {limit:g} s: {state}", error=True)
+            steps.say(
+                f"the pod {manifest.name} does not run after {limit:g} s: {state}",
+                error=True,
+            )
             return _FAILED
         time.sleep(next(pauses))
 
 
-def _failure(pods: Iterable[Pod], containers: Iterable[Container], manifest: _Manifest) -> str:
+def _failure(
+    pods: Iterable[Pod], containers: Iterable[Container], manifest: _Manifest
+) -> str:
     """Return why a pod has failed for good; empty if it has not."""
     for each in containers:
-        lost = bool(each.code) and (manifest.policy == "Never" or each.restarts >= _RESTARTS)
+        lost = bool(each.code) and (
+            manifest.policy == "Never" or each.restarts >= _RESTARTS
+        )
         if lost or each.reason in _HOPELESS:
             return f"container {each.name}: {_state(each)}"
-    return next((each.message or "no reason is known" for each in pods if each.failed), "")
+    return next(
+        (each.message or "no reason is known" for each in pods if each.failed), ""
+    )
 
 
 def _is_done(container: Container | None, manifest: _Manifest) -> bool:
     """Return whether a container has reached its aim: it runs and is ready, or it has ended successfully."""
     if container is None:
         return False
-    return (container.running and container.ready) or (container.code == 0 and manifest.policy != "Always")
+    return (container.running and container.ready) or (
+        container.code == 0 and manifest.policy != "Always"
+    )
 
 
 def _state(container: Container | None) -> str:
@@ -327,14 +405,19 @@ def _state(container: Container | None) -> str:
     if container.running:
         return "ready" if container.ready else "running, not ready"
     ended = f"ended with status {container.code}" if container.code is not None else ""
-    return ": ".join(each for each in (container.reason, ended, container.message) if each) or "not started yet"
+    return (
+        ": ".join(each for each in (container.reason, ended, container.message) if each)
+        or "not started yet"
+    )
 
 
 def _named(manifest: _Manifest, latest: Mapping[str, Container]) -> str:
     return ", ".join(f"{name} ({_state(latest[name])})" for name in manifest.containers)
 
 
-def _remove(request: protocol.Request, place: protocol.Workplace, paths: list[Path]) -> int:
+def _remove(
+    request: protocol.Request, place: protocol.Workplace, paths: list[Path]
+) -> int:
     """Remove manifests, and wait until their pods are gone, if their status is known; return an exit code."""
     removed = [manifest for path, manifest in _manifests(place) if path in paths]
     others = [manifest for path, manifest in _manifests(place) if path not in paths]
@@ -343,7 +426,9 @@ def _remove(request: protocol.Request, place: protocol.Workplace, paths: list[Pa
         _unlink(path, Written(place.working), quiet=path not in present)
     if not present:
         steps.say("the deployment has no manifest")
-    return max((_await_end(request, each, each.is_of(others)) for each in removed), default=0)
+    return max(
+        (_await_end(request, each, each.is_of(others)) for each in removed), default=0
+    )
 
 
 def _unlink(path: Path, written: Written, *, quiet: bool = False) -> None:
@@ -362,13 +447,19 @@ def _await_end(request: protocol.Request, manifest: _Manifest, mine: Mine) -> in
             live = Node(os.environ).live(mine)
         except NoStatus as problem:
             if problem.absent or time.monotonic() > deadline:
-                steps.say(f"it is unknown whether the pod {manifest.name} is gone: {problem}", error=True)
+                steps.say(
+                    f"it is unknown whether the pod {manifest.name} is gone: {problem}",
+                    error=True,
+                )
                 return 0
         else:
             if not live:
                 steps.say(f"the pod {manifest.name} is gone")
                 return 0
             if time.monotonic() > deadline:
-                steps.say(f"the pod {', '.join(live)} still exists after {limit:g} s", error=True)
+                steps.say(
+                    f"the pod {', '.join(live)} still exists after {limit:g} s",
+                    error=True,
+                )
                 return _FAILED
         time.sleep(next(pauses))

@@ -70,7 +70,9 @@ class Pod:
     @property
     def marks(self) -> frozenset[str]:
         """Identifiers that distinguish it from earlier and later pods of the same name."""
-        return frozenset(each.id for each in self.containers if each.id) or frozenset({self.uid})
+        return frozenset(each.id for each in self.containers if each.id) or frozenset(
+            {self.uid}
+        )
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,14 @@ class Node:
 
         The API omits a pod as soon as its manifest is gone, while its containers are still being stopped.
         """
-        return sorted({each.name for answer in self._answers(mine) for each in answer if each.live})
+        return sorted(
+            {
+                each.name
+                for answer in self._answers(mine)
+                for each in answer
+                if each.live
+            }
+        )
 
     def _answers(self, mine: Mine) -> Iterator[list[Pod]]:
         """Yield the answers of the API and of the runtime. Raises NoStatus if neither answers."""
@@ -101,18 +110,30 @@ class Node:
             else:
                 yield answer
         if len(problems) == 2:
-            raise NoStatus(", and ".join(map(str, problems)), absent=all(problem.absent for problem in problems))
+            raise NoStatus(
+                ", and ".join(map(str, problems)),
+                absent=all(problem.absent for problem in problems),
+            )
 
     def _of_the_api(self, mine: Mine) -> list[Pod]:
         address = self.environment.get("HEAT_KUBELET_API") or API
         try:
             items = _fetched(f"{address.rstrip('/')}/pods").get("items") or []
-            return [_pod(each) for each in items if _is_static(each["metadata"]) and mine(*_name(each["metadata"]))]
+            return [
+                _pod(each)
+                for each in items
+                if _is_static(each["metadata"]) and mine(*_name(each["metadata"]))
+            ]
         except OSError as error:
             problem = f"the kubelet's API at {address} does not answer ({error})"
-            raise NoStatus(problem, absent=not self.environment.get("HEAT_KUBELET_API")) from error
+            raise NoStatus(
+                problem, absent=not self.environment.get("HEAT_KUBELET_API")
+            ) from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise NoStatus(f"the server at {address} is not the kubelet's API ({error})", absent=False) from error
+            raise NoStatus(
+                f"the server at {address} is not the kubelet's API ({error})",
+                absent=False,
+            ) from error
 
     def _of_the_runtime(self, mine: Mine) -> list[Pod]:
         try:
@@ -125,12 +146,23 @@ class Node:
                 for sandbox in _asked(*crictl, "pods", "-o", "json").get("items") or []
                 if _is_static(sandbox) and mine(*_name(sandbox["metadata"]))
             ]
-            containers = (_asked(*crictl, "ps", "-a", "-o", "json").get("containers") or []) if sandboxes else []
-            return [_sandbox(sandbox, containers, crictl) for sandbox in _oldest_first(sandboxes)]
+            containers = (
+                (_asked(*crictl, "ps", "-a", "-o", "json").get("containers") or [])
+                if sandboxes
+                else []
+            )
+            return [
+                _sandbox(sandbox, containers, crictl)
+                for sandbox in _oldest_first(sandboxes)
+            ]
         except (OSError, subprocess.SubprocessError) as error:
-            raise NoStatus(f"crictl does not answer ({_complaint(error)})", absent=False) from error
+            raise NoStatus(
+                f"crictl does not answer ({_complaint(error)})", absent=False
+            ) from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise NoStatus(f"the output of crictl has an unknown form ({error})", absent=False) from error
+            raise NoStatus(
+                f"the output of crictl has an unknown form ({error})", absent=False
+            ) from error
 
 
 def _fetched(url: str) -> Any:
@@ -139,7 +171,9 @@ def _fetched(url: str) -> Any:
 
     if not url.startswith(("http://", "https://")):
         raise ValueError("it is not an HTTP address")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # no proxy: the server is on this machine
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({})
+    )  # no proxy: the server is on this machine
     try:
         with opener.open(url, timeout=_PATIENCE) as answer:
             return json.load(answer)
@@ -148,7 +182,13 @@ def _fetched(url: str) -> Any:
 
 
 def _asked(*argv: str) -> Any:
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_PATIENCE)
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=_PATIENCE,
+    )
     return json.loads(done.stdout)
 
 
@@ -174,14 +214,19 @@ def _oldest_first(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _pod(item: Mapping[str, Any]) -> Pod:
     """Return a pod from an item of the API, a v1.Pod."""
     status = item.get("status") or {}
-    statuses = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    statuses = [
+        *(status.get("initContainerStatuses") or []),
+        *(status.get("containerStatuses") or []),
+    ]
     return Pod(
         uid=item["metadata"]["uid"],
         name=item["metadata"]["name"],
         live=True,
         containers=tuple(_status(each) for each in statuses),
         failed=status.get("phase") == "Failed",
-        message=": ".join(each for each in (status.get("reason"), status.get("message")) if each),
+        message=": ".join(
+            each for each in (status.get("reason"), status.get("message")) if each
+        ),
     )
 
 
@@ -192,7 +237,10 @@ def _status(status: Mapping[str, Any]) -> Container:
     last = (status.get("lastState") or {}).get("terminated") or {}
     messages = [waiting.get("message"), terminated.get("message")]
     if waiting and last:
-        messages += [f"it last ended with status {last.get('exitCode')}", last.get("message")]
+        messages += [
+            f"it last ended with status {last.get('exitCode')}",
+            last.get("message"),
+        ]
     return Container(
         name=status["name"],
         id=str(status.get("containerID") or "").rpartition("/")[2],
@@ -205,21 +253,35 @@ def _status(status: Mapping[str, Any]) -> Container:
     )
 
 
-def _sandbox(item: Mapping[str, Any], containers: list[dict[str, Any]], crictl: tuple[str, ...]) -> Pod:
+def _sandbox(
+    item: Mapping[str, Any], containers: list[dict[str, Any]], crictl: tuple[str, ...]
+) -> Pod:
     """Return a pod from a sandbox of `crictl pods`, with its containers from `crictl ps`."""
-    own = _oldest_first([container for container in containers if container.get("podSandboxId") == item["id"]])
+    own = _oldest_first(
+        [
+            container
+            for container in containers
+            if container.get("podSandboxId") == item["id"]
+        ]
+    )
     contained = tuple(_contained(container, crictl) for container in own)
     return Pod(
         uid=item["metadata"]["uid"],
         name=item["metadata"]["name"],
-        live=item["state"] == "SANDBOX_READY" or any(container.running for container in contained),
+        live=item["state"] == "SANDBOX_READY"
+        or any(container.running for container in contained),
         containers=contained,
     )
 
 
 def _contained(item: Mapping[str, Any], crictl: tuple[str, ...]) -> Container:
-    running, exited = item["state"] == "CONTAINER_RUNNING", item["state"] == "CONTAINER_EXITED"
-    status = _asked(*crictl, "inspect", "-o", "json", item["id"])["status"] if exited else {}
+    running, exited = (
+        item["state"] == "CONTAINER_RUNNING",
+        item["state"] == "CONTAINER_EXITED",
+    )
+    status = (
+        _asked(*crictl, "inspect", "-o", "json", item["id"])["status"] if exited else {}
+    )
     return Container(
         name=item["metadata"]["name"],
         id=item["id"],

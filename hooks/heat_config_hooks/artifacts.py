@@ -45,11 +45,15 @@ def read(value: object, path: str) -> list[Artifact]:
     """
     if not isinstance(value, list):
         raise HookError("expected a list of objects with url and sha256", path)
-    artifacts = [_artifact(item, f"{path}[{number}]") for number, item in enumerate(value)]
+    artifacts = [
+        _artifact(item, f"{path}[{number}]") for number, item in enumerate(value)
+    ]
     files = [artifact.to for artifact in artifacts if not artifact.unpack]
     for number, artifact in enumerate(artifacts):
         if not artifact.unpack and files.count(artifact.to) > 1:
-            raise HookError("another artifact goes to the same file: set `to`", f"{path}[{number}]")
+            raise HookError(
+                "another artifact goes to the same file: set `to`", f"{path}[{number}]"
+            )
     return artifacts
 
 
@@ -61,9 +65,13 @@ def _artifact(item: object, path: str) -> Artifact:
             raise HookError(f"an artifact has only {', '.join(_KEYS)}", f"{path}.{key}")
     url, digest, to, unpack = (item.get(key) for key in _KEYS)
     if not isinstance(url, str) or not _is_url(url):
-        raise HookError("expected a URL that begins with https:// or http://", f"{path}.url")
+        raise HookError(
+            "expected a URL that begins with https:// or http://", f"{path}.url"
+        )
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-fA-F]{64}", digest):
-        raise HookError("expected the SHA-256 digest, as 64 hexadecimal digits", f"{path}.sha256")
+        raise HookError(
+            "expected the SHA-256 digest, as 64 hexadecimal digits", f"{path}.sha256"
+        )
     flag = unpack.lower() if isinstance(unpack, str) else unpack
     if not (isinstance(flag, int | str) or flag is None) or flag not in _FLAGS:
         raise HookError("expected true or false", f"{path}.unpack")
@@ -72,17 +80,27 @@ def _artifact(item: object, path: str) -> Artifact:
         if not _is_inside(to) or not to:
             raise HookError("the URL ends with no name of a file: set `to`", path)
     if not isinstance(to or "", str) or not _is_inside(to or ""):
-        raise HookError(f"expected a path below ${VARIABLE}, without «..»", f"{path}.to")
+        raise HookError(
+            f"expected a path below ${VARIABLE}, without «..»", f"{path}.to"
+        )
     parts = [part for part in str(to or "").split("/") if part not in ("", ".")]
     if not parts and not _FLAGS[flag]:
-        raise HookError("expected the path of a file, and not of a folder", f"{path}.to")
-    return Artifact(url=url, sha256=digest.lower(), to="/".join(parts), unpack=_FLAGS[flag])
+        raise HookError(
+            "expected the path of a file, and not of a folder", f"{path}.to"
+        )
+    return Artifact(
+        url=url, sha256=digest.lower(), to="/".join(parts), unpack=_FLAGS[flag]
+    )
 
 
 def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("https", "http") and bool(parts.hostname) and parts.port != 0
+        known = (
+            parts.scheme in ("https", "http")
+            and bool(parts.hostname)
+            and parts.port != 0
+        )
     except ValueError:
         return False
     return known and url.isprintable() and " " not in url
@@ -90,5 +108,9 @@ def _is_url(url: str) -> bool:
 
 def _is_inside(path: str) -> bool:
     names = path.split("/")
-    short = len(names) <= 50 and all(len(name.encode("utf-8", "replace")) <= 255 for name in names)
-    return short and not path.startswith("/") and ".." not in names and path.isprintable()
+    short = len(names) <= 50 and all(
+        len(name.encode("utf-8", "replace")) <= 255 for name in names
+    )
+    return (
+        short and not path.startswith("/") and ".." not in names and path.isprintable()
+    )

@@ -18,7 +18,11 @@ def seconds(value: object) -> float | None:
     if isinstance(value, str) and not re.fullmatch(_NUMBER, value):
         return None
     try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else 0.0
+        number = (
+            float(value)
+            if isinstance(value, str | int | float) and not isinstance(value, bool)
+            else 0.0
+        )
     except OverflowError:
         return None
     return number if 0 < number <= LONGEST else None

@@ -28,7 +28,9 @@ PATIENCE = 300.0
 
 def text_of(content: bytes) -> str:
     """Return the text in a file of UTF-8, without a byte order mark; U+FFFD stands for what is not UTF-8."""
-    return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")  # `utf-8-sig` is a module to load
+    return content.removeprefix(codecs.BOM_UTF8).decode(
+        "utf-8", "replace"
+    )  # `utf-8-sig` is a module to load
 
 
 def make_directory(path: Path, *, durable: bool = False, mode: int = 0o700) -> None:
@@ -49,7 +51,14 @@ def umask() -> int:
     """Return the umask of this process, without changing it for a moment."""
     try:
         with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
-            return next((int(line.split()[1], 8) for line in status if line.startswith("Umask:")), 0o077)
+            return next(
+                (
+                    int(line.split()[1], 8)
+                    for line in status
+                    if line.startswith("Umask:")
+                ),
+                0o077,
+            )
     except OSError:
         return 0o077
 
@@ -69,12 +78,18 @@ def tighten(path: str | Path) -> None:
         status = os.lstat(path)
         if not status.st_mode & 0o077 or not stat.S_ISREG(status.st_mode):
             return
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:  # it belongs to another user, or has been removed
         return
     try:
         status = os.fstat(descriptor)
-        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
+        if (
+            stat.S_ISREG(status.st_mode)
+            and status.st_uid == os.geteuid()
+            and status.st_nlink == 1
+        ):
             os.fchmod(descriptor, 0o600)
     except OSError:  # the file system has no modes
         return
@@ -86,7 +101,11 @@ def tighten_directory(path: Path) -> None:
     """Make our own folder 0700 if hooks alone use it: if it is empty, or has the name of a hook's folder."""
     try:
         status = os.lstat(path)
-        ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX
+        ours = (
+            stat.S_ISDIR(status.st_mode)
+            and status.st_uid == os.geteuid()
+            and not status.st_mode & stat.S_ISVTX
+        )
         if not ours or not status.st_mode & 0o077:
             return
         if path.name.startswith("heat-config-") or not os.listdir(path):
@@ -116,7 +135,9 @@ def _remove_all(path: str | Path) -> None:
     except RecursionError:
         import subprocess  # noqa: PLC0415
 
-        done = subprocess.run(["rm", "-rf", "--", path], check=False, capture_output=True)
+        done = subprocess.run(
+            ["rm", "-rf", "--", path], check=False, capture_output=True
+        )
         if done.returncode:
             raise OSError(errno.EIO, "rm has failed", str(path)) from None
 
@@ -149,7 +170,9 @@ def read(path: str | Path, largest: int | None = None) -> bytes:
         os.close(descriptor)
 
 
-def take(path: str | Path, largest: int = LARGEST, patience: float | None = None) -> bytes:
+def take(
+    path: str | Path, largest: int = LARGEST, patience: float | None = None
+) -> bytes:
     """Return the content of a file, pipe or device that someone names.
 
     It is opened once, because a pipe can be read only once. Raises OSError, also if the content is longer than
@@ -162,12 +185,18 @@ def take(path: str | Path, largest: int = LARGEST, patience: float | None = None
         os.close(descriptor)
 
 
-def drain(descriptor: int, largest: int | None = LARGEST, patience: float | None = None) -> bytes:
+def drain(
+    descriptor: int, largest: int | None = LARGEST, patience: float | None = None
+) -> bytes:
     """Return everything that can be read from a descriptor.
 
     Raises OSError if that is more than `largest` bytes, or if a pipe has not ended after `patience` seconds.
     """
-    wait = None if patience is None or stat.S_ISREG(os.fstat(descriptor).st_mode) else _waiting(descriptor, patience)
+    wait = (
+        None
+        if patience is None or stat.S_ISREG(os.fstat(descriptor).st_mode)
+        else _waiting(descriptor, patience)
+    )
     parts: list[bytes] = []
     size = 0
     while True:
@@ -179,7 +208,11 @@ def drain(descriptor: int, largest: int | None = LARGEST, patience: float | None
         parts.append(part)
         size += len(part)
         if largest is not None and size > largest:
-            limit = f"{largest // 1024**2} MiB" if largest >= 1024**2 else f"{largest // 1024} KiB"
+            limit = (
+                f"{largest // 1024**2} MiB"
+                if largest >= 1024**2
+                else f"{largest // 1024} KiB"
+            )
             raise OSError(errno.EFBIG, f"it is longer than {limit}")
 
 
@@ -195,12 +228,17 @@ def _waiting(descriptor: int, patience: float) -> Callable[[], None]:
     def wait() -> None:
         left = end - time.monotonic()
         if left <= 0 or not ready.poll(left * 1000):
-            raise TimeoutError(errno.ETIMEDOUT, f"it is a pipe or a device that has not ended after {patience:g} s")
+            raise TimeoutError(
+                errno.ETIMEDOUT,
+                f"it is a pipe or a device that has not ended after {patience:g} s",
+            )
 
     return wait
 
 
-def replace(path: str | Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:
+def replace(
+    path: str | Path, content: bytes, *, mode: int = 0o600, durable: bool = False
+) -> None:
     """Write a file atomically: readers see either the old or the new content, never a part or a mixture.
 
     If `durable`, the new content survives a power cut once this function has returned.
@@ -226,7 +264,9 @@ def replace(path: str | Path, content: bytes, *, mode: int = 0o600, durable: boo
         if durable:
             sync_directory(Path(folder))
     finally:
-        os.close(descriptor)  # last: a process that waits for the lock must see that the file no longer has this name
+        os.close(
+            descriptor
+        )  # last: a process that waits for the lock must see that the file no longer has this name
 
 
 def write(descriptor: int, content: bytes) -> None:
@@ -238,7 +278,11 @@ def write(descriptor: int, content: bytes) -> None:
 
 def create(path: str | Path, content: bytes) -> None:
     """Write a file (0600) directly, into a private folder where no one reads it meanwhile."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        path,
+        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0o600,
+    )
     try:
         write(descriptor, content)
     finally:
@@ -251,7 +295,11 @@ def _open_alone(temporary: str, mode: int) -> tuple[int, os.stat_result]:
     Return its descriptor and its status.
     """
     while True:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+        descriptor = os.open(
+            temporary,
+            os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+            mode,
+        )
         try:
             if status := _lock(descriptor, temporary):
                 return descriptor, status
@@ -267,10 +315,16 @@ def _lock(descriptor: int, temporary: str) -> os.stat_result | None:
     Raises PermissionError if the file belongs to another user, who could hold the lock for ever.
     """
     opened = os.fstat(descriptor)
-    if opened.st_uid != os.geteuid() or opened.st_nlink > 1 or not stat.S_ISREG(opened.st_mode):
+    if (
+        opened.st_uid != os.geteuid()
+        or opened.st_nlink > 1
+        or not stat.S_ISREG(opened.st_mode)
+    ):
         # In a shared folder such as /tmp, anybody may have put it there, in order to read our data or to destroy it.
         remove(temporary)
-        raise PermissionError(errno.EPERM, "a file of another user is in the way", temporary)
+        raise PermissionError(
+            errno.EPERM, "a file of another user is in the way", temporary
+        )
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         status = os.lstat(temporary)

@@ -19,7 +19,11 @@ LEVELS: Mapping[str, tuple[str, ...]] = {
 }
 """The parts, with their levels in rising order."""
 
-WORDS = tuple(name if level == ON else f"{name}={level}" for name, levels in LEVELS.items() for level in levels)
+WORDS = tuple(
+    name if level == ON else f"{name}={level}"
+    for name, levels in LEVELS.items()
+    for level in levels
+)
 """All levels of all parts as words of a setting or of a rule."""
 
 
@@ -33,10 +37,15 @@ def read(value: object, path: str) -> dict[str, str]:
     levels: dict[str, str] = {}
     for name, given in value.items():
         if name not in LEVELS:
-            raise HookError(f"a run can be isolated from {', '.join(LEVELS)} only", f"{path}.{name}")
+            raise HookError(
+                f"a run can be isolated from {', '.join(LEVELS)} only", f"{path}.{name}"
+            )
         text = str(given).lower() if isinstance(given, bool | str) else given
         if text not in (*LEVELS[name], "false"):
-            raise HookError(f"expected one of {', '.join((*LEVELS[name], 'false'))}", f"{path}.{name}")
+            raise HookError(
+                f"expected one of {', '.join((*LEVELS[name], 'false'))}",
+                f"{path}.{name}",
+            )
         levels[name] = "" if text == "false" else str(text)
     return levels
 
@@ -59,14 +68,18 @@ def covers(levels: Mapping[str, str], least: Mapping[str, str]) -> bool:
 def missing(levels: Mapping[str, str], least: Mapping[str, str]) -> dict[str, str]:
     """Return the parts of `least` that have a weaker level, or none, in `levels`."""
     return {
-        name: level for name, level in least.items() if level and _rank(name, levels.get(name, "")) < _rank(name, level)
+        name: level
+        for name, level in least.items()
+        if level and _rank(name, levels.get(name, "")) < _rank(name, level)
     }
 
 
 def described(levels: Mapping[str, str]) -> str:
     """Return levels as words, in the order of the parts."""
     named = [(name, levels[name]) for name in LEVELS if levels.get(name)]
-    return ", ".join(name if level == ON else f"{name}={level}" for name, level in named)
+    return ", ".join(
+        name if level == ON else f"{name}={level}" for name, level in named
+    )
 
 
 def _rank(name: str, level: str) -> int:

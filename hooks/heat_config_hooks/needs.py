@@ -16,18 +16,27 @@ from heat_config_hooks.values import replace
 
 _SYSTEMD = "it is part of systemd, and units can only be started on a machine that was booted by systemd"
 
-_IN_PYTHON = "ansible-core python3-ansible-runner" if sys.prefix == sys.base_prefix else ""
+_IN_PYTHON = (
+    "ansible-core python3-ansible-runner" if sys.prefix == sys.base_prefix else ""
+)
 _ANSIBLE = Packages(apt=_IN_PYTHON, dnf=_IN_PYTHON, pip="ansible-core ansible-runner")
 """The runner has to be in the Python that runs the agent: the distribution's, or that of a virtual environment."""
 
 BASH = Program(names=("bash",), install=Packages(apt="bash", dnf="bash", zypper="bash"))
-PYTHON = Program(names=("python3",), install=Packages(apt="python3", dnf="python3", zypper="python3"))
+PYTHON = Program(
+    names=("python3",), install=Packages(apt="python3", dnf="python3", zypper="python3")
+)
 PYTHON_TOOL = replace(PYTHON, variable="HEAT_PYTHON_CMD")
 SYSTEMCTL = Program(names=("systemctl",), install=_SYSTEMD)
 ANALYZE = Program(names=("systemd-analyze",), install=_SYSTEMD)
-ANSIBLE = Program(names=("ansible-playbook",), variable="HEAT_ANSIBLE_CMD", install=_ANSIBLE)
+ANSIBLE = Program(
+    names=("ansible-playbook",), variable="HEAT_ANSIBLE_CMD", install=_ANSIBLE
+)
 ANSIBLE_RUNNER = Module(
-    name="ansible_runner", package="ansible-runner", purpose="runs ansible-playbook", install=_ANSIBLE
+    name="ansible_runner",
+    package="ansible-runner",
+    purpose="runs ansible-playbook",
+    install=_ANSIBLE,
 )
 CONTAINERS = Program(
     names=("docker", "podman"),
@@ -38,7 +47,12 @@ CONTAINERS = Program(
 COMPOSE = Program(
     names=("docker compose", "docker-compose", "podman-compose"),
     variable="HEAT_DOCKER_COMPOSE_CMD",
-    install=Packages(apt="podman-compose", dnf="podman-compose", zypper="podman-compose", object="one"),
+    install=Packages(
+        apt="podman-compose",
+        dnf="podman-compose",
+        zypper="podman-compose",
+        object="one",
+    ),
     version=("version",),
 )
 PUPPET = Program(
@@ -53,7 +67,10 @@ SALT = Program(
     install="install the package salt-minion of the Salt project, or «pip install salt»",
 )
 QUADLET = Program(
-    names=("/usr/lib/systemd/system-generators/podman-system-generator", "/usr/libexec/podman/quadlet"),
+    names=(
+        "/usr/lib/systemd/system-generators/podman-system-generator",
+        "/usr/libexec/podman/quadlet",
+    ),
     variable="HEAT_QUADLET_CMD",
     install="it is the part of podman that makes services of its units, from podman 4.4 on (Debian 12 has 4.3)",
     version=("-version",),
@@ -100,7 +117,9 @@ NEEDS: dict[str, tuple[Program | Module, ...]] = {
 BOOTED = frozenset({"quadlet", "systemd-unit"})
 """The tools whose runs need a machine that was booted by systemd."""
 
-NOT_BOOTED = "systemd does not run on this machine, so units can be neither started nor stopped"
+NOT_BOOTED = (
+    "systemd does not run on this machine, so units can be neither started nor stopped"
+)
 
 PROCESSORS: dict[str, tuple[Program | Module, ...]] = {
     "bash": (BASH,),
@@ -114,7 +133,9 @@ PROCESSORS: dict[str, tuple[Program | Module, ...]] = {
 """Processor of the artifacts of TOSCA → what it needs."""
 
 
-def lacking(needs: Iterable[Program | Module], environment: Mapping[str, str]) -> Program | Module | None:
+def lacking(
+    needs: Iterable[Program | Module], environment: Mapping[str, str]
+) -> Program | Module | None:
     """Return the first of several needs that is not on this machine; None if all are."""
     return next((need for need in needs if not is_here(need, environment)), None)
 

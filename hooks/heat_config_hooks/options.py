@@ -47,32 +47,61 @@ class Option:
     @property
     def expected(self) -> str:
         """The type of a value, in words."""
-        return f"one of {', '.join(self.choices)}" if self.kind is Kind.CHOICE else self.kind.value
+        return (
+            f"one of {', '.join(self.choices)}"
+            if self.kind is Kind.CHOICE
+            else self.kind.value
+        )
 
 
 COMMON: Mapping[str, Option] = {
     "timeout": Option(Kind.SECONDS, "timeout of the run, in seconds"),
-    "idempotent": Option(Kind.FLAG, "may run again, three times at most, after an interruption", False),
-    "deploy_credentials": Option(Kind.FLAG, "give the config the credentials for Heat", False),
-    "artifacts": Option(Kind.ARTIFACTS, "files that are fetched and verified before the run begins"),
-    "retry": Option(Kind.RETRY, "exit codes after which the command is run again, how often, and after how long"),
-    "memory_max": Option(Kind.SIZE, "the most memory that the run may use, in bytes; K, M, G and T multiply by 1024"),
-    "cpu_quota": Option(Kind.PERCENT, "the most processor time: 100% is one processor, 200% is two"),
-    "tasks_max": Option(Kind.COUNT, "the most processes and threads that the run may have at once"),
+    "idempotent": Option(
+        Kind.FLAG, "may run again, three times at most, after an interruption", False
+    ),
+    "deploy_credentials": Option(
+        Kind.FLAG, "give the config the credentials for Heat", False
+    ),
+    "artifacts": Option(
+        Kind.ARTIFACTS, "files that are fetched and verified before the run begins"
+    ),
+    "retry": Option(
+        Kind.RETRY,
+        "exit codes after which the command is run again, how often, and after how long",
+    ),
+    "memory_max": Option(
+        Kind.SIZE,
+        "the most memory that the run may use, in bytes; K, M, G and T multiply by 1024",
+    ),
+    "cpu_quota": Option(
+        Kind.PERCENT, "the most processor time: 100% is one processor, 200% is two"
+    ),
+    "tasks_max": Option(
+        Kind.COUNT, "the most processes and threads that the run may have at once"
+    ),
 }
 """Options that every built-in hook has."""
 
-USER: Mapping[str, Option] = {"user": Option(Kind.TEXT, "the user of the machine as whom it is run; only by the agent")}
+USER: Mapping[str, Option] = {
+    "user": Option(
+        Kind.TEXT, "the user of the machine as whom it is run; only by the agent"
+    )
+}
 """The option of the hooks that need nothing of root's: the agent calls them as that user."""
 
 ISOLATE: Mapping[str, Option] = {
-    "isolate": Option(Kind.ISOLATION, "the parts of the machine from which the run is kept away; only by the agent")
+    "isolate": Option(
+        Kind.ISOLATION,
+        "the parts of the machine from which the run is kept away; only by the agent",
+    )
 }
 """The option of the hooks whose work is done by the processes of the run alone, and not by a service or an engine."""
 
 TRUSTED: Mapping[str, Option] = {
     "trusted_inputs": Option(
-        Kind.FLAG, "as in heat-agents: inputs may also be templates or settings of the tool", default=False
+        Kind.FLAG,
+        "as in heat-agents: inputs may also be templates or settings of the tool",
+        default=False,
     )
 }
 """The option of hooks whose tools could take inputs for more than values."""
@@ -87,7 +116,9 @@ BOUNDS = ("memory_max", "cpu_quota", "tasks_max")
 """Common options that systemd enforces: if it cannot, a run with one of them does not begin."""
 
 
-def own(options: Mapping[str, object], tool: str, tools: Collection[str]) -> Mapping[str, object]:
+def own(
+    options: Mapping[str, object], tool: str, tools: Collection[str]
+) -> Mapping[str, object]:
     """Return the options of a tool among those of a component.
 
     They are the section with the tool's name; without such a section, all options outside the sections of `tools`.
@@ -95,10 +126,16 @@ def own(options: Mapping[str, object], tool: str, tools: Collection[str]) -> Map
     section = options.get(tool)
     if isinstance(section, Mapping):
         return section
-    return {name: value for name, value in options.items() if not (name in tools and isinstance(value, Mapping))}
+    return {
+        name: value
+        for name, value in options.items()
+        if not (name in tools and isinstance(value, Mapping))
+    }
 
 
-def read(options: Mapping[str, object], declared: Mapping[str, Option]) -> dict[str, object]:
+def read(
+    options: Mapping[str, object], declared: Mapping[str, Option]
+) -> dict[str, object]:
     """Return a value for each known and each common option: that of the deployment, or the default.
 
     `FLAG` gives a bool, `TEXT` and `CHOICE` a str, `TEXTS` a list of str, `SECONDS` a float,
@@ -108,7 +145,9 @@ def read(options: Mapping[str, object], declared: Mapping[str, Option]) -> dict[
     Unknown options are ignored here; `mistakes` reports them. Raises HookError for a wrong value.
     """
     every = {**COMMON, **declared}
-    return {name: _value(name, options.get(name), option) for name, option in every.items()}
+    return {
+        name: _value(name, options.get(name), option) for name, option in every.items()
+    }
 
 
 def common(options: Mapping[str, object], name: str) -> object:
@@ -128,7 +167,11 @@ def is_set(options: Mapping[str, object], name: str) -> bool:
 
 
 def mistakes(
-    options: Mapping[str, object], known: Mapping[str, Option], *, tool: str, also: Collection[str] = ()
+    options: Mapping[str, object],
+    known: Mapping[str, Option],
+    *,
+    tool: str,
+    also: Collection[str] = (),
 ) -> list[HookError]:
     """Return the mistakes in the options for `tool`. Names in `also` are options of other tools, and no mistakes."""
     options_by_name = {**COMMON, **known}
@@ -140,8 +183,14 @@ def mistakes(
             except HookError as error:
                 errors.append(error)
         elif name not in also:
-            why = f": {AGENT_ONLY[name]}" if name in AGENT_ONLY else _hint(str(name), options_by_name)
-            errors.append(HookError(f"{tool} has no such option{why}", f"options.{name}"))
+            why = (
+                f": {AGENT_ONLY[name]}"
+                if name in AGENT_ONLY
+                else _hint(str(name), options_by_name)
+            )
+            errors.append(
+                HookError(f"{tool} has no such option{why}", f"options.{name}")
+            )
     return errors
 
 
@@ -149,12 +198,20 @@ def _hint(name: str, names: Collection[str]) -> str:
     from heat_config_hooks.words import closest  # noqa: PLC0415  # needed for mistyped options only
 
     close = closest(name, names)
-    return f"; did you mean {close}?" if close else f" (its options are {', '.join(sorted(names))})"
+    return (
+        f"; did you mean {close}?"
+        if close
+        else f" (its options are {', '.join(sorted(names))})"
+    )
 
 
 def _value(name: str, value: object, option: Option) -> object:
     if value is None or (value == "" and option.kind is Kind.FLAG):
-        return _texts(option.default or []) if option.kind is Kind.TEXTS else option.default
+        return (
+            _texts(option.default or [])
+            if option.kind is Kind.TEXTS
+            else option.default
+        )
     if option.kind is Kind.ARTIFACTS:
         from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
 
@@ -170,17 +227,25 @@ def _value(name: str, value: object, option: Option) -> object:
         retry.read(value, f"options.{name}")
         return value
     converted = _READERS[option.kind](value)
-    if converted is None or (option.kind is Kind.CHOICE and converted not in option.choices):
+    if converted is None or (
+        option.kind is Kind.CHOICE and converted not in option.choices
+    ):
         import reprlib  # noqa: PLC0415  # needed for mistakes only; it shortens long values
 
-        raise HookError(f"expected {option.expected}, not {reprlib.repr(value)}", f"options.{name}")
+        raise HookError(
+            f"expected {option.expected}, not {reprlib.repr(value)}", f"options.{name}"
+        )
     return converted
 
 
 def _flag(value: object) -> object:
     """Return a truth value, for which Heat's boolean parameters may also give `1` or `0`."""
     words = {"true": True, "1": True, 1: True, "false": False, "0": False, 0: False}
-    return words.get(value.lower() if isinstance(value, str) else value) if isinstance(value, str | int) else None
+    return (
+        words.get(value.lower() if isinstance(value, str) else value)
+        if isinstance(value, str | int)
+        else None
+    )
 
 
 def _text(value: object) -> object:
@@ -189,12 +254,20 @@ def _text(value: object) -> object:
 
 def _choice(value: object) -> object:
     """Return the text of a choice; YAML may have read an unquoted `5` as a number."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+    return (
+        str(value)
+        if isinstance(value, int) and not isinstance(value, bool)
+        else _text(value)
+    )
 
 
 def _texts(value: object) -> object:
     items = [value] if isinstance(value, str) else value
-    return list(items) if isinstance(items, list) and all(_text(each) is not None for each in items) else None
+    return (
+        list(items)
+        if isinstance(items, list) and all(_text(each) is not None for each in items)
+        else None
+    )
 
 
 def _size(value: object) -> object:
@@ -211,9 +284,22 @@ def _count(value: object) -> object:
 
 def _whole(value: object, form: str, units: str) -> int | None:
     """Return a whole number greater than 0; the n-th letter of `units` multiplies it by the n-th power of 1024."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
-    match = re.fullmatch(form, text.strip(), re.IGNORECASE | re.ASCII) if isinstance(text, str) else None
-    return int(match[1]) * 1024 ** (units.find(match[2].upper()) + 1 if match[2] else 0) or None if match else None
+    text = (
+        str(value)
+        if isinstance(value, int) and not isinstance(value, bool)
+        else _text(value)
+    )
+    match = (
+        re.fullmatch(form, text.strip(), re.IGNORECASE | re.ASCII)
+        if isinstance(text, str)
+        else None
+    )
+    return (
+        int(match[1]) * 1024 ** (units.find(match[2].upper()) + 1 if match[2] else 0)
+        or None
+        if match
+        else None
+    )
 
 
 def _map(value: object) -> object:

@@ -30,7 +30,9 @@ def boot_id() -> str:
     """
     try:
         init = ticks(1)
-    except PermissionError:  # /proc is mounted with hidepid, and this process is not root's
+    except (
+        PermissionError
+    ):  # /proc is mounted with hidepid, and this process is not root's
         init = None
     return f"{_BOOT_ID.read_text(encoding='utf-8').strip()}/{_PROCESS_IDS.stat().st_ino}/{init}"
 
@@ -63,7 +65,9 @@ def owner(pid: int) -> int | None:
     """Return the user of a process; None if it does not exist. The owner of its folder in /proc may be root instead."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith(b"Uid:"))
+            return next(
+                int(line.split()[1]) for line in file if line.startswith(b"Uid:")
+            )
     except (FileNotFoundError, ProcessLookupError):
         return None
 
@@ -73,7 +77,9 @@ def alive(pid: int, started: int) -> bool:
     return ticks(pid) == started
 
 
-def tree(leader: int, started: int, mark: str, others: Collection[int] = ()) -> list[psutil.Process]:
+def tree(
+    leader: int, started: int, mark: str, others: Collection[int] = ()
+) -> list[psutil.Process]:
     """Return the living processes of a run.
 
     They are the session of `leader`, `others`, all processes with `mark`, and all descendants of these.
@@ -84,10 +90,27 @@ def tree(leader: int, started: int, mark: str, others: Collection[int] = ()) -> 
     import psutil  # noqa: PLC0415  # 15 ms, and most runs are never ended
 
     # A damaged journal may name any process: those of the system, this one and its parents are never part of a run.
-    spared = {0, 1, 2, os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    living = {process.pid: process for process in psutil.process_iter(["ppid"]) if process.pid not in spared}
+    spared = {
+        0,
+        1,
+        2,
+        os.getpid(),
+        *(parent.pid for parent in psutil.Process().parents()),
+    }
+    living = {
+        process.pid: process
+        for process in psutil.process_iter(["ppid"])
+        if process.pid not in spared
+    }
     session = leader if leader > 1 and ticks(leader) == started else None
-    members = [pid for pid in living if pid == session or pid in others or _session(pid) == session or _has(pid, mark)]
+    members = [
+        pid
+        for pid in living
+        if pid == session
+        or pid in others
+        or _session(pid) == session
+        or _has(pid, mark)
+    ]
     children: dict[int, list[int]] = {}
     for pid, process in living.items():
         children.setdefault(process.info["ppid"], []).append(pid)
@@ -116,7 +139,9 @@ def keep_descriptors() -> None:
     """Stop programs that this process starts from inheriting its descriptors, which may hold locks."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
-            with contextlib.suppress(OSError):  # the descriptor of the listing itself, which is closed now
+            with contextlib.suppress(
+                OSError
+            ):  # the descriptor of the listing itself, which is closed now
                 os.set_inheritable(int(name), False)
 
 

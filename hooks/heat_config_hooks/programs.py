@@ -103,7 +103,9 @@ def find(program: Program, environment: Mapping[str, str]) -> tuple[str, ...]:
     raise missing(program, environment)
 
 
-def every(program: Program, environment: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def every(
+    program: Program, environment: Mapping[str, str]
+) -> Iterator[tuple[str, ...]]:
     """Yield the beginning of a command line, as `find` returns it, for each installed name of the program."""
     import shlex  # noqa: PLC0415  # slow to load, and scripts need no program
     import shutil  # noqa: PLC0415
@@ -111,7 +113,9 @@ def every(program: Program, environment: Mapping[str, str]) -> Iterator[tuple[st
     named = _named(program, environment)
     for name in (named,) if named else program.names:
         try:
-            first, *rest = [name] if os.access(name, os.X_OK) else shlex.split(name) or [name]
+            first, *rest = (
+                [name] if os.access(name, os.X_OK) else shlex.split(name) or [name]
+            )
         except ValueError:  # a quotation mark is missing
             first, rest = name, []
         path = shutil.which(first, path=_path(program, environment))
@@ -131,7 +135,9 @@ def is_here(need: Program | Module, environment: Mapping[str, str]) -> bool:
 def missing(need: Program | Module, environment: Mapping[str, str]) -> MissingTool:
     """Return the error that says that a program or a module is not installed, and how to install it."""
     purpose = f", which {need.purpose}," if isinstance(need, Module) else ""
-    return MissingTool(f"{title(need, environment)}{purpose} is not installed; {need.install}")
+    return MissingTool(
+        f"{title(need, environment)}{purpose} is not installed; {need.install}"
+    )
 
 
 def title(need: Program | Module, environment: Mapping[str, str]) -> str:
@@ -159,10 +165,16 @@ def cannot_start(path: str) -> str:
     try:
         if not os.access(path, os.X_OK):
             return f"it is not executable; make it so with «chmod +x {path}»"
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(
+            os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb"
+        ) as file:
             first = file.readline(256) or b""  # None if it is a pipe without data
     except (FileNotFoundError, PermissionError) as error:
         return error.strerror or str(error)
     words = first.removeprefix(b"#!").split() if first.startswith(b"#!") else []
     interpreter = os.fsdecode(words[0]) if words else ""
-    return f"its interpreter {interpreter} does not exist" if interpreter and not os.path.exists(interpreter) else ""  # noqa: PTH110
+    return (
+        f"its interpreter {interpreter} does not exist"
+        if interpreter and not os.path.exists(interpreter)  # noqa: PTH110
+        else ""
+    )

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-CREDENTIALS = frozenset({"deploy_password", "deploy_signal_id", "deploy_user_id", "deploy_username"})
+CREDENTIALS = frozenset(
+    {"deploy_password", "deploy_signal_id", "deploy_user_id", "deploy_username"}
+)
 """Inputs that are credentials for Heat. A config gets them only with the option `deploy_credentials: true`."""
 
 LEAVES = "heat_config_left"
@@ -68,7 +70,10 @@ def file_key(identity: str) -> str:
         return identity
     import hashlib  # noqa: PLC0415  # 3 ms, and Heat's ids need no digest
 
-    return "sha256-" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+    return (
+        "sha256-"
+        + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+    )
 
 
 def _is_safe(identity: str) -> bool:
@@ -77,7 +82,12 @@ def _is_safe(identity: str) -> bool:
     To compile a regular expression would take longer than many of these checks.
     """
     name = identity.replace("_", "0").replace("-", "0")
-    return identity.isascii() and name.isalnum() and identity[0] not in "_-" and len(identity) <= _LONGEST_NAME
+    return (
+        identity.isascii()
+        and name.isalnum()
+        and identity[0] not in "_-"
+        and len(identity) <= _LONGEST_NAME
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +117,11 @@ class Request:
 
     def may_be_variable(self, name: str) -> bool:
         """Return whether an input may be a variable of the environment, whatever its name."""
-        return self.variables is None or name in self.variables or name.startswith("deploy_")
+        return (
+            self.variables is None
+            or name in self.variables
+            or name.startswith("deploy_")
+        )
 
     @property
     def removes(self) -> bool:
@@ -129,7 +143,9 @@ class Workplace:
     """The environment of every command: PATH, and the variables that configure hooks."""
 
 
-def workplace(tool: str, run: Path, root: Path | None, environment: Mapping[str, str]) -> Workplace:
+def workplace(
+    tool: str, run: Path, root: Path | None, environment: Mapping[str, str]
+) -> Workplace:
     """Return the folders of `tool`, with heat-agents' names and variables.
 
     The variables `HEAT_TOOL_WORKING` and `HEAT_TOOL_OUTPUTS` (such as `HEAT_SCRIPT_WORKING`) name them.
@@ -137,15 +153,31 @@ def workplace(tool: str, run: Path, root: Path | None, environment: Mapping[str,
     without `root`, `/var/lib/heat-config/heat-config-TOOL` and `/var/run/heat-config/heat-config-TOOL`.
     """
     variable = "HEAT_" + tool.upper().replace("-", "_")
-    named = environment.get(f"{variable}_WORKING", ""), environment.get(f"{variable}_OUTPUTS", "")
+    named = (
+        environment.get(f"{variable}_WORKING", ""),
+        environment.get(f"{variable}_OUTPUTS", ""),
+    )
     working, outputs = _places(tool, root, *named)
-    return Workplace(run=run, working=working.absolute(), outputs=outputs.absolute(), environment=environment)
+    return Workplace(
+        run=run,
+        working=working.absolute(),
+        outputs=outputs.absolute(),
+        environment=environment,
+    )
 
 
 @functools.lru_cache
-def _places(tool: str, root: Path | None, working: str, outputs: str) -> tuple[Path, Path]:
-    lib, volatile = (root, root / "run") if root else (Path("/var/lib/heat-config"), Path("/var/run/heat-config"))
-    return Path(working or lib / f"heat-config-{tool}"), Path(outputs or volatile / f"heat-config-{tool}")
+def _places(
+    tool: str, root: Path | None, working: str, outputs: str
+) -> tuple[Path, Path]:
+    lib, volatile = (
+        (root, root / "run")
+        if root
+        else (Path("/var/lib/heat-config"), Path("/var/run/heat-config"))
+    )
+    return Path(working or lib / f"heat-config-{tool}"), Path(
+        outputs or volatile / f"heat-config-{tool}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +294,11 @@ def environment(request: Request) -> dict[str, str]:
     variables: dict[str, str] = {}
     room = MAX_VARIABLES
     for name, value in visible_inputs(request).items():
-        if not re.fullmatch(_VARIABLE, name) or reserved(name, value) or not request.may_be_variable(name):
+        if (
+            not re.fullmatch(_VARIABLE, name)
+            or reserved(name, value)
+            or not request.may_be_variable(name)
+        ):
             continue
         text = as_text(value).replace("\0", "")
         length = len(name) + 1 + len(text.encode("utf-8", "surrogatepass"))
@@ -291,14 +327,18 @@ _IN_LOWER_CASE = (
 
 def reserved(name: str, value: object = None) -> str:
     """Return the programs that a variable affects, if the list of reserved variables has it; else empty."""
-    if name.startswith("TOSCA_") or (name[:1].islower() and not name.lower().startswith(_IN_LOWER_CASE)):
+    if name.startswith("TOSCA_") or (
+        name[:1].islower() and not name.lower().startswith(_IN_LOWER_CASE)
+    ):
         return ""
     from heat_config_hooks import reserved as listed  # noqa: PLC0415  # most inputs do not need the list
 
     return "" if name in listed.PLAIN and str(value).isalpha() else listed.owner(name)
 
 
-def left_out(request: Request, elsewhere: str = "; it is in $HEAT_INPUTS_FILE") -> tuple[str, ...]:
+def left_out(
+    request: Request, elsewhere: str = "; it is in $HEAT_INPUTS_FILE"
+) -> tuple[str, ...]:
     """Return a sentence for each input that is not in the environment because its name is reserved or not signed.
 
     `elsewhere` ends the sentences.
@@ -309,10 +349,16 @@ def left_out(request: Request, elsewhere: str = "; it is in $HEAT_INPUTS_FILE") 
         why = f"that variable affects {program}" if program else ""
         if not why and not request.may_be_variable(name):
             why = "the signed config does not declare it"
-        if not why and isinstance(value, str) and len(name) + 1 + len(value) > MAX_VARIABLE:
+        if (
+            not why
+            and isinstance(value, str)
+            and len(name) + 1 + len(value) > MAX_VARIABLE
+        ):
             why = f"no variable is longer than {MAX_VARIABLE} bytes"
         if why:
-            sentences.append(f"the input {name} is not in the environment, because {why}{elsewhere}")
+            sentences.append(
+                f"the input {name} is not in the environment, because {why}{elsewhere}"
+            )
     return tuple(sentences)
 
 
@@ -320,10 +366,14 @@ def visible_inputs(request: Request) -> dict[str, object]:
     """Return the inputs for a config: without the credentials, unless the option `deploy_credentials` is set."""
     if request.options.get("deploy_credentials"):
         return dict(request.inputs)
-    return {name: value for name, value in request.inputs.items() if name not in CREDENTIALS}
+    return {
+        name: value for name, value in request.inputs.items() if name not in CREDENTIALS
+    }
 
 
-def request(document: Mapping[str, object], *, key: str, options: Mapping[str, object]) -> Request:
+def request(
+    document: Mapping[str, object], *, key: str, options: Mapping[str, object]
+) -> Request:
     """Return a deployment as a hook gets it. All keys of `document` are optional. Raises HookError.
 
     The config for the action has been selected; `options` are the result of `options.read`.
@@ -331,7 +381,9 @@ def request(document: Mapping[str, object], *, key: str, options: Mapping[str, o
     inputs: dict[str, object] = {}
     for item in _maps(document, "inputs"):
         value = item.get("value", item.get("default"))
-        inputs[_name(item, "inputs")] = as_text(value) if item.get("type") == "String" else value
+        inputs[_name(item, "inputs")] = (
+            as_text(value) if item.get("type") == "String" else value
+        )
     action = inputs.get("deploy_action")
     return Request(
         id=str(document.get("id", "")),
@@ -344,14 +396,19 @@ def request(document: Mapping[str, object], *, key: str, options: Mapping[str, o
         options=options,
         creation_time=str(document.get("creation_time") or ""),
         leaves=str(document.get(LEAVES) or ""),
-        variables=tuple(map(str, names)) if isinstance(names := document.get(VARIABLES), list) else None,
+        variables=tuple(map(str, names))
+        if isinstance(names := document.get(VARIABLES), list)
+        else None,
     )
 
 
 def _output(item: Mapping[str, object]) -> str:
     name = _name(item, "outputs")
     if "/" in name or "\0" in name:
-        raise HookError(f"{name!r} cannot be the name of an output: it is part of a file name, without '/'", "outputs")
+        raise HookError(
+            f"{name!r} cannot be the name of an output: it is part of a file name, without '/'",
+            "outputs",
+        )
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -360,9 +417,13 @@ def _output(item: Mapping[str, object]) -> str:
     return name
 
 
-def _maps(document: Mapping[str, object], field_name: str) -> list[Mapping[str, object]]:
+def _maps(
+    document: Mapping[str, object], field_name: str
+) -> list[Mapping[str, object]]:
     items = document.get(field_name) or []
-    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+    if not isinstance(items, list) or not all(
+        isinstance(item, Mapping) for item in items
+    ):
         raise HookError("expected a list of objects", field_name)
     return items
 
@@ -396,6 +457,8 @@ def collect(request: Request, place: Workplace, ended: Ended) -> Reply:
             files.tighten(path)
             reply[name] = Capture(path)
     reply.update(
-        deploy_stdout=Capture(ended.stdout), deploy_stderr=Capture(ended.stderr), deploy_status_code=ended.code
+        deploy_stdout=Capture(ended.stdout),
+        deploy_stderr=Capture(ended.stderr),
+        deploy_status_code=ended.code,
     )
     return reply

@@ -41,7 +41,9 @@ NO_TOOL = 127
 REBOOT = 194
 """Status code with which a command requests a reboot of the machine, and to run again afterwards."""
 
-_OF_THE_MACHINE = frozenset({errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE})
+_OF_THE_MACHINE = frozenset(
+    {errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE}
+)
 """Errors of the machine in reading a file that exists."""
 
 CUT = "\n[... {:,} bytes left out ...]\n"
@@ -78,9 +80,15 @@ class Capture:
             size = os.fstat(descriptor).st_size
             end = limit // 2 + EDGE
             if size <= 2 * end:
-                return Text(self.before + self._with_end(_decoded(_read(descriptor, size, 0))))
+                return Text(
+                    self.before + self._with_end(_decoded(_read(descriptor, size, 0)))
+                )
             head, tail = _read(descriptor, end, 0), _read(descriptor, end, size - end)
-            return Text(self.before + _decoded(head), self._with_end(_decoded(tail)), size - 2 * end)
+            return Text(
+                self.before + _decoded(head),
+                self._with_end(_decoded(tail)),
+                size - 2 * end,
+            )
         finally:
             os.close(descriptor)
 
@@ -102,9 +110,15 @@ def _decoded(content: bytes) -> str:
     return content.decode("utf-8", "surrogateescape")
 
 
-def failure(code: int, sentence: str, stdout: str | Capture = "", stderr: str | Capture = "") -> Reply:
+def failure(
+    code: int, sentence: str, stdout: str | Capture = "", stderr: str | Capture = ""
+) -> Reply:
     """Return the reply of a deployment that failed; `sentence` says why, before the standard error of the tool."""
-    text = Capture(stderr.path, f"{sentence}\n") if isinstance(stderr, Capture) else f"{sentence}\n{stderr}"
+    text = (
+        Capture(stderr.path, f"{sentence}\n")
+        if isinstance(stderr, Capture)
+        else f"{sentence}\n{stderr}"
+    )
     return {"deploy_stdout": stdout, "deploy_stderr": text, STATUS: code}
 
 
@@ -134,7 +148,9 @@ def unchanged(_name: str, text: str) -> str:
 
 
 def fit(
-    reply: Mapping[str, object], limit: int = BODY_LIMIT, change: Callable[[str, str], str] = unchanged
+    reply: Mapping[str, object],
+    limit: int = BODY_LIMIT,
+    change: Callable[[str, str], str] = unchanged,
 ) -> dict[str, object]:
     """Return the reply as plain JSON values that take at most `limit` bytes as JSON.
 
@@ -161,13 +177,23 @@ def fit(
     spent = _length(dict.fromkeys(values, "")) + _size(values.get(STATUS, ""))
     if spent > limit // 2:
         return fit(
-            failure(UNKNOWN, f"the names of the outputs alone take {spent:,} bytes, which is too long for a signal")
+            failure(
+                UNKNOWN,
+                f"the names of the outputs alone take {spent:,} bytes, which is too long for a signal",
+            )
         )
-    if spent + sum(_most(value) for value in values.values()) <= limit:  # the usual case
-        return {name: _shown(value.head) if isinstance(value, Text) else value for name, value in values.items()}
+    if (
+        spent + sum(_most(value) for value in values.values()) <= limit
+    ):  # the usual case
+        return {
+            name: _shown(value.head) if isinstance(value, Text) else value
+            for name, value in values.items()
+        }
     sizes = {
         # A text without its middle is longer than any value that fits, so its exact length does not matter.
-        name: limit + value.left_out if isinstance(value, Text) and value.left_out else _size(value)
+        name: limit + value.left_out
+        if isinstance(value, Text) and value.left_out
+        else _size(value)
         for name, value in values.items()
         if name != STATUS
     }
@@ -179,7 +205,9 @@ def fit(
         elif isinstance(value, Text):
             fitted[name] = cut(value, cap)
         else:
-            fitted[name] = value if sizes[name] <= cap else cut(Text(json.dumps(value)), cap)
+            fitted[name] = (
+                value if sizes[name] <= cap else cut(Text(json.dumps(value)), cap)
+            )
     return fitted
 
 
@@ -195,7 +223,10 @@ def _without(name: str, error: OSError, reply: Mapping[str, object]) -> Reply:
         value if isinstance(value := others.get(stream), str | Capture) else ""
         for stream in ("deploy_stdout", "deploy_stderr")
     )
-    return {**others, **failure(UNKNOWN, f"{name} cannot be read: {error.strerror}", stdout, stderr)}
+    return {
+        **others,
+        **failure(UNKNOWN, f"{name} cannot be read: {error.strerror}", stdout, stderr),
+    }
 
 
 def _changed_text(text: Text, change: Callable[[str], str]) -> Text:
@@ -235,7 +266,9 @@ def _size(value: object) -> int:
 def _most(value: object) -> int:
     """Return an upper bound for the size of a value, which is faster than its size."""
     if isinstance(value, Text):
-        return sys.maxsize if value.left_out else 12 * len(value.head)  # a character may be two escapes of six
+        return (
+            sys.maxsize if value.left_out else 12 * len(value.head)
+        )  # a character may be two escapes of six
     return _length(value)
 
 
@@ -261,7 +294,11 @@ def cut(text: Text, cap: int) -> str:
         head, tail = text.head[:keep], last[len(last) - keep :]
         length = _length(head) + _length(tail) - 4
         if length <= room:
-            return _shown(head) + CUT.format(total - _bytes(head) - _bytes(tail)) + _shown(tail)
+            return (
+                _shown(head)
+                + CUT.format(total - _bytes(head) - _bytes(tail))
+                + _shown(tail)
+            )
         keep = min(keep - 1, keep * room // length)
     return CUT.format(total) if room else ""
 

@@ -311,10 +311,14 @@ _BOTH = ("npm_", "pnpm_", "yarn_")
 """The beginnings of variables that programs accept in either case of letters."""
 
 
-@functools.lru_cache(maxsize=256)  # the operations of a service have inputs of the same names
+@functools.lru_cache(
+    maxsize=256
+)  # the operations of a service have inputs of the same names
 def owner(name: str) -> str:
     """Return the programs to which a reserved variable belongs; empty if an input may set it."""
-    forms = {name, name.upper(), name.lower()} if name.lower().startswith(_BOTH) else {name}
+    forms = (
+        {name, name.upper(), name.lower()} if name.lower().startswith(_BOTH) else {name}
+    )
     exact, patterns = _table()
     for form in forms:
         if form in exact:
@@ -323,7 +327,9 @@ def owner(name: str) -> str:
         (len(head) + len(tail), programs)
         for form in forms
         for head, tail, programs in (*patterns.get(form[:1], ()), *patterns[""])
-        if form.startswith(head) and form.endswith(tail) and len(form) >= len(head) + len(tail)
+        if form.startswith(head)
+        and form.endswith(tail)
+        and len(form) >= len(head) + len(tail)
     ]
     return max(fitting)[1] if fitting else ""
 

@@ -69,7 +69,9 @@ def _code(value: object, path: str) -> int:
     if not 1 <= code <= 255:
         raise HookError("expected an exit code from 1 to 255", path)
     if code == REBOOT:
-        raise HookError(f"{REBOOT} asks for a reboot of the machine, and cannot be retried", path)
+        raise HookError(
+            f"{REBOOT} asks for a reboot of the machine, and cannot be retried", path
+        )
     return code
 
 
@@ -91,6 +93,11 @@ def _whole(value: object) -> int:
     """Return a whole number, or the text of one, as a number; -1 for anything else."""
     if isinstance(value, bool):
         return -1
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdecimal() and len(value) < 10:
+    if (
+        isinstance(value, str)
+        and value.strip().isascii()
+        and value.strip().isdecimal()
+        and len(value) < 10
+    ):
         return int(value)
     return value if isinstance(value, int) else -1

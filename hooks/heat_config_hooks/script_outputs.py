@@ -148,7 +148,11 @@ _main()
 
 def names(outputs: Sequence[str]) -> list[str]:
     """Return the outputs whose names can be variables."""
-    return [name for name in outputs if _VARIABLE.fullmatch(name) and not name.startswith(_OURS)]
+    return [
+        name
+        for name in outputs
+        if _VARIABLE.fullmatch(name) and not name.startswith(_OURS)
+    ]
 
 
 def bash_code(wanted: Sequence[str], folder: Path) -> str:

@@ -23,9 +23,25 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_hooks import alphabet, files, memory, options, processes, protocol, strict_json
+from heat_config_hooks import (
+    alphabet,
+    files,
+    memory,
+    options,
+    processes,
+    protocol,
+    strict_json,
+)
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.reply import CANNOT_START, TIMED_OUT, UNKNOWN, Capture, Reply, failure, fit
+from heat_config_hooks.reply import (
+    CANNOT_START,
+    TIMED_OUT,
+    UNKNOWN,
+    Capture,
+    Reply,
+    failure,
+    fit,
+)
 
 _USAGE = """\
 usage: heat-config-hook NAME < DEPLOYMENT
@@ -94,20 +110,30 @@ def _main() -> int:
         print(usage(), end="")
         return 0
     if len(arguments) != 1 or arguments[0] not in known:
-        problem = f"there is no hook {arguments[0]!r}" if len(arguments) == 1 else "expected the name of one hook"
+        problem = (
+            f"there is no hook {arguments[0]!r}"
+            if len(arguments) == 1
+            else "expected the name of one hook"
+        )
         names = ", ".join(sorted(heat_config_hooks.HOOKS))
         print(f"error: {problem} (the hooks are: {names}; see --help)", file=sys.stderr)
         return 2
     try:
         document = strict_json.loads(_standard_input().decode("utf-8", "replace"))
     except OSError as error:
-        print(f"error: cannot read standard input: {error.strerror or error}", file=sys.stderr)
+        print(
+            f"error: cannot read standard input: {error.strerror or error}",
+            file=sys.stderr,
+        )
         return _NO_INPUT
     except ValueError as error:
         print(f"error: standard input is not valid JSON: {error}", file=sys.stderr)
         return _NO_INPUT
     if not isinstance(document, dict):
-        print("error: standard input is not a deployment: expected a JSON object", file=sys.stderr)
+        print(
+            "error: standard input is not a deployment: expected a JSON object",
+            file=sys.stderr,
+        )
         return _NO_INPUT
     json.dump(_carry_out(arguments[0], document), sys.stdout)
     return 0
@@ -115,7 +141,9 @@ def _main() -> int:
 
 def _standard_input() -> bytes:
     descriptor = sys.stdin.fileno()
-    return files.drain(descriptor, patience=None if os.isatty(descriptor) else files.PATIENCE)
+    return files.drain(
+        descriptor, patience=None if os.isatty(descriptor) else files.PATIENCE
+    )
 
 
 def _carry_out(name: str, document: dict[str, object]) -> dict[str, object]:
@@ -137,11 +165,18 @@ def _remove_abandoned() -> None:
     A hook that works in its folder, and the processes that it has started, hold the lock of the folder.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # the folder belongs to another user, or has been removed
+        with contextlib.suppress(
+            OSError
+        ):  # the folder belongs to another user, or has been removed
             status = path.lstat()
-            if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _ABANDONED:
+            if (
+                status.st_uid != os.geteuid()
+                or time.time() - status.st_mtime < _ABANDONED
+            ):
                 continue
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(
+                path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            )
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
@@ -155,24 +190,35 @@ def _reply(name: str, document: dict[str, object], folder: Path, lock: int) -> R
     try:
         hook = heat_config_hooks.load(name)
         values = options.read(_options(name, document, hook), hook.ABOUT.options)
-        request = protocol.request(document, key=protocol.file_key(str(document.get("id", ""))), options=values)
+        request = protocol.request(
+            document, key=protocol.file_key(str(document.get("id", ""))), options=values
+        )
         command = hook.prepare(request, place)
         if not isinstance(command, protocol.Command):
             return command
         for note in command.notes:
             print(note, file=sys.stderr)
         timeout = values["timeout"]
-        ended = _run(command, folder, lock, timeout if isinstance(timeout, float) else None)
+        ended = _run(
+            command, folder, lock, timeout if isinstance(timeout, float) else None
+        )
     except HookError as error:
         return failure(error.code, str(error))
     except OSError as error:
         path = f": {error.filename}" if error.filename else ""
-        return failure(CANNOT_START, f"cannot run the hook {name}: {error.strerror or error}{path}")
+        return failure(
+            CANNOT_START, f"cannot run the hook {name}: {error.strerror or error}{path}"
+        )
     except Exception as error:  # noqa: BLE001  # a defect of the hook
-        return failure(CANNOT_START, f"the hook {name} cannot be prepared: {type(error).__name__}: {error}")
+        return failure(
+            CANNOT_START,
+            f"the hook {name} cannot be prepared: {type(error).__name__}: {error}",
+        )
     if ended is None:
         sentence = f"ended because it timed out after {timeout:g} s"
-        return failure(TIMED_OUT, sentence, Capture(folder / "stdout"), Capture(folder / "stderr"))
+        return failure(
+            TIMED_OUT, sentence, Capture(folder / "stdout"), Capture(folder / "stderr")
+        )
     try:
         return hook.finish(request, place, ended)
     except Exception as error:  # noqa: BLE001  # a defect of the hook, or the command has damaged its folder
@@ -180,24 +226,46 @@ def _reply(name: str, document: dict[str, object], folder: Path, lock: int) -> R
         return failure(UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
 
 
-def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Mapping[str, object]:
+def _options(
+    name: str, document: dict[str, object], hook: protocol.Hook
+) -> Mapping[str, object]:
     """Return the options for this tool, which may be among those of a component. Raises HookError."""
     every = document.get("options")
     if not isinstance(every, Mapping) and every is not None:
         raise HookError("expected an object with the options of the tool", "options")
-    own = options.own(every or {}, name, heat_config_hooks.COMPAT.union(heat_config_hooks.HOOKS))
+    own = options.own(
+        every or {}, name, heat_config_hooks.COMPAT.union(heat_config_hooks.HOOKS)
+    )
     mistakes = options.mistakes(own, hook.ABOUT.options, tool=name)
     for bound in options.BOUNDS:
         if own.get(bound) is not None:
-            raise HookError("only the agent can enforce this option, not a hook that runs alone", f"options.{bound}")
+            raise HookError(
+                "only the agent can enforce this option, not a hook that runs alone",
+                f"options.{bound}",
+            )
     if own.get("artifacts"):
-        raise HookError("only the agent can fetch artifacts, not a hook that runs alone", "options.artifacts")
+        raise HookError(
+            "only the agent can fetch artifacts, not a hook that runs alone",
+            "options.artifacts",
+        )
     if own.get("user") and "user" in hook.ABOUT.options:
-        raise HookError("only the agent can run as another user, not a hook that runs alone", "options.user")
+        raise HookError(
+            "only the agent can run as another user, not a hook that runs alone",
+            "options.user",
+        )
     if own.get("isolate") and "isolate" in hook.ABOUT.options:
-        raise HookError("only the agent can isolate a run, not a hook that runs alone", "options.isolate")
-    if mistakes:  # the options may be those of a component, whose other tools are unknown here
-        also = {option for tool in heat_config_hooks.HOOKS for option in heat_config_hooks.load(tool).ABOUT.options}
+        raise HookError(
+            "only the agent can isolate a run, not a hook that runs alone",
+            "options.isolate",
+        )
+    if (
+        mistakes
+    ):  # the options may be those of a component, whose other tools are unknown here
+        also = {
+            option
+            for tool in heat_config_hooks.HOOKS
+            for option in heat_config_hooks.load(tool).ABOUT.options
+        }
         also |= {option for option, value in own.items() if isinstance(value, Mapping)}
         mistakes = options.mistakes(own, hook.ABOUT.options, tool=name, also=also)
     if mistakes:
@@ -205,7 +273,9 @@ def _options(name: str, document: dict[str, object], hook: protocol.Hook) -> Map
     return own
 
 
-def _run(command: protocol.Command, folder: Path, lock: int, timeout: float | None) -> protocol.Ended | None:
+def _run(
+    command: protocol.Command, folder: Path, lock: int, timeout: float | None
+) -> protocol.Ended | None:
     """Run a command, and return how it ended; None if it timed out, and all its processes were ended."""
     ended = protocol.Ended(code=0, stdout=folder / "stdout", stderr=folder / "stderr")
     mark = f"{folder.name}.{time.time_ns()}"
@@ -233,7 +303,9 @@ def _run(command: protocol.Command, folder: Path, lock: int, timeout: float | No
         except BaseException:
             _end(process, mark)
             raise
-    return protocol.Ended(code=code if code >= 0 else 128 - code, stdout=ended.stdout, stderr=ended.stderr)
+    return protocol.Ended(
+        code=code if code >= 0 else 128 - code, stdout=ended.stdout, stderr=ended.stderr
+    )
 
 
 def _end(process: subprocess.Popen[bytes] | None, mark: str) -> None:

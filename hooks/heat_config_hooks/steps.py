@@ -31,7 +31,11 @@ _ARGUMENTS = "steps.json"
 
 
 def command(
-    module: str, request: protocol.Request, place: protocol.Workplace, notes: Sequence[str] = (), **variables: str
+    module: str,
+    request: protocol.Request,
+    place: protocol.Workplace,
+    notes: Sequence[str] = (),
+    **variables: str,
 ) -> protocol.Command:
     """Return the command that calls `carry_out` of `module` (its `__name__`), with notes for the log.
 
@@ -47,20 +51,34 @@ def command(
     files.replace(place.run / _ARGUMENTS, json.dumps(arguments).encode())
     return protocol.Command(
         # Isolated: no module is imported from the working folder, nor from a folder named in the environment.
-        argv=(sys.executable, "-I", *alphabet.UTF8_MODE, "-m", "heat_config_hooks.steps", str(place.run)),
+        argv=(
+            sys.executable,
+            "-I",
+            *alphabet.UTF8_MODE,
+            "-m",
+            "heat_config_hooks.steps",
+            str(place.run),
+        ),
         cwd=place.run,
         environment=variables,
         notes=tuple(notes),
     )
 
 
-def run(argv: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> int:
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:
     """Run a command whose output becomes the output of the run.
 
     Return its exit code, or 128 plus the number of the signal that ended it.
     """
     sys.stdout.flush()
-    code = subprocess.run(argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    code = subprocess.run(
+        argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, check=False
+    ).returncode
     return code if code >= 0 else 128 - code
 
 
@@ -70,15 +88,24 @@ def ask(argv: Sequence[str], *, cwd: Path | None = None) -> tuple[int, str]:
     Its standard error becomes standard error of the run.
     """
     sys.stdout.flush()
-    done = subprocess.run(argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode, done.stdout.decode("utf-8", "replace")
+    done = subprocess.run(
+        argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
+    )
+    return (
+        done.returncode if done.returncode >= 0 else 128 - done.returncode,
+        done.stdout.decode("utf-8", "replace"),
+    )
 
 
 def say(text: str, *, error: bool = False) -> None:
     """Print text to the output of the run at once, on a line of its own."""
     stream = sys.stderr if error else sys.stdout
     stream.flush()
-    print(f"{'' if _begins_line(stream.fileno()) else chr(10)}{text}", file=stream, flush=True)
+    print(
+        f"{'' if _begins_line(stream.fileno()) else chr(10)}{text}",
+        file=stream,
+        flush=True,
+    )
 
 
 def _begins_line(descriptor: int) -> bool:
@@ -130,7 +157,10 @@ def main() -> int:
 def _request(fields: dict[str, Any]) -> protocol.Request:
     """Return the request with these fields, whose tuples JSON has as lists."""
     variables = fields["variables"]
-    tuples = {"outputs": tuple(fields["outputs"]), "variables": None if variables is None else tuple(variables)}
+    tuples = {
+        "outputs": tuple(fields["outputs"]),
+        "variables": None if variables is None else tuple(variables),
+    }
     return protocol.Request(**{**fields, **tuples})
 
 

@@ -22,13 +22,17 @@ def loads(text: str, *, unique: bool = False) -> object:
     """
     check_number(text)
     try:
-        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique if unique else None)
+        value = json.loads(
+            text, parse_constant=_refuse, object_pairs_hook=_unique if unique else None
+        )
     except json.JSONDecodeError:
         raise
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
-        if "integer string conversion" in str(error):  # Python's limit, in words for programmers
+        if "integer string conversion" in str(
+            error
+        ):  # Python's limit, in words for programmers
             raise ValueError("it has a number of too many digits") from None
         raise
     check(value)

@@ -14,7 +14,9 @@ def loads(text: str, *, texts: bool = False, unique: bool = False) -> object:
     from heat_config_hooks import yaml_schema, yaml_tree  # noqa: PLC0415  # 15 ms, and most documents are JSON
 
     largest = min(max(yaml_tree.LARGEST, len(text)), strict_json.MOST)
-    tree = yaml_tree.Tree(text, yaml_schema.TEXTS if texts else yaml_schema.YAML_1_1, largest=largest)
+    tree = yaml_tree.Tree(
+        text, yaml_schema.TEXTS if texts else yaml_schema.YAML_1_1, largest=largest
+    )
     for fault in tree.faults:
         raise yaml_tree.Unreadable(fault)
     if unique and any(repetition.key != "<<" for repetition in tree.repetitions):

@@ -17,13 +17,24 @@ from heat_config_hooks.protocol import About
 BEGIN, END = "<!-- hooks -->", "<!-- /hooks -->"
 """The lines of a file before and after the table."""
 
-_HEADER = ("tool", "package", "config", "options", "needs", "environment", "tested against")
+_HEADER = (
+    "tool",
+    "package",
+    "config",
+    "options",
+    "needs",
+    "environment",
+    "tested against",
+)
 
 
 def table() -> str:
     """Return the table in Markdown, with a row for each hook."""
     rows = [_HEADER, ("---",) * len(_HEADER)]
-    rows += [_row(tool, heat_config_hooks.load(tool).ABOUT) for tool in sorted(heat_config_hooks.HOOKS)]
+    rows += [
+        _row(tool, heat_config_hooks.load(tool).ABOUT)
+        for tool in sorted(heat_config_hooks.HOOKS)
+    ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

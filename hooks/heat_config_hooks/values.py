@@ -37,16 +37,27 @@ class _Field:
         name: str = "",
     ) -> None:
         self.name = name
-        self.default, self.default_factory, self.repr, self.compare = default, default_factory, repr, compare
+        self.default, self.default_factory, self.repr, self.compare = (
+            default,
+            default_factory,
+            repr,
+            compare,
+        )
 
 
-def _dataclass(cls: type | None = None, /, **how: bool) -> type | Callable[[type], type]:
+def _dataclass(
+    cls: type | None = None, /, **how: bool
+) -> type | Callable[[type], type]:
     return (lambda found: _made(found, **how)) if cls is None else _made(cls, **how)
 
 
-def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> type:
+def _made(
+    cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = True
+) -> type:
     if cls.__base__ is not object and hasattr(cls, "__value_fields__"):
-        raise TypeError(f"{cls.__qualname__} inherits from a class with fields, which is not supported")
+        raise TypeError(
+            f"{cls.__qualname__} inherits from a class with fields, which is not supported"
+        )
     own = vars(cls)
     defaults: dict[str, object] = dict.fromkeys(cls.__annotations__, _MISSING)
     declared: dict[str, _Field] = {}
@@ -61,12 +72,19 @@ def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = 
                 setattr(cls, name, value)
         defaults[name] = value
     positions = () if kw_only else tuple(defaults)
-    namespace: dict[str, object] = {"__value_fields__": (defaults, declared), "__match_args__": positions}
+    namespace: dict[str, object] = {
+        "__value_fields__": (defaults, declared),
+        "__match_args__": positions,
+    }
     namespace["__init__"] = _init(cls.__qualname__, defaults, declared, positions)
     namespace["__repr__"] = _repr
     if eq:
         namespace["__eq__"], by_value = _eq(
-            [name for name in defaults if name not in declared or declared[name].compare]
+            [
+                name
+                for name in defaults
+                if name not in declared or declared[name].compare
+            ]
         )
         namespace["__hash__"] = by_value if frozen else None
     if frozen:
@@ -78,18 +96,29 @@ def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = 
 
 
 def _init(
-    cls: str, usual: dict[str, object], declared: dict[str, _Field], positions: tuple[str, ...]
+    cls: str,
+    usual: dict[str, object],
+    declared: dict[str, _Field],
+    positions: tuple[str, ...],
 ) -> Callable[..., None]:
     factories = [(name, field_.default_factory) for name, field_ in declared.items()]
-    factories = [(name, factory) for name, factory in factories if factory is not _MISSING]
-    needed = {name for name, value in usual.items() if value is _MISSING}.difference(name for name, _ in factories)
+    factories = [
+        (name, factory) for name, factory in factories if factory is not _MISSING
+    ]
+    needed = {name for name, value in usual.items() if value is _MISSING}.difference(
+        name for name, _ in factories
+    )
 
     def __init__(self: object, /, *values: object, **named: object) -> None:  # noqa: N807
         if values:
             if len(values) > len(positions) or named.keys() & positions[: len(values)]:
-                raise TypeError(f"{cls}: more values than fields, or two values for one field")
+                raise TypeError(
+                    f"{cls}: more values than fields, or two values for one field"
+                )
             named.update(zip(positions, values, strict=False))
-        held = self.__dict__  # at once, and without the __setattr__ that refuses changes
+        held = (
+            self.__dict__
+        )  # at once, and without the __setattr__ that refuses changes
         held.update(usual)
         held.update(named)
         if len(held) != len(usual) or not needed <= named.keys():
@@ -108,11 +137,19 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
-def _eq(compared: list[str]) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
-    held = attrgetter(*compared, compared[0])  # the result for a single name would not be a tuple
+def _eq(
+    compared: list[str],
+) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
+    held = attrgetter(
+        *compared, compared[0]
+    )  # the result for a single name would not be a tuple
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
-        return held(self) == held(other) if other.__class__ is self.__class__ else NotImplemented
+        return (
+            held(self) == held(other)
+            if other.__class__ is self.__class__
+            else NotImplemented
+        )
 
     return __eq__, lambda self: hash(held(self))
 
@@ -127,11 +164,17 @@ def _replace(value: Any, /, **changes: object) -> object:
     copy = object.__new__(type(value))
     held = copy.__dict__
     # The dictionary may also have cached properties, which must be computed again for the copy.
-    held.update(now if len(now) == len(names) else {name: getattr(value, name) for name in names})
+    held.update(
+        now
+        if len(now) == len(names)
+        else {name: getattr(value, name) for name in names}
+    )
     held.update(changes)
     if len(held) != len(names):
         unknown = changes.keys() - names.keys()
-        raise TypeError(f"{type(value).__qualname__}: unknown: {', '.join(sorted(unknown))}")
+        raise TypeError(
+            f"{type(value).__qualname__}: unknown: {', '.join(sorted(unknown))}"
+        )
     return copy
 
 
@@ -154,14 +197,25 @@ def restore(kind: type[_T], values: Mapping[str, object]) -> _T:
 def _usual(kind: Any) -> tuple[dict[str, object], int]:
     """Return the defaults of the fields that have one, and the number of all fields."""
     defaults = kind.__value_fields__[0]
-    return {name: value for name, value in defaults.items() if value is not _MISSING}, len(defaults)
+    return {
+        name: value for name, value in defaults.items() if value is not _MISSING
+    }, len(defaults)
 
 
 def _fields(of: Any) -> tuple[_Field, ...]:
     """Return the fields of a class or value. Few programs ask for them, so they are made only then."""
     defaults, declared = of.__value_fields__
-    return tuple(declared.get(name) or _Field(default, name=name) for name, default in defaults.items())
+    return tuple(
+        declared.get(name) or _Field(default, name=name)
+        for name, default in defaults.items()
+    )
 
 
 if not TYPE_CHECKING:
-    MISSING, dataclass, field, fields, replace = _MISSING, _dataclass, _Field, _fields, _replace
+    MISSING, dataclass, field, fields, replace = (
+        _MISSING,
+        _dataclass,
+        _Field,
+        _fields,
+        _replace,
+    )

@@ -26,7 +26,9 @@ def closest(word: object, names: Iterable[str], similarity: float = CLOSE) -> st
         return ""
     import difflib  # noqa: PLC0415  # slow to load, and needed for mistakes only
 
-    known = {name.lower(): name for name in islice(names, MOST) if len(name) <= _LONGEST}
+    known = {
+        name.lower(): name for name in islice(names, MOST) if len(name) <= _LONGEST
+    }
     if text in known:
         return known[text]
     close = difflib.get_close_matches(text, known, 1, similarity)

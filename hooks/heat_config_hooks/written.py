@@ -37,8 +37,15 @@ def owner(request: Request) -> str:
 
     If the inputs do not name the resource, the owner is the name of the deployment.
     """
-    stack, resource = request.inputs.get("deploy_stack_id"), request.inputs.get("deploy_resource_name")
-    return f"{_RESOURCE}{stack}/{resource}" if stack and resource else request.name or request.id
+    stack, resource = (
+        request.inputs.get("deploy_stack_id"),
+        request.inputs.get("deploy_resource_name"),
+    )
+    return (
+        f"{_RESOURCE}{stack}/{resource}"
+        if stack and resource
+        else request.name or request.id
+    )
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,11 @@ class _Note:
         A name may change, but a resource does not, so in that case only resources count as others.
         """
         rest = tuple(other for other in self.owners if other != owner)
-        return rest if owner in self.owners else tuple(other for other in rest if other.startswith(_RESOURCE))
+        return (
+            rest
+            if owner in self.owners
+            else tuple(other for other in rest if other.startswith(_RESOURCE))
+        )
 
 
 class Written:
@@ -66,7 +77,9 @@ class Written:
         """Keep the notes in `working`, the hook's working folder."""
         self._notes = working / "written"
 
-    def write_all(self, contents: Mapping[Path, bytes], *, owner: str, mode: int = 0o600) -> Reply:
+    def write_all(
+        self, contents: Mapping[Path, bytes], *, owner: str, mode: int = 0o600
+    ) -> Reply:
         """Write files one after the other, and return the reply of a deployment that does nothing else.
 
         As in heat-agents, a reply of success is empty.
@@ -78,8 +91,12 @@ class Written:
                 self.write(path, content, owner=owner, mode=mode)
             except OSError as error:
                 rest = ", ".join(map(str, paths[index + 1 :]))
-                remark = f"; because of that, these were not written: {rest}" if rest else ""
-                return failure(FAILED, f"cannot write {path}: {_reason(error, path)}{remark}")
+                remark = (
+                    f"; because of that, these were not written: {rest}" if rest else ""
+                )
+                return failure(
+                    FAILED, f"cannot write {path}: {_reason(error, path)}{remark}"
+                )
         return {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
 
     def remove_all(self, paths: Iterable[Path], *, owner: str) -> Reply:
@@ -89,16 +106,26 @@ class Written:
         If a file cannot be removed, the others are removed nevertheless, and the reply is a failure.
         """
         sentences, code = [], 0
-        for path in sorted({*paths, *(note.path for note in self._all() if owner in note.owners)}):
+        for path in sorted(
+            {*paths, *(note.path for note in self._all() if owner in note.owners)}
+        ):
             try:
                 sentences.append(self.remove(path, owner=owner))
             except OSError as error:
                 sentences.append(f"cannot remove {path}: {_reason(error, path)}")
                 code = FAILED
-        stderr = "".join(f"{sentence}\n" for sentence in sentences or ["there is nothing to remove"])
-        return {"deploy_stdout": "", "deploy_stderr": stderr, "deploy_status_code": code}
+        stderr = "".join(
+            f"{sentence}\n" for sentence in sentences or ["there is nothing to remove"]
+        )
+        return {
+            "deploy_stdout": "",
+            "deploy_stderr": stderr,
+            "deploy_status_code": code,
+        }
 
-    def write(self, path: Path, content: bytes, *, owner: str, mode: int = 0o600) -> bool:
+    def write(
+        self, path: Path, content: bytes, *, owner: str, mode: int = 0o600
+    ) -> bool:
         """Write a file durably, with its folders, and return whether that changed it. Raises OSError.
 
         A link is replaced and not followed, because everybody who may write to its folder could choose its target.
@@ -108,19 +135,34 @@ class Written:
         """
         digest, present = _digest(content), _digest_at(path)
         if present == _NO_FILE and not path.is_symlink():
-            raise OSError(errno.EEXIST, f"{'a folder' if path.is_dir() else 'something else'} is in its place")
+            raise OSError(
+                errno.EEXIST,
+                f"{'a folder' if path.is_dir() else 'something else'} is in its place",
+            )
         note, old = self._note(path), path.lstat() if present else None
-        kept = old is not None and present != _NO_FILE and (note is not None or not _is_shared(path.parent))
-        same = present == digest and old is not None and (kept or old.st_uid == os.geteuid())
+        kept = (
+            old is not None
+            and present != _NO_FILE
+            and (note is not None or not _is_shared(path.parent))
+        )
+        same = (
+            present == digest
+            and old is not None
+            and (kept or old.st_uid == os.geteuid())
+        )
         if note is None and old and present not in (_NO_FILE, digest):
             self._set_aside(path, old)
         self._keep(path, note, owner, digest, present)
         if not same:
             # Missing folders can be searched by all who may read the file.
-            files.make_directory(path.parent, durable=True, mode=files.with_search(mode & 0o644 | 0o700))
+            files.make_directory(
+                path.parent, durable=True, mode=files.with_search(mode & 0o644 | 0o700)
+            )
             files.replace(path, content, mode=mode, durable=True)
             if kept and old:
-                with contextlib.suppress(PermissionError):  # without root's rights, the file is now our user's
+                with contextlib.suppress(
+                    PermissionError
+                ):  # without root's rights, the file is now our user's
                     os.chown(path, old.st_uid, old.st_gid)
         elif old and stat.S_IMODE(old.st_mode) != mode:
             path.chmod(mode)
@@ -165,7 +207,10 @@ class Written:
 
     def _set_aside(self, path: Path, status: os.stat_result) -> None:
         """Keep a copy of a file that we have not written and are about to replace."""
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(
+            os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC),
+            "rb",
+        ) as file:
             content = file.read()
         head = json.dumps([status.st_mode & 0o777, status.st_uid, status.st_gid])
         files.make_directory(self._notes, durable=True)
@@ -179,7 +224,9 @@ class Written:
             return False
         mode, user, group = json.loads(head)
         files.replace(path, content, mode=mode, durable=True)
-        with contextlib.suppress(PermissionError):  # without root's rights, the file is now our user's
+        with contextlib.suppress(
+            PermissionError
+        ):  # without root's rights, the file is now our user's
             os.chown(path, user, group)
         return True
 
@@ -187,9 +234,20 @@ class Written:
         """Return the copy of a file that was set aside."""
         return self._file(path).with_suffix(".before")
 
-    def _keep(self, path: Path, old: _Note | None, owner: str, digest: str, present: str | None) -> None:
+    def _keep(
+        self,
+        path: Path,
+        old: _Note | None,
+        owner: str,
+        digest: str,
+        present: str | None,
+    ) -> None:
         """Write the note of a file that is about to be written; `present` is the digest of its present content."""
-        earlier = (present,) if old and present and present != digest and present in old.digests else ()
+        earlier = (
+            (present,)
+            if old and present and present != digest and present in old.digests
+            else ()
+        )
         others = tuple(other for other in old.owners if other != owner) if old else ()
         note = _Note(path, (*others, owner)[-_MANY:], (*earlier, digest))
         if note != old:
@@ -197,7 +255,11 @@ class Written:
 
     def _write(self, note: _Note) -> None:
         files.make_directory(self._notes, durable=True)
-        values = {"path": str(note.path), "owners": note.owners, "digests": note.digests}
+        values = {
+            "path": str(note.path),
+            "owners": note.owners,
+            "digests": note.digests,
+        }
         files.replace(self._file(note.path), json.dumps(values).encode(), durable=True)
 
     def _all(self) -> list[_Note]:
@@ -216,8 +278,12 @@ def _read(path: Path) -> _Note | None:
     """Return a note; None if it is missing or damaged, in which case the file itself is never removed."""
     try:
         values = json.loads(path.read_bytes())
-        owners = values["owners"] if "owners" in values else [values["owner"]]  # older notes have one owner
-        return _Note(Path(values["path"]), (*owners[:-1], owners[-1]), tuple(values["digests"]))
+        owners = (
+            values["owners"] if "owners" in values else [values["owner"]]
+        )  # older notes have one owner
+        return _Note(
+            Path(values["path"]), (*owners[:-1], owners[-1]), tuple(values["digests"])
+        )
     except (OSError, ValueError, TypeError, LookupError):
         return None
 
@@ -231,7 +297,10 @@ def _digest_at(path: Path) -> str | None:
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return _NO_FILE
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(
+            os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC),
+            "rb",
+        ) as file:
             digest = hashlib.sha256()
             while part := file.read(1024 * 1024):
                 digest.update(part)

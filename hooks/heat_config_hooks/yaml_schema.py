@@ -20,7 +20,9 @@ class Schema:
     """The meaning of scalars in a document: a version of YAML."""
 
     def __init__(
-        self, implicit: Mapping[str, tuple[str, re.Pattern[str]]], scalars: Mapping[str, Callable[[str], object]]
+        self,
+        implicit: Mapping[str, tuple[str, re.Pattern[str]]],
+        scalars: Mapping[str, Callable[[str], object]],
     ) -> None:
         """Take what a scalar without a tag or quotes is, and what makes a value of its text, both by the tag's name.
 
@@ -38,7 +40,10 @@ class Schema:
     def with_values(self, scalars: Mapping[str, Callable[[str], object]]) -> Schema:
         """Return this schema with other constructors for the named tags; the rules that resolve a tag stay."""
         other = copy.copy(self)
-        other.values = {**self.values, **{CORE + name: make for name, make in scalars.items()}}
+        other.values = {
+            **self.values,
+            **{CORE + name: make for name, make in scalars.items()},
+        }
         return other
 
 
@@ -55,7 +60,9 @@ def _loader(first: Mapping[str, list[tuple[str, re.Pattern[str]]]]) -> Any:
     texts: dict[str, str] = {}
 
     def tag_of(value: str) -> str:
-        resolved = next((tag for tag, form in first.get(value[:1], ()) if form.match(value)), text)
+        resolved = next(
+            (tag for tag, form in first.get(value[:1], ()) if form.match(value)), text
+        )
         if len(value) <= _SHORT:
             if len(texts) >= _REMEMBERED:
                 texts.clear()
@@ -90,13 +97,19 @@ _RESOLVERS: Mapping[str, Any] = yaml.resolver.Resolver.yaml_implicit_resolvers
 def _of_yaml_1_1(name: str) -> tuple[str, re.Pattern[str]]:
     """Return the characters with which PyYAML expects a scalar of that tag, and its form."""
     forms = {
-        (first, form) for first, pairs in _RESOLVERS.items() for tag, form in pairs if first and tag == CORE + name
+        (first, form)
+        for first, pairs in _RESOLVERS.items()
+        for tag, form in pairs
+        if first and tag == CORE + name
     }
     return "".join(first for first, _ in forms), next(form for _, form in forms)
 
 
 YAML_1_1 = Schema(
-    {name: _of_yaml_1_1(name) for name in ("bool", "float", "int", "merge", "null", "value")},
+    {
+        name: _of_yaml_1_1(name)
+        for name in ("bool", "float", "int", "merge", "null", "value")
+    },
     {
         "str": str,
         "timestamp": str,
@@ -124,7 +137,10 @@ YAML_1_2 = Schema(
     {
         "null": ("~nN", re.compile(r"(?:~|null|Null|NULL)?\Z")),
         "bool": ("tTfF", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")),
-        "int": ("-+0123456789", re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")),
+        "int": (
+            "-+0123456789",
+            re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z"),
+        ),
         "float": (
             "-+.0123456789",
             re.compile(
@@ -145,5 +161,7 @@ YAML_1_2 = Schema(
 )
 """The core schema of YAML 1.2 (section 10.3), with the merge keys of 1.1."""
 
-TEXTS = Schema({}, dict.fromkeys(("str", "timestamp", "null", "bool", "int", "float"), str))
+TEXTS = Schema(
+    {}, dict.fromkeys(("str", "timestamp", "null", "bool", "int", "float"), str)
+)
 """Every scalar is text, and there are no merge keys."""

@@ -38,14 +38,20 @@ MOST_FAULTS = 100
 
 Path = tuple[str | int, ...]
 
-_STR, _SEQ, _MAP, _MERGE, _VALUE = (CORE + name for name in ("str", "seq", "map", "merge", "value"))
+_STR, _SEQ, _MAP, _MERGE, _VALUE = (
+    CORE + name for name in ("str", "seq", "map", "merge", "value")
+)
 _PAIRS = {CORE + "omap", CORE + "pairs"}
 _NUMBERS = {CORE + "int", CORE + "float"}
 
 _COMPOSED = 4000
 """The number of levels that libyaml surely composes; before version 0.2.6 it recurses without a limit."""
 
-_LIMITED = getattr(getattr(yaml, "_yaml", None), "get_version", lambda: (0,))() >= (0, 2, 6)
+_LIMITED = getattr(getattr(yaml, "_yaml", None), "get_version", lambda: (0,))() >= (
+    0,
+    2,
+    6,
+)
 """True if libyaml itself refuses deeper nesting."""
 
 
@@ -82,7 +88,9 @@ class Unreadable(ValueError):  # noqa: N818  # it is the document that is
     def __init__(self, fault: Fault) -> None:
         """Take the fault."""
         hint = f" ({fault.hint})" if fault.hint else ""
-        super().__init__(f"line {fault.line}, column {fault.column}: {fault.problem}{hint}")
+        super().__init__(
+            f"line {fault.line}, column {fault.column}: {fault.problem}{hint}"
+        )
         self.fault = fault
 
 
@@ -93,7 +101,12 @@ class Tree:
     """A document as it was read."""
 
     def __init__(
-        self, text: str, schema: Schema, *, largest: int = LARGEST, foreign: str = "has no counterpart in JSON"
+        self,
+        text: str,
+        schema: Schema,
+        *,
+        largest: int = LARGEST,
+        foreign: str = "has no counterpart in JSON",
     ) -> None:
         """Read it. `foreign` says what is wrong with tags that are not YAML's own. Raises `Unreadable`."""
         self._schema, self._foreign, self._largest = schema, foreign, largest
@@ -127,11 +140,19 @@ class Tree:
                 if entry is None:
                     break
                 mark, node = entry
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            elif (
+                isinstance(node, yaml.SequenceNode)
+                and isinstance(step, int)
+                and step < len(node.value)
+            ):
                 mark = node = node.value[step]
             else:
                 break
-        return None if mark is None else (mark.start_mark.line + 1, mark.start_mark.column + 1)
+        return (
+            None
+            if mark is None
+            else (mark.start_mark.line + 1, mark.start_mark.column + 1)
+        )
 
     def written(self, path: Path) -> str | None:
         """Return the text of a scalar as it is written, without quotes: `14.10` of the number 14.1.
@@ -142,7 +163,11 @@ class Tree:
         for step in path:
             if isinstance(node, yaml.MappingNode):
                 node = self._entries_of(node).get(str(step), (None, None))[1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            elif (
+                isinstance(node, yaml.SequenceNode)
+                and isinstance(step, int)
+                and step < len(node.value)
+            ):
                 node = node.value[step]
             else:
                 return None
@@ -156,21 +181,39 @@ class Tree:
                 self._check_events(text)
             return yaml.compose(text, Loader=self._schema.loader)
         except yaml.MarkedYAMLError as error:
-            if "maximum nesting" in str(error.problem):  # libyaml has a limit of its own since version 0.2.6
-                raise _unreadable("it is nested too deeply", error.problem_mark, (), "", "depth") from None
+            if "maximum nesting" in str(
+                error.problem
+            ):  # libyaml has a limit of its own since version 0.2.6
+                raise _unreadable(
+                    "it is nested too deeply", error.problem_mark, (), "", "depth"
+                ) from None
             problem = ", ".join(filter(None, (error.context, error.problem)))
             problem = re.sub(r"(alias|anchor|handle) '[^']*'", r"\1", problem)
             mark = error.problem_mark or error.context_mark
-            hint = _hint(text, mark) if "cannot start any token" in problem or "tab" in problem else ""
-            hint = "a file has one document: remove the line `---`" if "single document" in problem else hint
+            hint = (
+                _hint(text, mark)
+                if "cannot start any token" in problem or "tab" in problem
+                else ""
+            )
+            hint = (
+                "a file has one document: remove the line `---`"
+                if "single document" in problem
+                else hint
+            )
             raise _unreadable(problem, mark, (), hint, "syntax") from None
         except yaml.YAMLError as error:
-            raise _unreadable(str(error).splitlines()[0], _foreign_character(text), (), "", "syntax") from None
+            raise _unreadable(
+                str(error).splitlines()[0], _foreign_character(text), (), "", "syntax"
+            ) from None
         except UnicodeEncodeError:  # half a character, which JSON can write
             problem = "a character is not Unicode text"
-            raise _unreadable(problem, _foreign_character(text), (), "", "syntax") from None
+            raise _unreadable(
+                problem, _foreign_character(text), (), "", "syntax"
+            ) from None
         except RecursionError:
-            raise _unreadable("it is nested too deeply", None, (), "", "depth") from None
+            raise _unreadable(
+                "it is nested too deeply", None, (), "", "depth"
+            ) from None
 
     def _check_events(self, text: str) -> None:
         """Refuse what is nested too deeply: an older libyaml composes without a limit, and never comes back.
@@ -180,10 +223,20 @@ class Tree:
         depth = 0
         for number, event in enumerate(yaml.parse(text, Loader=self._schema.loader)):
             if number > 2 * self._largest:  # a list in lists has a beginning and an end
-                raise _unreadable(f"it has over {self._largest:,} values", event.start_mark, (), "", "size")
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+                raise _unreadable(
+                    f"it has over {self._largest:,} values",
+                    event.start_mark,
+                    (),
+                    "",
+                    "size",
+                )
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+                event, yaml.CollectionEndEvent
+            )
             if depth > strict_json.DEPTH:
-                raise _unreadable("it is nested too deeply", event.start_mark, (), "", "depth")
+                raise _unreadable(
+                    "it is nested too deeply", event.start_mark, (), "", "depth"
+                )
 
     def _value(self, node: Any) -> Any:
         self._left -= 1
@@ -214,7 +267,9 @@ class Tree:
     def _map(self, node: Any) -> dict[str, Any]:
         for key, _ in node.value:
             if key.tag == _MERGE:
-                entries = [(name, value) for name, (_, value) in self._entries_of(node).items()]
+                entries = [
+                    (name, value) for name, (_, value) in self._entries_of(node).items()
+                ]
                 break
         else:
             entries = [(self._key(key), value) for key, value in node.value]
@@ -234,9 +289,17 @@ class Tree:
 
     def _pairs(self, node: Any) -> Any:
         """Return `!!omap` or `!!pairs`, a list of maps with one key, as a list of lists with key and value."""
-        pairs = [item.value[0] for item in node.value if type(item) is yaml.MappingNode and len(item.value) == 1]
+        pairs = [
+            item.value[0]
+            for item in node.value
+            if type(item) is yaml.MappingNode and len(item.value) == 1
+        ]
         if len(pairs) < len(node.value):
-            return self._fault(node, "the value is not what its type says", "write a list of maps with one key")
+            return self._fault(
+                node,
+                "the value is not what its type says",
+                "write a list of maps with one key",
+            )
         return [[self._value(key), self._value(value)] for key, value in pairs]
 
     def _entries_of(self, node: Any, depth: int = 0) -> dict[str, tuple[Any, Any]]:
@@ -248,7 +311,13 @@ class Tree:
         if known is not None:
             return known
         if depth > strict_json.DEPTH:
-            raise _unreadable("it is nested too deeply, or in itself", node.start_mark, tuple(self._path), "", "depth")
+            raise _unreadable(
+                "it is nested too deeply, or in itself",
+                node.start_mark,
+                tuple(self._path),
+                "",
+                "depth",
+            )
         merged: dict[str, tuple[Any, Any]] = {}
         own: dict[str, tuple[Any, Any]] = {}
         first: dict[str, Any] = {}
@@ -266,7 +335,9 @@ class Tree:
         return entries
 
     def _repeat(self, name: str, mark: Any, first: Any) -> None:
-        repetition = Repetition(name, (*self._path, name), mark.line + 1, mark.column + 1, first.line + 1)
+        repetition = Repetition(
+            name, (*self._path, name), mark.line + 1, mark.column + 1, first.line + 1
+        )
         self._repetitions.setdefault((mark.line, mark.column), repetition)
 
     def _merged(self, node: Any, depth: int) -> dict[str, tuple[Any, Any]]:
@@ -279,7 +350,9 @@ class Tree:
             self._left -= len(entries)  # they multiply as aliases do
             if self._left < 0:
                 problem = f"with all its aliases it has over {self._largest:,} values"
-                raise _unreadable(problem, item.start_mark, tuple(self._path), "", "size")
+                raise _unreadable(
+                    problem, item.start_mark, tuple(self._path), "", "size"
+                )
             merged = {**entries, **merged}
         return merged
 
@@ -295,21 +368,31 @@ class Tree:
     def _scalar(self, node: Any) -> Any:
         make = self._schema.values.get(node.tag)
         if make is None:
-            return self._fault(node, f"{_named(node.tag)} {self._foreign}", "leave it out")
+            return self._fault(
+                node, f"{_named(node.tag)} {self._foreign}", "leave it out"
+            )
         if node.tag in _NUMBERS and len(node.value.lstrip("+-")) > LONGEST_NUMBER:
-            return self._fault(node, f"a number of over {LONGEST_NUMBER} digits is not a JSON value", "quote it")
+            return self._fault(
+                node,
+                f"a number of over {LONGEST_NUMBER} digits is not a JSON value",
+                "quote it",
+            )
         try:
             value = make(node.value)
         except (ValueError, TypeError, LookupError, OverflowError):
             return self._fault(node, "the value is not what its type says", "quote it")
         if isinstance(value, float) and not math.isfinite(value):
-            return self._fault(node, f"{node.value} is not a number in JSON", "quote it")
+            return self._fault(
+                node, f"{node.value} is not a number in JSON", "quote it"
+            )
         return value
 
     def _fault(self, node: Any, problem: str, hint: str = "") -> None:
         mark = node.start_mark
         if len(self._faults) < MOST_FAULTS:
-            fault = Fault(problem, mark.line + 1, mark.column + 1, tuple(self._path), hint)
+            fault = Fault(
+                problem, mark.line + 1, mark.column + 1, tuple(self._path), hint
+            )
             self._faults.setdefault((mark.line, mark.column, problem), fault)
 
 
@@ -321,7 +404,9 @@ def _hint(text: str, mark: Any) -> str:
     return "quote text that begins with % @ ` or a bracket"
 
 
-_FOREIGN = re.compile("[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\U00010000-\U0010ffff]")
+_FOREIGN = re.compile(
+    "[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\U00010000-\U0010ffff]"
+)
 """A character that no text in YAML may have."""
 
 
@@ -332,10 +417,14 @@ def _foreign_character(text: str) -> Any:
         return None
     before = text[: found.start()]
     line_start = before.rfind("\n") + 1
-    return yaml.Mark("", found.start(), before.count("\n"), found.start() - line_start, None, 0)
+    return yaml.Mark(
+        "", found.start(), before.count("\n"), found.start() - line_start, None, 0
+    )
 
 
-def _unreadable(problem: str, mark: Any, path: Path, hint: str, kind: str) -> Unreadable:
+def _unreadable(
+    problem: str, mark: Any, path: Path, hint: str, kind: str
+) -> Unreadable:
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     return Unreadable(Fault(problem, line, column, path, hint, kind))
 

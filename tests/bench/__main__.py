@@ -23,23 +23,39 @@ SPARE = 1.2
 def main() -> int:
     """Measure."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description=__doc__)
-    parser.add_argument("scenario", nargs="*", help=f"which: all, or some of {', '.join(scenarios.NAMES)}")
-    parser.add_argument("--dry", action="store_true", help="write nothing into docs/evidence/")
-    parser.add_argument("--list", action="store_true", help="only say which there are, and how long each may take")
+    parser.add_argument(
+        "scenario",
+        nargs="*",
+        help=f"which: all, or some of {', '.join(scenarios.NAMES)}",
+    )
+    parser.add_argument(
+        "--dry", action="store_true", help="write nothing into docs/evidence/"
+    )
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="only say which there are, and how long each may take",
+    )
     options = parser.parse_args()
     unknown = [each for each in options.scenario if not _chosen(each)]
     if unknown:
-        parser.error(f"there is no scenario {unknown[0]!r}; there are {', '.join(scenarios.NAMES)}")
+        parser.error(
+            f"there is no scenario {unknown[0]!r}; there are {', '.join(scenarios.NAMES)}"
+        )
     chosen = [
         each
         for each in scenarios.ALL
-        if (not options.scenario and not each.long) or any(each in _chosen(n) for n in options.scenario)
+        if (not options.scenario and not each.long)
+        or any(each in _chosen(n) for n in options.scenario)
     ]
     if options.list:
         _list(chosen)
         return 0
     if (load := os.getloadavg()[0]) > 1:
-        print(f"This machine is busy with something else (load {load:.1f}): times will be too long.", file=sys.stderr)
+        print(
+            f"This machine is busy with something else (load {load:.1f}): times will be too long.",
+            file=sys.stderr,
+        )
     ends = (signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(each, signal.default_int_handler) for each in ends]
     try:
@@ -51,7 +67,11 @@ def main() -> int:
 
 def _chosen(name: str) -> list[Scenario]:
     """Return the scenarios that a word names: one, or all whose names begin with it, but for the long ones."""
-    return [each for each in scenarios.ALL if each.name == name or (each.name.startswith(f"{name}-") and not each.long)]
+    return [
+        each
+        for each in scenarios.ALL
+        if each.name == name or (each.name.startswith(f"{name}-") and not each.long)
+    ]
 
 
 def _list(chosen: Sequence[Scenario]) -> None:
@@ -89,7 +109,9 @@ class _Run:
                     self._not[scenario.name] = "it was interrupted"
                     raise
         except KeyboardInterrupt:
-            self._not.update({each.name: "it was interrupted before" for each in self._left})
+            self._not.update(
+                {each.name: "it was interrupted before" for each in self._left}
+            )
         _say("")
         self._tell()
         return 1 if self._not else 0
@@ -104,7 +126,12 @@ class _Run:
             self._lacks(scenario, f"it cannot be measured here: {lack}")
             return
         begun = time.monotonic()
-        spare = self._end - begun - scenario.seconds - sum(each.seconds for each in self._left)
+        spare = (
+            self._end
+            - begun
+            - scenario.seconds
+            - sum(each.seconds for each in self._left)
+        )
         seconds = scenario.seconds + min(spare, spare / 2)
         if seconds < min(scenario.seconds, 1):
             self._lacks(scenario, "the others have taken all of the time")
@@ -117,12 +144,22 @@ class _Run:
             self._lacks(scenario, f"it cannot be measured here: {outcome.lacks}")
         elif outcome.failed:
             print(outcome.failed, file=sys.stderr)
-            self._lacks(scenario, f"it failed: {outcome.failed.strip().splitlines()[-1]}")
+            self._lacks(
+                scenario, f"it failed: {outcome.failed.strip().splitlines()[-1]}"
+            )
         elif OURS not in figures:
-            self._lacks(scenario, f"its time was over before there was anything: {took}")
+            self._lacks(
+                scenario, f"its time was over before there was anything: {took}"
+            )
         else:
             recorded = report.record(scenario, figures)
-            parts = filter(None, (report.section(scenario.name, recorded), report.goals(scenario.name, recorded)))
+            parts = filter(
+                None,
+                (
+                    report.section(scenario.name, recorded),
+                    report.goals(scenario.name, recorded),
+                ),
+            )
             print(*parts, f"It took {took}.", sep="\n\n", end="\n\n", flush=True)
             if outcome.cut:
                 self._cut.append(scenario.name)
@@ -139,7 +176,9 @@ class _Run:
     def _tell(self) -> None:
         """Say what was measured, what was not, and of which the figures are older."""
         now = time.monotonic()
-        print(f"{self._done} scenarios in {now - self._begun:.0f} s, of at most {self._end - self._begun:.0f}.")
+        print(
+            f"{self._done} scenarios in {now - self._begun:.0f} s, of at most {self._end - self._begun:.0f}."
+        )
         for name in self._cut:
             print(f"Ended before it was through, as there was no more time: {name}")
         for name, why in self._not.items():
@@ -147,8 +186,14 @@ class _Run:
         dates = {name: each["date"] for name, each in report.known().items()}
         for each in scenarios.ALL:
             if each.long:
-                since = f"its figures are of {dates[each.name]}" if each.name in dates else "there are no figures of it"
-                print(f"{each.name} takes long, and is measured by `make bench ARGS={each.name}`: {since}.")
+                since = (
+                    f"its figures are of {dates[each.name]}"
+                    if each.name in dates
+                    else "there are no figures of it"
+                )
+                print(
+                    f"{each.name} takes long, and is measured by `make bench ARGS={each.name}`: {since}."
+                )
         for name, wanted in [] if self._dry else report.unexplained():
             print(f"{name} does not say what stands in the way of its goal: {wanted}.")
 

@@ -49,12 +49,16 @@ def measured(scenario: Scenario, seconds: float, say: Callable[[str], None]) -> 
     # Not in a folder for temporary files, which may be memory: what is flushed to disk has to get there.
     peers.FOLDER.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=peers.FOLDER.parent))
-    context = multiprocessing.get_context("fork")  # so that what is here needs no way to get there
+    context = multiprocessing.get_context(
+        "fork"
+    )  # so that what is here needs no way to get there
     received, sent = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(scenario, folder, sent))
     try:
         with _leaving_nothing():
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until it knows what to do with that
+            before = signal.pthread_sigmask(
+                signal.SIG_BLOCK, {signal.SIGTERM}
+            )  # until it knows what to do with that
             try:
                 process.start()
             finally:
@@ -72,7 +76,9 @@ def measured(scenario: Scenario, seconds: float, say: Callable[[str], None]) -> 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _followed(process: BaseProcess, received: Connection, end: float, say: Callable[[str], None]) -> Outcome:
+def _followed(
+    process: BaseProcess, received: Connection, end: float, say: Callable[[str], None]
+) -> Outcome:
     """Take in what the process says, until it has said all or its time is over."""
     outcome = Outcome()
     while received.poll(max(end - time.monotonic(), 0)):
@@ -80,7 +86,9 @@ def _followed(process: BaseProcess, received: Connection, end: float, say: Calla
             kind, *what = received.recv()
         except EOFError:
             process.join()
-            outcome.failed = f"its process has ended with {process.exitcode}, and has not said why"
+            outcome.failed = (
+                f"its process has ended with {process.exitcode}, and has not said why"
+            )
             return outcome
         match kind:
             case "says":
@@ -109,7 +117,9 @@ def _work(scenario: Scenario, folder: Path, told: Connection) -> None:
     _control(_SET_DEATH_SIGNAL, signal.SIGTERM)
     try:
         with scenario.subjects(folder) as subjects:
-            for name, sample in measure.in_turn(scenario, subjects, lambda text: told.send(("says", text)), begun):
+            for name, sample in measure.in_turn(
+                scenario, subjects, lambda text: told.send(("says", text)), begun
+            ):
                 told.send(("showed", name, dict(sample)))
         told.send(("done",))
     except LackingError as lack:

@@ -21,7 +21,9 @@ from heat_config_agent.sources import schedule
 
 NUMBER = 20_000
 
-_SETTINGS = {each.name: each.default for each in schema.SETTINGS if each.section == "agent"}
+_SETTINGS = {
+    each.name: each.default for each in schema.SETTINGS if each.section == "agent"
+}
 
 
 def _seconds(setting: str) -> float:
@@ -31,7 +33,9 @@ def _seconds(setting: str) -> float:
 
 
 SCHEDULE = schedule.Schedule(
-    least=_seconds("min_polling_interval"), most=_seconds("polling_interval"), splay=_seconds("splay")
+    least=_seconds("min_polling_interval"),
+    most=_seconds("polling_interval"),
+    splay=_seconds("splay"),
 )
 """As it is where nothing is set."""
 
@@ -109,7 +113,9 @@ class Replaced:
     def begin(self, *, idle: bool) -> float:
         if idle:
             self._sleep = 30.0
-        return _within(self._sleep)  # it has no splay; machines are not started in the same moment
+        return _within(
+            self._sleep
+        )  # it has no splay; machines are not started in the same moment
 
     def answered(self, asked: float, now: float, *, changed: bool) -> float:  # noqa: ARG002  # what it does not heed
         self._next, self._sleep = now + self._sleep, min(2 * self._sleep, 30.0)
@@ -153,7 +159,9 @@ ENOUGH = Course(capacity=1, outage=(60, 360), silent=True, measured_from=360, en
 THIRD = Course(capacity=1 / 3, measured_from=200, end=600)
 SHORT = Course(capacity=1 / 3, measured_from=200, end=800, room=4096)
 REFUSED = Course(capacity=1 / 3, outage=_OUTAGE, measured_from=500, end=1000)
-SILENT = Course(capacity=1 / 3, outage=_OUTAGE, silent=True, measured_from=500, end=1200)
+SILENT = Course(
+    capacity=1 / 3, outage=_OUTAGE, silent=True, measured_from=500, end=1200
+)
 STARTED = Course(capacity=1 / 3, idle=False, measured_from=0, end=600)
 CHANGED = Course(capacity=1 / 3, change=200, measured_from=200, end=800)
 
@@ -237,10 +245,14 @@ class Tally:
     def since(self) -> float:
         """From when on that counts."""
         course = self.course
-        return next((each for each in (course.outage[1], course.change) if each < math.inf), 0.0)
+        return next(
+            (each for each in (course.outage[1], course.change) if each < math.inf), 0.0
+        )
 
 
-def simulate(course: Course, make: Callable[[], Client], *, number: int = NUMBER, seed: int = 1) -> Tally:
+def simulate(
+    course: Course, make: Callable[[], Client], *, number: int = NUMBER, seed: int = 1
+) -> Tally:
     """Have a fleet of so many go through it. The same seed has the same come of it."""
     before = random.getstate()
     random.seed(seed)

@@ -23,7 +23,14 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 PROJECT, STACK, SERVER, QUEUE = "p1", "stack/5a1f0c52", "server", "queue"
-KEYSTONE, HEAT, CFN, SWIFT, ZAQAR, SIGNAL = "keystone", "heat", "cfn", "swift", "zaqar", "signal"
+KEYSTONE, HEAT, CFN, SWIFT, ZAQAR, SIGNAL = (
+    "keystone",
+    "heat",
+    "cfn",
+    "swift",
+    "zaqar",
+    "signal",
+)
 """Names of the services that it stands for, as `counts` has them."""
 DATE = "date"
 """Requests to Swift that only want to know the date."""
@@ -88,7 +95,9 @@ class Heat:
                 "stack_name": STACK.partition("/")[0],
                 "path": f"{SERVER}.Metadata",
             },
-            "request": {"metadata_url": f"{self.origin}/swift/metadata?temp_url_sig=5ec&temp_url_expires=2147483647"},
+            "request": {
+                "metadata_url": f"{self.origin}/swift/metadata?temp_url_sig=5ec&temp_url_expires=2147483647"
+            },
             ZAQAR: {**keystone, "queue_id": QUEUE},
         }
 
@@ -120,11 +129,18 @@ class _Cloud:
         self.text = text.encode()
         self.heat = b'{"metadata": %s}' % self.text
         shown = f"<Metadata>{escape(text)}</Metadata>"
-        for name in ("StackResourceDetail", "DescribeStackResourceResult", "DescribeStackResourceResponse"):
+        for name in (
+            "StackResourceDetail",
+            "DescribeStackResourceResult",
+            "DescribeStackResourceResponse",
+        ):
             shown = f"<{name}>{shown}</{name}>"
         self.cfn = shown.encode()
         tag = hashlib.md5(self.text, usedforsecurity=False).hexdigest()
-        self.conditions = {"ETag": f'"{tag}"', "Last-Modified": formatdate(time.time(), usegmt=True)}
+        self.conditions = {
+            "ETag": f'"{tag}"',
+            "Last-Modified": formatdate(time.time(), usegmt=True),
+        }
         self.message += 1
         self.handed = None
 
@@ -151,7 +167,11 @@ class _Cloud:
             case ["swift", *_]:
                 self.counts[DATE if verb == "HEAD" else SWIFT] += 1
                 same = headers.get("if-none-match") == self.conditions["ETag"]
-                return (304, self.conditions, b"") if same else (200, self.conditions, self.text)
+                return (
+                    (304, self.conditions, b"")
+                    if same
+                    else (200, self.conditions, self.text)
+                )
             case ["v2", *_]:
                 self.counts[ZAQAR] += 1
                 return self._queue(verb, path)
@@ -160,17 +180,35 @@ class _Cloud:
                 return 200, {}, b""
             case [*_, "auth", "tokens"]:
                 self.counts[KEYSTONE] += 1
-                return 201, {"X-Subject-Token": "token-1", "Content-Type": "application/json"}, self._token()
+                return (
+                    201,
+                    {"X-Subject-Token": "token-1", "Content-Type": "application/json"},
+                    self._token(),
+                )
         self.counts[KEYSTONE] += 1
         links = [{"rel": "self", "href": f"{self.origin}/v3/"}]
-        version = {"id": "v3.14", "status": "stable", "links": links, "updated": "2020-04-07T00:00:00Z"}
-        found = {"version": version} if "v3" in area else {"versions": {"values": [version]}}
-        return (200 if "v3" in area else 300), {"Content-Type": "application/json"}, json.dumps(found).encode()
+        version = {
+            "id": "v3.14",
+            "status": "stable",
+            "links": links,
+            "updated": "2020-04-07T00:00:00Z",
+        }
+        found = (
+            {"version": version}
+            if "v3" in area
+            else {"versions": {"values": [version]}}
+        )
+        return (
+            (200 if "v3" in area else 300),
+            {"Content-Type": "application/json"},
+            json.dumps(found).encode(),
+        )
 
     def _token(self) -> bytes:
         now = time.time()
         issued, until = (
-            time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(each)) for each in (now, now + _TOKEN_HOURS * 3600)
+            time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(each))
+            for each in (now, now + _TOKEN_HOURS * 3600)
         )
         places = {"orchestration": f"/v1/{PROJECT}", "messaging": ""}
         catalog = [
@@ -179,7 +217,13 @@ class _Cloud:
                 "name": service,
                 "id": service,
                 "endpoints": [
-                    {"id": "1", "interface": "public", "region": "R", "region_id": "R", "url": self.origin + place}
+                    {
+                        "id": "1",
+                        "interface": "public",
+                        "region": "R",
+                        "region_id": "R",
+                        "url": self.origin + place,
+                    }
                 ],
             }
             for service, place in places.items()
@@ -202,16 +246,31 @@ class _Cloud:
         place = f"/v2/queues/{QUEUE}/messages"
         new = self.taken < self.message
         name = str(self.message)
-        message: dict[str, Any] = {"id": name, "ttl": 3600, "age": 0, "href": f"{place}/{name}?claim_id=c{name}"}
+        message: dict[str, Any] = {
+            "id": name,
+            "ttl": 3600,
+            "age": 0,
+            "href": f"{place}/{name}?claim_id=c{name}",
+        }
         if verb == "POST" and path.endswith("/claims"):
             if not new:
                 return 204, {}, b""
             self.taken = self.message
             found = {"messages": [{**message, "body": json.loads(self.text)}]}
-            return 201, {**kind, "Location": f"/v2/queues/{QUEUE}/claims/c{name}"}, json.dumps(found).encode()
+            return (
+                201,
+                {**kind, "Location": f"/v2/queues/{QUEUE}/claims/c{name}"},
+                json.dumps(found).encode(),
+            )
         if verb == "DELETE" and "pop=" in path:
             self.taken = self.message
-            return 200, kind, json.dumps({"messages": [{**message, "body": json.loads(self.text)}] * new}).encode()
+            return (
+                200,
+                kind,
+                json.dumps(
+                    {"messages": [{**message, "body": json.loads(self.text)}] * new}
+                ).encode(),
+            )
         if verb == "GET" and "/messages" in path:
             return 200, kind, b'{"messages": [], "links": []}'
         return 204, {}, b""
@@ -231,7 +290,10 @@ class _Connection(asyncio.Protocol):
         while b"\r\n\r\n" in self._buffer:
             head, _, rest = self._buffer.partition(b"\r\n\r\n")
             first, *lines = head.decode("latin-1").split("\r\n")
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            headers = {
+                name.lower(): value.strip()
+                for name, _, value in (line.partition(":") for line in lines)
+            }
             length = int(headers.get("content-length", "0"))
             if len(rest) < length:
                 return
@@ -243,13 +305,17 @@ class _Connection(asyncio.Protocol):
                 said["Content-Length"] = str(len(content))
             text = "".join(f"{name}: {value}\r\n" for name, value in said.items())
             reason = http.client.responses[status]
-            self._transport.write(f"HTTP/1.1 {status} {reason}\r\n{text}\r\n".encode("latin-1"))
+            self._transport.write(
+                f"HTTP/1.1 {status} {reason}\r\n{text}\r\n".encode("latin-1")
+            )
             if verb != "HEAD":
                 self._transport.write(content)
 
 
 async def _serve(cloud: _Cloud) -> None:
-    server = await asyncio.get_running_loop().create_server(lambda: _Connection(cloud), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _Connection(cloud), "127.0.0.1", 0
+    )
     port = server.sockets[0].getsockname()[1]
     cloud.origin = f"http://127.0.0.1:{port}"
     print(port, flush=True)

@@ -48,12 +48,19 @@ class Used:
 class Daemon:
     """A process that polls. It is stopped whenever it is not measured, so that another can be beside it."""
 
-    def __init__(self, argv: Sequence[str | Path], environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, argv: Sequence[str | Path], environment: Mapping[str, str], folder: Path
+    ) -> None:
         """Start it, in a folder in which it may leave what it says."""
         self.log = folder / "log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                argv, env=dict(environment), cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                argv,
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     @property
@@ -64,9 +71,14 @@ class Daemon:
     def used(self) -> Used:
         """Return what it has used, all its threads together; nothing of what those that it started have."""
         tasks = Path(f"/proc/{self.pid}/task")
-        spent = sum(int((each / "schedstat").read_text().split()[0]) for each in tasks.iterdir())
+        spent = sum(
+            int((each / "schedstat").read_text().split()[0]) for each in tasks.iterdir()
+        )
         lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()[1:]
-        memory = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+        memory = {
+            name: int(rest.split()[0]) * 1024
+            for name, _, rest in (line.partition(":") for line in lines)
+        }
         return Used(spent / 1e9, memory["Rss"], memory["Anonymous"])
 
     @contextlib.contextmanager
@@ -95,7 +107,11 @@ class Daemon:
 
 
 def ours(
-    folder: Path, heat: Heat, compressed: float, transports: Sequence[str], **settings: object
+    folder: Path,
+    heat: Heat,
+    compressed: float,
+    transports: Sequence[str],
+    **settings: object,
 ) -> tuple[str | Path, ...]:
     """Return the command of the agent that polls over some transports, with its time compressed so many times."""
     general = {
@@ -108,7 +124,10 @@ def ours(
     }
     lines = ["[agent]", *(f"{name} = {value}" for name, value in general.items())]
     for each in transports:
-        lines += [f"[{each}]", *(f"{name} = {value}" for name, value in heat.sections()[each].items())]
+        lines += [
+            f"[{each}]",
+            *(f"{name} = {value}" for name, value in heat.sections()[each].items()),
+        ]
     path = folder / "agent.conf"
     path.write_text("\n".join(lines) + "\n")
     return (sys.executable, "-c", _COMPRESSED, str(compressed), "run", "--config", path)
@@ -117,8 +136,13 @@ def ours(
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment of an agent that keeps all below a folder."""
     kept = {"DEPLOYED": "deployed", "DEPLOYED_OLD": "deployed.old"}
-    places = {f"HEAT_CONFIG_{name}": str(folder / place) for name, place in kept.items()}
-    places |= {f"HEAT_SCRIPT_{name}": str(folder / name.lower()) for name in ("WORKING", "OUTPUTS")}
+    places = {
+        f"HEAT_CONFIG_{name}": str(folder / place) for name, place in kept.items()
+    }
+    places |= {
+        f"HEAT_SCRIPT_{name}": str(folder / name.lower())
+        for name in ("WORKING", "OUTPUTS")
+    }
     return {"PATH": os.defpath, "HOME": str(folder), "LANG": "C.UTF-8", **places}
 
 
@@ -127,7 +151,9 @@ def wait(condition: Callable[[], bool], daemon: Daemon, seconds: float = 60.0) -
     deadline = time.monotonic() + seconds
     while not condition():
         daemon.check()
-        assert time.monotonic() < deadline, f"it does not come: {daemon.log.read_text()[-2000:]}"
+        assert time.monotonic() < deadline, (
+            f"it does not come: {daemon.log.read_text()[-2000:]}"
+        )
         time.sleep(0.005)
 
 
@@ -140,7 +166,9 @@ def polled(polls: int, heat: Heat, kind: str, daemon: Daemon) -> None:
 def measured(polls: int, heat: Heat, kind: str, daemon: Daemon) -> Sample:
     """Let the daemon ask so many times, and return what each poll took."""
     with daemon.going():
-        polled(2, heat, kind, daemon)  # what has become due since it was stopped is done
+        polled(
+            2, heat, kind, daemon
+        )  # what has become due since it was stopped is done
         before, counted = daemon.used(), heat.counts()
         polled(polls, heat, kind, daemon)
         after, count = daemon.used(), heat.counts()

@@ -71,7 +71,14 @@ def run(
     try:
         command = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(tells), *argv]
         subprocess.run(
-            command, env=env, cwd=cwd, stdin=stdin, stdout=output, stderr=output, pass_fds=(tells,), check=True
+            command,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdout=output,
+            stderr=output,
+            pass_fds=(tells,),
+            check=True,
         )
         code, wall, cpu, peak = os.read(told, 1000).split()
     finally:
@@ -82,7 +89,10 @@ def run(
 
 
 def in_turn(
-    scenario: Scenario, subjects: Sequence[Subject], say: Callable[[str], None], begun: float
+    scenario: Scenario,
+    subjects: Sequence[Subject],
+    say: Callable[[str], None],
+    begun: float,
 ) -> Iterator[tuple[str, Sample]]:
     """Run all subjects in turn, round after round, and yield what each run showed.
 
@@ -100,7 +110,9 @@ def in_turn(
             break
         for each in subjects:
             if not each.rounds or number < each.rounds:
-                say(f"{scenario.name}: {each.name}, {number + 1} of at most {scenario.rounds}")
+                say(
+                    f"{scenario.name}: {each.name}, {number + 1} of at most {scenario.rounds}"
+                )
                 yield each.name, each.run()
         took = time.monotonic() - start
 
@@ -130,4 +142,7 @@ def summed_up(samples: Sequence[Sample]) -> dict[str, Spread]:
     """Return each figure's median, least and most."""
     names = {name for each in samples for name in each}
     values = {name: [each[name] for each in samples if name in each] for name in names}
-    return {name: Spread(statistics.median(each), min(each), max(each), len(each)) for name, each in values.items()}
+    return {
+        name: Spread(statistics.median(each), min(each), max(each), len(each))
+        for name, each in values.items()
+    }

@@ -59,7 +59,11 @@ def _lacking(folder: Path) -> str:
         try:
             _have()
         except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
-            said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
+            said = (
+                error.stderr.strip()
+                if isinstance(error, subprocess.CalledProcessError)
+                else str(error)
+            )
             return (
                 f"os-collect-config and heat-agents cannot be installed in {folder}: {said.splitlines()[-1]}; they are "
                 "taken from the package index that pip is set up for"
@@ -70,10 +74,24 @@ def _lacking(folder: Path) -> str:
 
 def _have() -> None:
     venv.create(FOLDER, with_pip=False)
-    pip = (sys.executable, "-m", "pip", "--python", BIN / "python", "--quiet", "--disable-pip-version-check")
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        BIN / "python",
+        "--quiet",
+        "--disable-pip-version-check",
+    )
     archive = ("--no-deps", "--no-binary", "heat-agents", "--dest", FOLDER, _ARCHIVE)
     for command in (("install", *_PACKAGES), ("download", *archive)):
-        subprocess.run([*pip, *command], check=True, capture_output=True, text=True, timeout=_SECONDS)
+        subprocess.run(
+            [*pip, *command],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
     shutil.rmtree(AGENTS, ignore_errors=True)
     with tarfile.open(AGENTS.with_name(f"{AGENTS.name}.tar.gz")) as packed:
         packed.extractall(FOLDER, filter="data")
@@ -89,14 +107,30 @@ def parser() -> Path:
     python = folder / "bin" / "python"
     stamp = folder / "had"
     if not stamp.exists() or stamp.read_text() != _PARSER:
-        pip = (sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check")
+        pip = (
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "--quiet",
+            "--disable-pip-version-check",
+        )
         try:
             venv.create(folder, with_pip=False)
             command = [*pip, "install", _PARSER]
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=_SECONDS)
+            subprocess.run(
+                command, check=True, capture_output=True, text=True, timeout=_SECONDS
+            )
         except (OSError, subprocess.SubprocessError) as error:
-            said = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
-            raise LackingError(f"tosca-parser cannot be installed in {folder}: {said.splitlines()[-1]}") from None
+            said = (
+                error.stderr.strip()
+                if isinstance(error, subprocess.CalledProcessError)
+                else str(error)
+            )
+            raise LackingError(
+                f"tosca-parser cannot be installed in {folder}: {said.splitlines()[-1]}"
+            ) from None
         stamp.write_text(_PARSER)
     return python
 
@@ -130,18 +164,31 @@ class Image:
         hooks = self.folder / "var/lib/heat-config/hooks"
         templates = self.folder / "usr/libexec/os-apply-config/templates"
         temporary = self.folder / "tmp"
-        for each in (configure, hooks, self.local, temporary, self.list.parent, self.settings.parent):
+        for each in (
+            configure,
+            hooks,
+            self.local,
+            temporary,
+            self.list.parent,
+            self.settings.parent,
+        ):
             each.mkdir(parents=True, exist_ok=True)
         element = AGENTS / "heat-config"
         for name in ("20-os-apply-config", "55-heat-config"):
-            _install(element / "os-refresh-config" / "configure.d" / name, configure / name)
-        _install(AGENTS / "heat-config-script/install.d/hook-script.py", hooks / "script")
+            _install(
+                element / "os-refresh-config" / "configure.d" / name, configure / name
+            )
+        _install(
+            AGENTS / "heat-config-script/install.d/hook-script.py", hooks / "script"
+        )
         # os-apply-config writes what it makes of TEMPLATES/PATH to /PATH.
         below = templates / self.folder.relative_to("/")
         if not below.exists():
             shutil.copytree(element / "os-apply-config", below)
         self.heat_config: tuple[Path, ...] = (configure / "55-heat-config",)
-        self.refresh = f"os-refresh-config --lockfile {self.folder}/var/run/os-refresh-config.lock"
+        self.refresh = (
+            f"os-refresh-config --lockfile {self.folder}/var/run/os-refresh-config.lock"
+        )
         """The command that os-collect-config runs after a change."""
         self.environment = {
             # Their scripts begin with `#!/usr/bin/env python3`: that has to be the one that has what they import.
@@ -152,9 +199,15 @@ class Image:
             "HEAT_SHELL_CONFIG": str(self.list),
             "HEAT_CONFIG_HOOKS": str(hooks),
             "HEAT_CONFIG_DEPLOYED": str(self.deployed),
-            "HEAT_CONFIG_DEPLOYED_OLD": str(self.folder / "var/run/heat-config/deployed"),
-            "HEAT_SCRIPT_WORKING": str(self.folder / "var/lib/heat-config/heat-config-script"),
-            "HEAT_SCRIPT_OUTPUTS": str(self.folder / "var/run/heat-config/heat-config-script"),
+            "HEAT_CONFIG_DEPLOYED_OLD": str(
+                self.folder / "var/run/heat-config/deployed"
+            ),
+            "HEAT_SCRIPT_WORKING": str(
+                self.folder / "var/lib/heat-config/heat-config-script"
+            ),
+            "HEAT_SCRIPT_OUTPUTS": str(
+                self.folder / "var/run/heat-config/heat-config-script"
+            ),
             "OS_REFRESH_CONFIG_BASE_DIR": str(configure.parent),
             "OS_CONFIG_APPLIER_TEMPLATES": str(templates),
             "OS_CONFIG_FILES_PATH": str(self.cache / "os_config_files.json"),
@@ -163,7 +216,9 @@ class Image:
     def write(self, deployments: Sequence[Mapping[str, Any]]) -> None:
         """Make these the deployments that `heat_config` applies."""
         self.list.write_text(json.dumps(deployments))
-        self.list.chmod(0o600)  # as it is after the first time: otherwise 55-heat-config changes it
+        self.list.chmod(
+            0o600
+        )  # as it is after the first time: otherwise 55-heat-config changes it
 
     def collect(
         self,
@@ -187,7 +242,10 @@ class Image:
         named = {"local": {"path": self.local}, **(sections or {})}
         lines = ["[DEFAULT]", *(f"{key} = {value}" for key, value in general)]
         for section, values in named.items():
-            lines += [f"[{section}]", *(f"{key} = {value}" for key, value in values.items())]
+            lines += [
+                f"[{section}]",
+                *(f"{key} = {value}" for key, value in values.items()),
+            ]
         # Not the file that os-apply-config makes of the metadata: documents need not say all of this then.
         own = self.settings.with_name("os-collect-config.own.conf")
         own.write_text("\n".join(lines) + "\n")

@@ -22,7 +22,11 @@ from docs.prose import sentences
 DOCS = Path(__file__).parents[2] / "docs" / "evidence"
 JSON, PAGE = DOCS / "benchmarks.json", DOCS / "benchmarks.md"
 
-NAMES = {OURS: "heat-config-agent", THEIRS: "os-collect-config and heat-agents", LIMIT: "the limit"}
+NAMES = {
+    OURS: "heat-config-agent",
+    THEIRS: "os-collect-config and heat-agents",
+    LIMIT: "the limit",
+}
 
 _SIZES: Mapping[str, tuple[tuple[float, str], ...]] = {
     "s": ((1, "s"), (1e-3, "ms"), (1e-6, "µs")),
@@ -78,7 +82,8 @@ def record(scenario: Scenario, figures: Found) -> dict[str, Any]:
         "machine": machine(),
         "figures": words["figures"],
         "subjects": {
-            subject: {name: asdict(spread) for name, spread in values.items()} for subject, values in figures.items()
+            subject: {name: asdict(spread) for name, spread in values.items()}
+            for subject, values in figures.items()
         },
         "goals": words["goals"],
     }
@@ -90,18 +95,38 @@ def goal(aim: Goal, found: Found) -> dict[str, Any]:
     reached = ours.median if ours else None
     if aim.against and reached is not None:
         reached = reached / other.median if other and other.median > 0 else None
-    return {**asdict(aim), "reached": reached, "met": None if reached is None else reached <= aim.at_most}
+    return {
+        **asdict(aim),
+        "reached": reached,
+        "met": None if reached is None else reached <= aim.at_most,
+    }
 
 
 def machine() -> str:
     """Return what machine this is, in one line."""
     model = next(
-        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        (
+            line.partition(":")[2].strip()
+            for line in _lines("/proc/cpuinfo")
+            if line.startswith("model name")
+        ),
         platform.machine(),
     )
-    memory = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    memory = next(
+        (
+            int(line.split()[1])
+            for line in _lines("/proc/meminfo")
+            if line.startswith("MemTotal")
+        ),
+        0,
+    )
     system = next(
-        (line.partition("=")[2].strip('"') for line in _lines("/etc/os-release") if line.startswith("PRETTY_NAME")), ""
+        (
+            line.partition("=")[2].strip('"')
+            for line in _lines("/etc/os-release")
+            if line.startswith("PRETTY_NAME")
+        ),
+        "",
     )
     kernel = platform.release().partition("-")[0]
     return (
@@ -139,14 +164,24 @@ def _write(path: Path, text: str) -> None:
 def reworded(every: Mapping[str, Any], now: Iterable[Scenario]) -> dict[str, Any]:
     """Return what was measured, with the words and the goals that its scenarios have now."""
     scenarios = {each.name: each for each in now}
-    return {name: {**each, **_words(scenarios[name], _found(each))} for name, each in every.items()}
+    return {
+        name: {**each, **_words(scenarios[name], _found(each))}
+        for name, each in every.items()
+    }
 
 
 def _words(scenario: Scenario, found: Found) -> dict[str, Any]:
     """Return what is recorded of a scenario and may change without its being measured anew."""
-    figures = {each.name: {"title": each.title, "unit": each.unit} for each in scenario.figures}
+    figures = {
+        each.name: {"title": each.title, "unit": each.unit} for each in scenario.figures
+    }
     goals = [goal(each, found) for each in scenario.goals]
-    return {"title": scenario.title, "note": scenario.note, "figures": figures, "goals": goals}
+    return {
+        "title": scenario.title,
+        "note": scenario.note,
+        "figures": figures,
+        "goals": goals,
+    }
 
 
 def _found(each: Mapping[str, Any]) -> Found:
@@ -159,10 +194,16 @@ def _found(each: Mapping[str, Any]) -> Found:
 
 def unexplained() -> list[tuple[str, str]]:
     """Return the goals that are not met, and of which nobody says why: the scenario, and what is wanted."""
-    return [(name, f"{title}, {wanted}") for name, title, wanted, each in _missed(known()) if not each["because"]]
+    return [
+        (name, f"{title}, {wanted}")
+        for name, title, wanted, each in _missed(known())
+        if not each["because"]
+    ]
 
 
-def _missed(every: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
+def _missed(
+    every: Mapping[str, Any],
+) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
     """Yield the goals that are not met: the scenario, the figure's title, what is wanted, and the goal."""
     for name, scenario in every.items():
         for each in scenario["goals"]:
@@ -175,13 +216,31 @@ def page(every: Mapping[str, Any]) -> str:
     """Return the page."""
     from bench.scenarios import NAMES as ORDER  # noqa: PLC0415  # they import what is above
 
-    listed = {name: every[name] for name in (*ORDER, *sorted(set(every) - set(ORDER))) if name in every}
+    listed = {
+        name: every[name]
+        for name in (*ORDER, *sorted(set(every) - set(ORDER)))
+        if name in every
+    }
     measured = {(each["date"], each["machine"]) for each in listed.values()}
     newest = max(measured, default=None)
     machines = [f"- {name} ({date})" for date, name in sorted(measured, reverse=True)]
-    parts = [_HEAD, _summary(listed), _METHOD, "\n".join(machines), "## Goals", _goals(listed), _reasons(listed)]
+    parts = [
+        _HEAD,
+        _summary(listed),
+        _METHOD,
+        "\n".join(machines),
+        "## Goals",
+        _goals(listed),
+        _reasons(listed),
+    ]
     sections = (
-        section(name, each, "" if (each["date"], each["machine"]) == newest else f"Measured on {each['date']}.")
+        section(
+            name,
+            each,
+            ""
+            if (each["date"], each["machine"]) == newest
+            else f"Measured on {each['date']}.",
+        )
         for name, each in listed.items()
     )
     return "\n\n".join(filter(None, [*parts, *sections])) + "\n"
@@ -189,18 +248,35 @@ def page(every: Mapping[str, Any]) -> str:
 
 def section(name: str, each: Mapping[str, Any], when: str = "") -> str:
     """Return what the page says of one scenario."""
-    parts = [f"## {name}", f"{each['title']}.", _filled(" ".join(filter(None, (each["note"], when))))]
-    return "\n\n".join(filter(None, [*parts, _figures(each["figures"], each["subjects"])]))
+    parts = [
+        f"## {name}",
+        f"{each['title']}.",
+        _filled(" ".join(filter(None, (each["note"], when)))),
+    ]
+    return "\n\n".join(
+        filter(None, [*parts, _figures(each["figures"], each["subjects"])])
+    )
 
 
 def _summary(listed: Mapping[str, Any]) -> str:
     """Return what fits on one screen: how many goals are met, which are not, and a figure of each kind of work."""
-    judged = [each["met"] for scenario in listed.values() for each in scenario["goals"] if each["met"] is not None]
-    missed = [f"- [{name}](#{name.lower()}): {title}, {wanted}" for name, title, wanted, _ in _missed(listed)]
+    judged = [
+        each["met"]
+        for scenario in listed.values()
+        for each in scenario["goals"]
+        if each["met"] is not None
+    ]
+    missed = [
+        f"- [{name}](#{name.lower()}): {title}, {wanted}"
+        for name, title, wanted, _ in _missed(listed)
+    ]
     rows = [["work", NAMES[OURS], "the programs it replaces", "ratio"]]
     for name, figure, words in _HEADLINES:
         found = listed.get(name, {}).get("subjects", {})
-        ours, theirs = (found.get(each, {}).get(figure) for each in (OURS, _REPLACED.get(name, THEIRS)))
+        ours, theirs = (
+            found.get(each, {}).get(figure)
+            for each in (OURS, _REPLACED.get(name, THEIRS))
+        )
         if ours:
             unit = listed[name]["figures"][figure]["unit"]
             compared = theirs and min(ours["median"], theirs["median"]) > 0
@@ -214,14 +290,25 @@ def _summary(listed: Mapping[str, Any]) -> str:
             )
     met = f"{judged.count(True)} of {len(judged)} [goals](#goals) are met."
     but = "These are not met; the reasons are below the table of goals:"
-    parts = ["## Summary", met, _table(rows) if rows[1:] else "", *([but, "\n".join(missed)] if missed else [])]
+    parts = [
+        "## Summary",
+        met,
+        _table(rows) if rows[1:] else "",
+        *([but, "\n".join(missed)] if missed else []),
+    ]
     return "\n\n".join(filter(None, parts))
 
 
 def _filled(text: str, after: str = "") -> str:
     """Return text with one sentence per line, a long one in several."""
     return f"\n{after}".join(
-        textwrap.fill(each, 120 - len(after), subsequent_indent=after, break_long_words=False, break_on_hyphens=False)
+        textwrap.fill(
+            each,
+            120 - len(after),
+            subsequent_indent=after,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
         for each in sentences(text)
     )
 
@@ -234,12 +321,27 @@ def _figures(figures: Mapping[str, Any], subjects: Mapping[str, Any]) -> str:
     ours = subjects[OURS]
     others = {name: found for name, found in subjects.items() if name != OURS and found}
     figures = {
-        name: about for name, about in figures.items() if any(name in found for found in (ours, *others.values()))
+        name: about
+        for name, about in figures.items()
+        if any(name in found for found in (ours, *others.values()))
     }
-    rows = [["", *(word for about in figures.values() for word in (about["title"], "ratio"))]]
+    rows = [
+        [
+            "",
+            *(word for about in figures.values() for word in (about["title"], "ratio")),
+        ]
+    ]
     rows += [[f"**{NAMES[OURS]}**", *_cells(figures, ours, None)]]
-    rows += [[_name(name), *_cells(figures, found, ours)] for name, found in others.items()]
-    columns = [["", f"**{NAMES[OURS]}**", *(word for name in others for word in (_name(name), "ratio"))]]
+    rows += [
+        [_name(name), *_cells(figures, found, ours)] for name, found in others.items()
+    ]
+    columns = [
+        [
+            "",
+            f"**{NAMES[OURS]}**",
+            *(word for name in others for word in (_name(name), "ratio")),
+        ]
+    ]
     for number, about in enumerate(figures.values()):
         of_others = (row[1 + 2 * number + side] for row in rows[2:] for side in (0, 1))
         columns.append([about["title"], rows[1][1 + 2 * number], *of_others])
@@ -248,10 +350,22 @@ def _figures(figures: Mapping[str, Any], subjects: Mapping[str, Any]) -> str:
         for place, title in enumerate(rows[0][1::2])
         for number, row in enumerate(row for row in rows[1:] if row[1 + 2 * place])
     ]
-    runs = [max((each["runs"] for each in found.values()), default=0) for found in (ours, *others.values())]
+    runs = [
+        max((each["runs"] for each in found.values()), default=0)
+        for found in (ours, *others.values())
+    ]
     if max(runs) > 1:
-        rows = [[*row, word] for row, word in zip(rows, ["runs", *map(str, runs)], strict=True)]
-        columns.append(["runs", str(runs[0]), *(word for number in runs[1:] for word in (str(number), ""))])
+        rows = [
+            [*row, word]
+            for row, word in zip(rows, ["runs", *map(str, runs)], strict=True)
+        ]
+        columns.append(
+            [
+                "runs",
+                str(runs[0]),
+                *(word for number in runs[1:] for word in (str(number), "")),
+            ]
+        )
         by = {row[0]: row[-1] for row in rows}
         values = [[*row, by[row[1]]] for row in values]
     narrower = min((_table(_used(each)) for each in (rows, columns)), key=_width)
@@ -265,13 +379,21 @@ def _width(table: str) -> int:
 
 def _used(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """Return a table without the columns that have nothing but a title."""
-    places = [place for place in range(len(rows[0])) if not place or any(row[place] for row in rows[1:])]
+    places = [
+        place
+        for place in range(len(rows[0]))
+        if not place or any(row[place] for row in rows[1:])
+    ]
     return [[row[place] for place in places] for row in rows]
 
 
 def goals(name: str, each: Mapping[str, Any]) -> str:
     """Return what the page says of one scenario's goals, if it has any."""
-    return "\n\n".join(filter(None, (_goals({name: each}), _reasons({name: each})))) if each["goals"] else ""
+    return (
+        "\n\n".join(filter(None, (_goals({name: each}), _reasons({name: each}))))
+        if each["goals"]
+        else ""
+    )
 
 
 def _goals(listed: Mapping[str, Any]) -> str:
@@ -294,7 +416,10 @@ def _goals(listed: Mapping[str, Any]) -> str:
 def _reasons(listed: Mapping[str, Any]) -> str:
     """Return what stands in the way of goals that are not met, as a list."""
     return "\n".join(
-        _filled(f"- {name}, {title}, {wanted}: {each['because'] or 'nobody has said yet why it is not met.'}", "  ")
+        _filled(
+            f"- {name}, {title}, {wanted}: {each['because'] or 'nobody has said yet why it is not met.'}",
+            "  ",
+        )
         for name, title, wanted, each in _missed(listed)
     )
 
@@ -305,7 +430,9 @@ def _wanted(each: Mapping[str, Any], unit: str) -> str:
         return f"at most {amount(most, unit)}"
     if most == 1:
         return f"no more than {other}"
-    return f"{times(most)} than {other}" if most < 1 else f"at most {times(most)} {other}"
+    return (
+        f"{times(most)} than {other}" if most < 1 else f"at most {times(most)} {other}"
+    )
 
 
 def _reached(each: Mapping[str, Any], unit: str) -> str:
@@ -325,16 +452,26 @@ def times(ratio: float) -> str:
         return "nothing to be seen"
     if _number(ratio) == "1" or _number(1 / ratio) == "1":
         return "as much"
-    return f"{_number(1 / ratio)} times less" if ratio < 1 else f"{_number(ratio)} times"
+    return (
+        f"{_number(1 / ratio)} times less" if ratio < 1 else f"{_number(ratio)} times"
+    )
 
 
-def _cells(figures: Mapping[str, Any], found: Mapping[str, Any], ours: Mapping[str, Any] | None) -> Iterator[str]:
+def _cells(
+    figures: Mapping[str, Any], found: Mapping[str, Any], ours: Mapping[str, Any] | None
+) -> Iterator[str]:
     """Yield for each figure what was found, and how much ours is of that; nothing where there is nothing."""
     for figure, about in figures.items():
         values = found.get(figure)
         yield "" if values is None else _spread(values, about["unit"])
-        both = [each[figure]["median"] for each in (ours, found) if each and figure in each]
-        yield times(both[0] / both[1]) if ours and len(both) == 2 and min(both) > 0 else ""
+        both = [
+            each[figure]["median"] for each in (ours, found) if each and figure in each
+        ]
+        yield (
+            times(both[0] / both[1])
+            if ours and len(both) == 2 and min(both) > 0
+            else ""
+        )
 
 
 def _spread(values: Mapping[str, Any], unit: str) -> str:
@@ -358,14 +495,23 @@ def _number(value: float) -> str:
 def scale(value: float, unit: str) -> tuple[float, str]:
     """Return the unit in which people write such a value: how much it is, and its name."""
     sizes = _SIZES.get(unit, ())
-    return next((each for each in sizes if abs(value) >= each[0]), sizes[-1] if sizes else (1, ""))
+    return next(
+        (each for each in sizes if abs(value) >= each[0]),
+        sizes[-1] if sizes else (1, ""),
+    )
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
     """Return a table whose columns are in line where it is read as it is, too. The first row is its head."""
     widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-    head, *lines = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["-" * width for width in widths], *lines))
+    head, *lines = (
+        [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        for row in rows
+    )
+    return "\n".join(
+        f"| {' | '.join(line)} |"
+        for line in (head, ["-" * width for width in widths], *lines)
+    )
 
 
 def main() -> None:

@@ -45,7 +45,12 @@ class Count:
 
     def __sub__(self, before: Count) -> Count:
         """Return what has come since then."""
-        return Count(**{name: value - getattr(before, name) for name, value in asdict(self).items()})
+        return Count(
+            **{
+                name: value - getattr(before, name)
+                for name, value in asdict(self).items()
+            }
+        )
 
 
 class Running:
@@ -69,7 +74,9 @@ class Running:
         before = self.count()
         yield
         came = self.count() - before
-        assert (came.signals, came.successes) == (successes, successes), f"expected {successes} successes: {came}"
+        assert (came.signals, came.successes) == (successes, successes), (
+            f"expected {successes} successes: {came}"
+        )
 
 
 @contextlib.contextmanager
@@ -78,7 +85,9 @@ def running(folder: Path) -> Iterator[Running]:
     told = folder.with_name(f"{folder.name}.port")
     told.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    process = subprocess.Popen([sys.executable, __file__, "--port-file", told, "--documents", folder])
+    process = subprocess.Popen(
+        [sys.executable, __file__, "--port-file", told, "--documents", folder]
+    )
     try:
         end = time.monotonic() + 10
         while not told.exists():
@@ -123,7 +132,9 @@ class _Server:
                 if key.data is None:
                     accepted, _ = self._listening.accept()
                     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    selector.register(accepted, selectors.EVENT_READ, _Connection(accepted))
+                    selector.register(
+                        accepted, selectors.EVENT_READ, _Connection(accepted)
+                    )
                 elif not self._more(key.data):
                     selector.unregister(key.data.socket)
                     key.data.socket.close()
@@ -176,7 +187,10 @@ class _Server:
             state = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
             document = self._read.get(name)
             if document is None or document[0] != state:
-                document = self._read[name] = state, (self._documents / name).read_bytes()
+                document = self._read[name] = (
+                    state,
+                    (self._documents / name).read_bytes(),
+                )
         except OSError:
             return _answered("404 Not Found", b"")
         validator = ""
@@ -187,7 +201,9 @@ class _Server:
         elif kind == "dated":
             date = email.utils.formatdate(stat.st_mtime, usegmt=True)
             validator = f"Last-Modified: {date}\r\n"
-            had = (found := _SINCE.search(head)) is not None and found[1].decode() == date
+            had = (found := _SINCE.search(head)) is not None and found[
+                1
+            ].decode() == date
         else:
             had = False
         if had:
@@ -196,7 +212,9 @@ class _Server:
         return _answered("200 OK", document[1], validator, only_head=verb == b"HEAD")
 
 
-def _answered(status: str, body: bytes, more: str = "", *, only_head: bool = False) -> bytes:
+def _answered(
+    status: str, body: bytes, more: str = "", *, only_head: bool = False
+) -> bytes:
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n{more}\r\n"
     return head.encode() + (b"" if only_head else body)
 
@@ -204,8 +222,12 @@ def _answered(status: str, body: bytes, more: str = "", *, only_head: bool = Fal
 def main() -> None:
     """Serve, until killed."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port-file", type=Path, required=True, help="where to write the port")
-    parser.add_argument("--documents", type=Path, required=True, help="a folder with files to hand out")
+    parser.add_argument(
+        "--port-file", type=Path, required=True, help="where to write the port"
+    )
+    parser.add_argument(
+        "--documents", type=Path, required=True, help="a folder with files to hand out"
+    )
     options = parser.parse_args()
     server = _Server(options.documents)
     partial = options.port_file.with_suffix(".new")

@@ -20,7 +20,12 @@ SCRIPT = "#!/bin/sh\necho done\n"
 
 
 def deployments(
-    count: int, server: Running | None = None, *, mark: str = "d", group: str = "script", config: str = SCRIPT
+    count: int,
+    server: Running | None = None,
+    *,
+    mark: str = "d",
+    group: str = "script",
+    config: str = SCRIPT,
 ) -> list[dict[str, Any]]:
     """Return so many deployments as Heat has them, with ids `mark`-0 and on; results go to the server, if any."""
     return [
@@ -40,7 +45,9 @@ def deployments(
                 *(
                     [
                         _input("deploy_signal_transport", "CFN_SIGNAL"),
-                        _input("deploy_signal_id", server.url(f"signal/{mark}-{number}")),
+                        _input(
+                            "deploy_signal_id", server.url(f"signal/{mark}-{number}")
+                        ),
                         _input("deploy_signal_verb", "POST"),
                     ]
                     if server
@@ -85,7 +92,9 @@ class Limit:
         """Compile it into this folder. Raises LackingError."""
         compiler = shutil.which("cc")
         if compiler is None:
-            raise LackingError("there is no C compiler; install one with «apt install gcc libc6-dev»")
+            raise LackingError(
+                "there is no C compiler; install one with «apt install gcc libc6-dev»"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         self._program = folder / "limit"
         source = Path(__file__).with_name("limit.c")
@@ -94,7 +103,10 @@ class Limit:
     def apply(self, folder: Path, count: int, server: Running) -> measure.Took:
         """Run so many scripts, each journalled and signalled; what is kept of it is put into the folder, a new one."""
         folder.mkdir()
-        return measure.run((self._program, "apply", folder, str(server.port), str(count), SCRIPT), env={})
+        return measure.run(
+            (self._program, "apply", folder, str(server.port), str(count), SCRIPT),
+            env={},
+        )
 
     def spawn(self, program: Path, given: Path, count: int) -> measure.Took:
         """Start a program so many times with that input, and no more."""

@@ -6,10 +6,17 @@ from support.loopback import SignalServer
 from support.machine import Machine, deployment
 
 
-def test_a_deployment_is_run_and_its_result_signalled(machine: Machine, heat: SignalServer) -> None:
+def test_a_deployment_is_run_and_its_result_signalled(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The script gets its inputs, and its streams, its exit code and its outputs reach the server byte for byte."""
     script = "#!/bin/sh\necho out $who\necho err >&2\nprintf 'hi \\r\\n%s' \"$who\" >$heat_outputs_path.greeting\n"
-    given = deployment(config=script, inputs={"who": "wörld"}, outputs=["greeting", "other"], signal=heat.url())
+    given = deployment(
+        config=script,
+        inputs={"who": "wörld"},
+        outputs=["greeting", "other"],
+        signal=heat.url(),
+    )
 
     done = machine.apply([given])
 
@@ -28,7 +35,9 @@ def test_a_deployment_is_run_and_its_result_signalled(machine: Machine, heat: Si
 
 def test_a_second_run_does_nothing_twice(machine: Machine, heat: SignalServer) -> None:
     """Applied again, a deployment is neither run nor signalled a second time."""
-    given = deployment(config=f"#!/bin/sh\necho ran >>{machine.folder}/runs\n", signal=heat.url())
+    given = deployment(
+        config=f"#!/bin/sh\necho ran >>{machine.folder}/runs\n", signal=heat.url()
+    )
 
     first, second = machine.apply([given]), machine.apply([given])
 

@@ -13,7 +13,9 @@ from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 
 
-def test_a_run_without_failures_exits_with_0(machine: Machine, heat: SignalServer) -> None:
+def test_a_run_without_failures_exits_with_0(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The exit code is 0 if deployments ran and were delivered, need no delivery, or were done before."""
     given = [counted(machine, "d1", signal=heat.url()), counted(machine, "d2")]
 
@@ -50,7 +52,9 @@ def test_a_failure_is_told_by_the_exit_code(machine: Machine, given: object) -> 
         ["-", "-"],
     ],
 )
-def test_bad_usage_is_told_by_the_exit_code(machine: Machine, arguments: list[str]) -> None:
+def test_bad_usage_is_told_by_the_exit_code(
+    machine: Machine, arguments: list[str]
+) -> None:
     """Bad usage exits with 2 and a message, and runs nothing."""
     ran = machine.apply([counted(machine)], *arguments)
 
@@ -72,28 +76,45 @@ def test_missing_file_is_bad_usage(machine: Machine, document: str) -> None:
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.parametrize("others", [["missing.yaml"], ["document.json"], ["document.json", "missing.yaml"]])
+@pytest.mark.parametrize(
+    "others", [["missing.yaml"], ["document.json"], ["document.json", "missing.yaml"]]
+)
 @pytest.mark.parametrize("is_first", [True, False])
-def test_template_with_other_files_is_one_mistake(machine: Machine, others: list[str], is_first: bool) -> None:
+def test_template_with_other_files_is_one_mistake(
+    machine: Machine, others: list[str], is_first: bool
+) -> None:
     """The others are not read, whether they are there or not."""
-    template = machine.write("heat_template_version: 2018-08-31\nresources: {r: {type: OS::Heat::None}}\n", "t.yaml")
+    template = machine.write(
+        "heat_template_version: 2018-08-31\nresources: {r: {type: OS::Heat::None}}\n",
+        "t.yaml",
+    )
     machine.write([counted(machine)])
     files = [str(machine.folder / name) for name in others]
     files = [str(template), *files] if is_first else [*files, str(template)]
 
-    ran = machine.command("heat-config-apply", ["--state-dir", str(machine.state), *files], {})
+    ran = machine.command(
+        "heat-config-apply", ["--state-dir", str(machine.state), *files], {}
+    )
 
     assert ran.code == 2
-    assert ran.err.startswith(f"error: {template} cannot be applied together with other files")
+    assert ran.err.startswith(
+        f"error: {template} cannot be applied together with other files"
+    )
     assert len(ran.err.splitlines()) == 1
     assert runs(machine) == []
 
 
 @pytest.mark.parametrize(
-    "text", ["heat_template_version: 2018-08-31\nresources:\n  r: {}\n", "- {id: a, grop: script}\n"]
+    "text",
+    [
+        "heat_template_version: 2018-08-31\nresources:\n  r: {}\n",
+        "- {id: a, grop: script}\n",
+    ],
 )
 @pytest.mark.parametrize("options", [[], ["--plan"]])
-def test_mistakes_are_part_of_the_json(machine: Machine, text: str, options: list[str]) -> None:
+def test_mistakes_are_part_of_the_json(
+    machine: Machine, text: str, options: list[str]
+) -> None:
     """Those of a template have the same form as those of a document."""
     ran = machine.apply(machine.write(text, "site.yaml"), "--json", *options)
 
@@ -107,11 +128,16 @@ def test_mistakes_are_part_of_the_json(machine: Machine, text: str, options: lis
 def test_missing_file_of_a_template_is_reported_once(machine: Machine) -> None:
     """Where it is named, in our words, and not in those of Heat's API, which is given all files with the template."""
     text = "heat_template_version: 2018-08-31\nresources:\n  c:\n    type: OS::Heat::SoftwareConfig\n"
-    template = machine.write(f"{text}    properties: {{group: script, config: {{get_file: no.sh}}}}\n", "t.yaml")
+    template = machine.write(
+        f"{text}    properties: {{group: script, config: {{get_file: no.sh}}}}\n",
+        "t.yaml",
+    )
     expected = f"{template}:5:42: error: cannot read {machine.folder}/no.sh: No such file or directory"
 
     ran = machine.apply(template)
-    checked = machine.command("heat-config-agent", ["template", "validate", str(template)], {})
+    checked = machine.command(
+        "heat-config-agent", ["template", "validate", str(template)], {}
+    )
 
     assert ran.code == 2
     for said in (ran.err, checked.out + checked.err):
@@ -137,7 +163,9 @@ def test_a_missing_document_does_not_hold_up_the_others(machine: Machine) -> Non
 
 
 @pytest.mark.parametrize("plan", [False, True])
-def test_a_second_agent_is_refused(machine: Machine, heat: SignalServer, plan: bool) -> None:
+def test_a_second_agent_is_refused(
+    machine: Machine, heat: SignalServer, plan: bool
+) -> None:
     """Two at once would run everything twice: the second names the process and comes to 4. A plan needs no lock."""
     first = machine.start_apply([waiting(machine, signal=heat.url())])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
@@ -152,7 +180,9 @@ def test_a_second_agent_is_refused(machine: Machine, heat: SignalServer, plan: b
     assert len(heat.signals) == 1
 
 
-def test_an_undelivered_result_is_told_by_the_exit_code(machine: Machine, heat: SignalServer) -> None:
+def test_an_undelivered_result_is_told_by_the_exit_code(
+    machine: Machine, heat: SignalServer
+) -> None:
     """All ran well, but a result is still to be delivered: 5, for as long as that is so."""
     heat.always = Answer(503, {"Retry-After": "100"})
     given = [counted(machine, signal=heat.url())]
@@ -166,14 +196,25 @@ def test_an_undelivered_result_is_told_by_the_exit_code(machine: Machine, heat: 
     assert runs(machine) == ["d1"]
 
 
-def test_a_failure_counts_for_more_than_a_delivery(machine: Machine, heat: SignalServer) -> None:
+def test_a_failure_counts_for_more_than_a_delivery(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Where one failed and its result is still to be delivered, the exit code is that of the failure."""
     heat.always = Answer(503)
 
-    assert machine.apply([deployment(config=f"{SH}exit 1\n", signal=heat.url())], "--deliver-for", "0").code == 1
+    assert (
+        machine.apply(
+            [deployment(config=f"{SH}exit 1\n", signal=heat.url())],
+            "--deliver-for",
+            "0",
+        ).code
+        == 1
+    )
 
 
-def test_deployments_that_wait_for_a_reboot_have_no_results_to_send(machine: Machine) -> None:
+def test_deployments_that_wait_for_a_reboot_have_no_results_to_send(
+    machine: Machine,
+) -> None:
     """The exit code stays that of the reboot, also with another deployment behind the one that asked for it."""
     given = [deployment("d1", f"{SH}exit 194\n"), deployment("d2", f"{SH}true\n")]
     first = machine.apply(given)
@@ -185,30 +226,47 @@ def test_deployments_that_wait_for_a_reboot_have_no_results_to_send(machine: Mac
 
 @pytest.mark.parametrize(
     "harm",
-    ["rm -rf {0}", "rm {0}/status.*", "for each in {0}/status.*; do echo x >x; mv x $each; done"],
+    [
+        "rm -rf {0}",
+        "rm {0}/status.*",
+        "for each in {0}/status.*; do echo x >x; mv x $each; done",
+    ],
     ids=["folder", "status file", "another file"],
 )
-def test_run_that_removes_the_record_of_its_end_is_told_so(machine: Machine, harm: str) -> None:
+def test_run_that_removes_the_record_of_its_end_is_told_so(
+    machine: Machine, harm: str
+) -> None:
     """Nothing has killed its supervisor."""
-    done = machine.apply([deployment("d1", f"{SH}{harm.format(machine.state / 'runs/d1')}\n")])
+    done = machine.apply(
+        [deployment("d1", f"{SH}{harm.format(machine.state / 'runs/d1')}\n")]
+    )
     assert done.code == 1
-    assert "the record of it was removed or replaced while it ran" in machine.status()["d1"]["reason"]
+    assert (
+        "the record of it was removed or replaced while it ran"
+        in machine.status()["d1"]["reason"]
+    )
 
 
-def test_id_that_is_the_digest_of_another_one_is_another_deployment(machine: Machine) -> None:
+def test_id_that_is_the_digest_of_another_one_is_another_deployment(
+    machine: Machine,
+) -> None:
     """In one document, and in a later one."""
     assert machine.apply([counted(machine, "web/1")]).code == 0
     (key,) = (entry["key"] for entry in machine.status().values())
     assert machine.apply(machine.write([counted(machine, key)], "other.json")).code == 0
     assert sorted(runs(machine)) == sorted(["web/1", key])
-    assert machine.agent("forget", "web/1").code == machine.agent("forget", key).code == 0
+    assert (
+        machine.agent("forget", "web/1").code == machine.agent("forget", key).code == 0
+    )
     done = machine.apply([counted(machine, "web/1"), counted(machine, key)])
     assert done.code == 0, done.out + done.err
     assert len(runs(machine)) == 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_command_leaves_the_run_alone(machine: Machine, heat: SignalServer, number: int) -> None:
+def test_an_interrupted_command_leaves_the_run_alone(
+    machine: Machine, heat: SignalServer, number: int
+) -> None:
     """A signal ends the command with 130, what was running goes on, and the next command reports it."""
     process = machine.start_apply([waiting(machine, signal=heat.url())])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
@@ -223,11 +281,15 @@ def test_an_interrupted_command_leaves_the_run_alone(machine: Machine, heat: Sig
     assert [value["deploy_stdout"] for value in heat.values()] == ["begun\nover\n"]
 
 
-def test_the_result_may_be_one_json_object(machine: Machine, heat: SignalServer) -> None:
+def test_the_result_may_be_one_json_object(
+    machine: Machine, heat: SignalServer
+) -> None:
     """With --json standard output is one object: each deployment with its step, state and result, and the totals."""
     heat.always = Answer(404)
     given = [
-        counted(machine, "d1", "echo hi; printf x >$heat_outputs_path.out", outputs=["out"]),
+        counted(
+            machine, "d1", "echo hi; printf x >$heat_outputs_path.out", outputs=["out"]
+        ),
         deployment("d2", f"{SH}exit 3\n", name="db", signal=heat.url()),
         "nonsense",
     ]
@@ -236,11 +298,29 @@ def test_the_result_may_be_one_json_object(machine: Machine, heat: SignalServer)
 
     assert (ran.code, ran.json["exit_code"]) == (1, 1)
     first, second, third = ran.json["deployments"]
-    assert (first["id"], first["tool"], first["action"], first["step"]) == ("d1", "script", "CREATE", "run")
-    assert (first["state"], first["failed"], first["outputs"]) == ("unasked", False, {"out": "x"})
-    assert first["result"] == {"deploy_stdout": "hi\n", "deploy_stderr": "", "deploy_status_code": 0, "out": "x"}
+    assert (first["id"], first["tool"], first["action"], first["step"]) == (
+        "d1",
+        "script",
+        "CREATE",
+        "run",
+    )
+    assert (first["state"], first["failed"], first["outputs"]) == (
+        "unasked",
+        False,
+        {"out": "x"},
+    )
+    assert first["result"] == {
+        "deploy_stdout": "hi\n",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+        "out": "x",
+    }
     assert first["seconds"] >= 0
-    assert (second["name"], second["state"], second["failed"]) == ("db", "refused", True)
+    assert (second["name"], second["state"], second["failed"]) == (
+        "db",
+        "refused",
+        True,
+    )
     assert "404" in second["trouble"]
     assert third["failed"] is True
     assert [each["path"] for each in ran.json["mistakes"]] == ["deployments[2]"]
@@ -251,9 +331,18 @@ def test_lines_say_what_happened(machine: Machine, heat: SignalServer) -> None:
     """For people there is a line for each deployment with its result and the reason, its outputs, and a summary."""
     given = [
         counted(
-            machine, "d1", "printf 'x\\ny' >$heat_outputs_path.out", name="web", outputs=["out"], signal=heat.url()
+            machine,
+            "d1",
+            "printf 'x\\ny' >$heat_outputs_path.out",
+            name="web",
+            outputs=["out"],
+            signal=heat.url(),
         ),
-        deployment("d2", f"{SH}echo first; echo 'it \033[31mbroke' >&2; exit 3\n", name="d\033b"),
+        deployment(
+            "d2",
+            f"{SH}echo first; echo 'it \033[31mbroke' >&2; exit 3\n",
+            name="d\033b",
+        ),
         deployment("d3", group="os-apply-config"),
     ]
 
@@ -271,11 +360,18 @@ def test_lines_say_what_happened(machine: Machine, heat: SignalServer) -> None:
 
 
 @pytest.mark.parametrize("grace", [None, "0.2"])
-def test_a_timeout_of_zero_means_no_timeout(machine: Machine, heat: SignalServer, grace: str | None) -> None:
+def test_a_timeout_of_zero_means_no_timeout(
+    machine: Machine, heat: SignalServer, grace: str | None
+) -> None:
     """With --timeout 0, a deployment without a timeout of its own has no limit."""
-    given = [deployment("d1", f"{SH}sleep 0.3\n"), deployment("d2", f"{SH}sleep 9\n", options={"timeout": 0.2})]
+    given = [
+        deployment("d1", f"{SH}sleep 0.3\n"),
+        deployment("d2", f"{SH}sleep 9\n", options={"timeout": 0.2}),
+    ]
 
-    ran = machine.apply(given, "--timeout", "0", "--json", *(["--grace", grace] if grace else []))
+    ran = machine.apply(
+        given, "--timeout", "0", "--json", *(["--grace", grace] if grace else [])
+    )
 
     codes = [each["result"]["deploy_status_code"] for each in ran.json["deployments"]]
     assert codes == [0, 124]
@@ -287,8 +383,16 @@ def test_the_state_directory_may_be_chosen_by_the_environment(machine: Machine) 
     path = machine.write([counted(machine)])
     there = machine.folder / "there"
 
-    ran = run(machine, "heat-config-apply", str(path), HEAT_CONFIG_AGENT_STATE=str(there))
-    status = run(machine, "heat-config-agent", "status", "--json", HEAT_CONFIG_AGENT_STATE=str(there))
+    ran = run(
+        machine, "heat-config-apply", str(path), HEAT_CONFIG_AGENT_STATE=str(there)
+    )
+    status = run(
+        machine,
+        "heat-config-agent",
+        "status",
+        "--json",
+        HEAT_CONFIG_AGENT_STATE=str(there),
+    )
 
     assert ran.code == 0, ran.err
     assert [each["id"] for each in status.json["deployments"]] == ["d1"]

@@ -13,14 +13,22 @@ from support.loopback import Answer, SignalServer
 from support.machine import Done, Machine, deployment
 
 
-def drop_in(machine: Machine, document: object, *arguments: str, mode: int = 0o644, **environment: Any) -> Done:
+def drop_in(
+    machine: Machine,
+    document: object,
+    *arguments: str,
+    mode: int = 0o644,
+    **environment: Any,
+) -> Done:
     """Run the command the way os-refresh-config runs 55-heat-config."""
     path = machine.write(document, "heat-config")
     path.chmod(mode)
     return machine.apply(None, *arguments, HEAT_SHELL_CONFIG=str(path), **environment)
 
 
-def test_the_list_of_heat_agents_is_applied(machine: Machine, heat: SignalServer) -> None:
+def test_the_list_of_heat_agents_is_applied(
+    machine: Machine, heat: SignalServer
+) -> None:
     """$HEAT_SHELL_CONFIG names the list of deployments; it is made 0600, for it holds passwords."""
     assert drop_in(machine, [counted(machine, signal=heat.url())]).code == 0
     assert drop_in(machine, [counted(machine, signal=heat.url())]).code == 0
@@ -38,12 +46,16 @@ def test_an_empty_list_is_nothing_to_do(machine: Machine, text: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["script", "signal", "refused", "entry", "tool"])
-def test_failed_deployment_does_not_stop_the_caller(machine: Machine, heat: SignalServer, trouble: str) -> None:
+def test_failed_deployment_does_not_stop_the_caller(
+    machine: Machine, heat: SignalServer, trouble: str
+) -> None:
     """As with heat-agents the exit code is 0 although a deployment failed or its signal did: others come after us."""
     if trouble in ("signal", "refused"):
         heat.always = Answer(503 if trouble == "signal" else 403)
     given: list[object] = [
-        counted(machine, "d1", "exit 3" if trouble == "script" else "", signal=heat.url()),
+        counted(
+            machine, "d1", "exit 3" if trouble == "script" else "", signal=heat.url()
+        ),
         *(["nonsense"] if trouble == "entry" else []),
         *([deployment("d2", group="no-such-tool")] if trouble == "tool" else []),
     ]
@@ -68,7 +80,9 @@ def test_a_list_that_is_not_there_is_no_source(machine: Machine) -> None:
     assert "missing" in ran.err
 
 
-def test_deployment_of_heat_agents_is_not_run_again(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_of_heat_agents_is_not_run_again(
+    machine: Machine, heat: SignalServer
+) -> None:
     """An `ID.json` that heat-agents left means done: not run, not signalled, until it is removed."""
     deployed = machine.folder / "deployed"
     deployed.mkdir()
@@ -84,7 +98,9 @@ def test_deployment_of_heat_agents_is_not_run_again(machine: Machine, heat: Sign
     assert ran.code == 0, ran.err
     assert runs(machine) == ["new"]
     assert [len(heat.values(each)) for each in names] == [0, 1, 0]
-    assert json.loads((deployed / "new.json").read_text())["config"] == given[1]["config"]
+    assert (
+        json.loads((deployed / "new.json").read_text())["config"] == given[1]["config"]
+    )
 
     (deployed / "old.json").unlink()
     drop_in(machine, given, **places)
@@ -96,14 +112,21 @@ def test_the_old_folder_is_moved(machine: Machine) -> None:
     old, new = machine.folder / "old", machine.folder / "far" / "new"
     old.mkdir()
     (old / "done.json").write_text("{}")
-    places: dict[str, Any] = {"HEAT_CONFIG_DEPLOYED": str(new), "HEAT_CONFIG_DEPLOYED_OLD": str(old)}
+    places: dict[str, Any] = {
+        "HEAT_CONFIG_DEPLOYED": str(new),
+        "HEAT_CONFIG_DEPLOYED_OLD": str(old),
+    }
 
     drop_in(machine, [counted(machine, "done"), counted(machine, "d1")], **places)
     drop_in(machine, [counted(machine, "done"), counted(machine, "d1")], **places)
 
     assert runs(machine) == ["d1"]
     assert not old.exists()
-    assert {each.name for each in new.iterdir()} == {"done.json", "d1.json", "d1.notify.json"}
+    assert {each.name for each in new.iterdir()} == {
+        "done.json",
+        "d1.json",
+        "d1.notify.json",
+    }
 
 
 def test_the_old_folder_is_left_where_there_is_a_new_one(machine: Machine) -> None:
@@ -114,14 +137,18 @@ def test_the_old_folder_is_left_where_there_is_a_new_one(machine: Machine) -> No
         (folder / f"{name}.json").write_text("{}")
 
     given = [counted(machine, "d1"), counted(machine, "d2")]
-    drop_in(machine, given, HEAT_CONFIG_DEPLOYED=str(new), HEAT_CONFIG_DEPLOYED_OLD=str(old))
+    drop_in(
+        machine, given, HEAT_CONFIG_DEPLOYED=str(new), HEAT_CONFIG_DEPLOYED_OLD=str(old)
+    )
 
     assert runs(machine) == ["d1"]
     assert (old / "d1.json").exists()
 
 
 @pytest.mark.parametrize("server", ["up", "refusing", "down"])
-def test_removing_the_file_runs_it_again(machine: Machine, heat: SignalServer, server: str) -> None:
+def test_removing_the_file_runs_it_again(
+    machine: Machine, heat: SignalServer, server: str
+) -> None:
     """A deployment whose `ID.json` was removed runs again, whether or not its signal was accepted."""
     heat.always = Answer({"up": 200, "refusing": 404, "down": 503}[server])
     given = [counted(machine, signal=heat.url())]
@@ -140,9 +167,19 @@ def test_removing_the_file_runs_it_again(machine: Machine, heat: SignalServer, s
 def test_the_files_for_other_readers(machine: Machine, heat: SignalServer) -> None:
     """`ID.json` is the deployment as it was run, its config chosen; `ID.notify.json` the result as it was signalled."""
     configs = [
-        {"actions": ["CREATE"], "tool": "script", "config": f"{SH}echo made; printf x >$heat_outputs_path.out\n"}
+        {
+            "actions": ["CREATE"],
+            "tool": "script",
+            "config": f"{SH}echo made; printf x >$heat_outputs_path.out\n",
+        }
     ]
-    given = deployment("d1", {"configs": configs}, group="component", outputs=["out"], signal=heat.url())
+    given = deployment(
+        "d1",
+        {"configs": configs},
+        group="component",
+        outputs=["out"],
+        signal=heat.url(),
+    )
 
     drop_in(machine, [given])
 

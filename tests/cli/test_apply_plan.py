@@ -10,7 +10,9 @@ from support.machine import Machine, deployment
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_a_plan_runs_nothing(machine: Machine, heat: SignalServer, as_json: bool) -> None:
+def test_a_plan_runs_nothing(
+    machine: Machine, heat: SignalServer, as_json: bool
+) -> None:
     """Each step is shown with its reason; nothing is run, sent or written, not even the state directory."""
     given = [
         counted(machine, "first", name="web", signal=heat.url()),
@@ -33,7 +35,12 @@ def test_a_plan_runs_nothing(machine: Machine, heat: SignalServer, as_json: bool
             ("third", "answer"),
             ("fourth", "skip"),
         ]
-        assert [each["tool"] for each in steps] == ["script", "no-such-tool", "component", "Heat::Ungrouped"]
+        assert [each["tool"] for each in steps] == [
+            "script",
+            "no-such-tool",
+            "component",
+            "Heat::Ungrouped",
+        ]
         assert all(each["why"] for each in steps)
         assert planned.json["mistakes"] == []
     else:
@@ -48,7 +55,9 @@ def test_a_plan_runs_nothing(machine: Machine, heat: SignalServer, as_json: bool
 def test_a_plan_knows_what_was_done(machine: Machine, heat: SignalServer) -> None:
     """After a run the plan is to skip what is settled and to send what was not delivered."""
     heat.answers.append(Answer(503))
-    component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": "#!/bin/sh\n"}]}
+    component = {
+        "configs": [{"actions": ["CREATE"], "tool": "script", "config": "#!/bin/sh\n"}]
+    }
     given = [
         counted(machine, "d1", signal=heat.url()),
         counted(machine, "d2"),
@@ -56,7 +65,9 @@ def test_a_plan_knows_what_was_done(machine: Machine, heat: SignalServer) -> Non
     ]
     machine.apply(given, "--deliver-for", "0")
 
-    steps = machine.apply([*given, counted(machine, "d3")], "--plan", "--json").json["steps"]
+    steps = machine.apply([*given, counted(machine, "d3")], "--plan", "--json").json[
+        "steps"
+    ]
 
     assert [each["step"] for each in steps] == ["resend", "skip", "skip", "run"]
     assert steps[2]["tool"] == "script", "it is the tool that ran, as when it ran"
@@ -66,8 +77,13 @@ def test_a_plan_knows_what_was_done(machine: Machine, heat: SignalServer) -> Non
 
 def test_a_plan_names_mistakes(machine: Machine) -> None:
     """A plan shows the mistakes of a document with their paths, and exits with 1."""
-    planned = machine.apply({"deployments": [{"id": "a", "inputs": [{"value": 1}]}, 5]}, "--plan", "--json")
+    planned = machine.apply(
+        {"deployments": [{"id": "a", "inputs": [{"value": 1}]}, 5]}, "--plan", "--json"
+    )
 
     assert planned.code == 1
-    assert [each["path"] for each in planned.json["mistakes"]] == ["deployments[0].inputs[0].name", "deployments[1]"]
+    assert [each["path"] for each in planned.json["mistakes"]] == [
+        "deployments[0].inputs[0].name",
+        "deployments[1]",
+    ]
     assert all(each["problem"] for each in planned.json["mistakes"])

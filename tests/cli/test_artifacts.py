@@ -59,7 +59,9 @@ def archive(contents: dict[str, str]) -> bytes:
     return made.getvalue()
 
 
-def wanting(identity: str, script: str, *artifacts: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def wanting(
+    identity: str, script: str, *artifacts: dict[str, Any], **fields: Any
+) -> dict[str, Any]:
     """Return a deployment with artifacts."""
     options = {"artifacts": list(artifacts), **fields.pop("options", {})}
     return deployment(identity, script, options=options, **fields)
@@ -67,15 +69,27 @@ def wanting(identity: str, script: str, *artifacts: dict[str, Any], **fields: An
 
 def only_in_the_journal(machine: Machine) -> bool:
     """Return whether no file but the record of the deployments has the secret of the URLs."""
-    found = [path for path in machine.state.rglob("*") if path.is_file() and not path.is_symlink()]
+    found = [
+        path
+        for path in machine.state.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    ]
     named = [path for path in found if planted.WORD.encode() in path.read_bytes()]
-    return all(path.name.startswith("journal") or path.parent.name == "deployed" for path in named)
+    return all(
+        path.name.startswith("journal") or path.parent.name == "deployed"
+        for path in named
+    )
 
 
-def test_a_run_finds_its_artifacts(machine: Machine, heat: SignalServer, files: Files) -> None:
+def test_a_run_finds_its_artifacts(
+    machine: Machine, heat: SignalServer, files: Files
+) -> None:
     """A built-in and an executable hook find their artifacts, which are fetched once and removed after the run."""
     reply = """'{"deploy_status_code": 0}'"""
-    machine.hook("looks", f'{SH}cat "$HEAT_ARTIFACTS/plain" >{machine.folder}/read\necho {reply}\n')
+    machine.hook(
+        "looks",
+        f'{SH}cat "$HEAT_ARTIFACTS/plain" >{machine.folder}/read\necho {reply}\n',
+    )
     plain = files.put("plain", b"one\n")
     packed = files.put("packed", archive({"bin/tool": "two\n"}), to="opt", unpack=True)
     script = f'{SH}cat "$HEAT_ARTIFACTS/plain" "$HEAT_ARTIFACTS/opt/bin/tool"; echo x >"$HEAT_ARTIFACTS/plain"\n'
@@ -100,24 +114,54 @@ def test_a_run_finds_its_artifacts(machine: Machine, heat: SignalServer, files: 
 
 
 @pytest.mark.fault(
-    2, "an artifact that is missing, or is another one than its digest says", "its deployment fails, and runs nothing"
+    2,
+    "an artifact that is missing, or is another one than its digest says",
+    "its deployment fails, and runs nothing",
 )
-def test_an_artifact_that_cannot_be_had(machine: Machine, heat: SignalServer, files: Files) -> None:
+def test_an_artifact_that_cannot_be_had(
+    machine: Machine, heat: SignalServer, files: Files
+) -> None:
     """A failed fetch is one sentence without a secret, and other deployments continue."""
     files.answers["/other"] = Answer(body=b"something else")
-    missing = wanting("d1", f"{SH}touch {machine.folder}/ran\n", files.put("x", b"x"), signal=heat.url("d1"))
+    missing = wanting(
+        "d1",
+        f"{SH}touch {machine.folder}/ran\n",
+        files.put("x", b"x"),
+        signal=heat.url("d1"),
+    )
     files.answers["/x"] = Answer(status=404)
-    other = wanting("d2", f"{SH}touch {machine.folder}/ran\n", files.put("other", b"o"), signal=heat.url("d2"))
+    other = wanting(
+        "d2",
+        f"{SH}touch {machine.folder}/ran\n",
+        files.put("other", b"o"),
+        signal=heat.url("d2"),
+    )
     done = machine.apply([missing, other, deployment("d3")])
     assert done.code == 1
-    results = {each.path.partition("?")[0].rpartition("/")[2]: json.loads(each.body) for each in heat.signals}
-    assert {key: each["deploy_status_code"] for key, each in results.items()} == {"d1": 126, "d2": 126}
+    results = {
+        each.path.partition("?")[0].rpartition("/")[2]: json.loads(each.body)
+        for each in heat.signals
+    }
+    assert {key: each["deploy_status_code"] for key, each in results.items()} == {
+        "d1": 126,
+        "d2": 126,
+    }
     says = "cannot fetch artifacts[0] from 127.0.0.1: it answers HTTP 404 Not Found: nothing was run"
     assert says in results["d1"]["deploy_stderr"]
-    assert "cannot use artifacts[0] from 127.0.0.1: its SHA-256 digest is " in results["d2"]["deploy_stderr"]
+    assert (
+        "cannot use artifacts[0] from 127.0.0.1: its SHA-256 digest is "
+        in results["d2"]["deploy_stderr"]
+    )
     assert not (machine.folder / "ran").exists()
     assert machine.status()["d3"]["state"] == "unasked"
-    shown = [done.out, done.err, *(machine.agent(*words).out for words in (("show", "d1"), ("log", "d1"), ("status",)))]
+    shown = [
+        done.out,
+        done.err,
+        *(
+            machine.agent(*words).out
+            for words in (("show", "d1"), ("log", "d1"), ("status",))
+        ),
+    ]
     assert planted.WORD not in "".join([*shown, json.dumps(results)])
     assert only_in_the_journal(machine)
 
@@ -132,61 +176,95 @@ def test_a_stack_has_artifacts(machine: Machine, files: Files) -> None:
         "config": f'{SH}cp "$HEAT_ARTIFACTS/plain" "$heat_outputs_path.said"\n',
     }
     server = {"flavor": "f", "image": "i", "user_data_format": "SOFTWARE_CONFIG"}
-    deployment_ = {"config": {"get_resource": "config"}, "server": {"get_resource": "server"}}
+    deployment_ = {
+        "config": {"get_resource": "config"},
+        "server": {"get_resource": "server"},
+    }
     template = {
         "heat_template_version": "2018-08-31",
         "parameters": {"url": {"type": "string", "hidden": True}},
         "resources": {
             "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
             "server": {"type": "OS::Nova::Server", "properties": server},
-            "deployment": {"type": "OS::Heat::SoftwareDeployment", "properties": deployment_},
+            "deployment": {
+                "type": "OS::Heat::SoftwareDeployment",
+                "properties": deployment_,
+            },
         },
         "outputs": {"said": {"value": {"get_attr": ["deployment", "said"]}}},
     }
-    done = machine.apply(template, "--name", "shop", "--parameter", f"url={artifact['url']}")
+    done = machine.apply(
+        template, "--name", "shop", "--parameter", f"url={artifact['url']}"
+    )
     assert done.code == 0, done.out + done.err
     assert "said = one" in done.out
     assert files.asked == ["/plain"]
 
 
-def test_a_mistake_in_the_artifacts(machine: Machine, heat: SignalServer, files: Files) -> None:
+def test_a_mistake_in_the_artifacts(
+    machine: Machine, heat: SignalServer, files: Files
+) -> None:
     """A mistake in the artifacts is found before anything is fetched."""
     artifact = {**files.put("x", b"x"), "sha256": "1234"}
     machine.apply([wanting("d1", SH, artifact, signal=heat.url("d1"))])
     result = json.loads(heat.signals[0].body)
-    assert "options.artifacts[0].sha256: expected the SHA-256 digest" in result["deploy_stderr"]
+    assert (
+        "options.artifacts[0].sha256: expected the SHA-256 digest"
+        in result["deploy_stderr"]
+    )
     assert planted.WORD not in json.dumps(result)
     assert files.asked == []
 
 
 @pytest.mark.slow
-def test_a_playbook_finds_its_roles(machine: Machine, heat: SignalServer, files: Files) -> None:
+def test_a_playbook_finds_its_roles(
+    machine: Machine, heat: SignalServer, files: Files
+) -> None:
     """Roles and collections that were fetched are found by their names."""
     if not (BIN / "ansible-playbook").exists():
         pytest.skip("ansible-core and ansible-runner are not installed with the agent")
-    role = archive({"tasks/main.yml": "- ansible.builtin.debug: {msg: the fetched role}\n"})
+    role = archive(
+        {"tasks/main.yml": "- ansible.builtin.debug: {msg: the fetched role}\n"}
+    )
     name = "ansible_collections/our/site"
-    galaxy = "namespace: our\nname: site\nversion: 1.0.0\nreadme: README.md\nauthors: [us]\n"
-    collection = archive({"galaxy.yml": galaxy, "roles/deep/tasks/main.yml": "- ansible.builtin.debug: {msg: deep}\n"})
+    galaxy = (
+        "namespace: our\nname: site\nversion: 1.0.0\nreadme: README.md\nauthors: [us]\n"
+    )
+    collection = archive(
+        {
+            "galaxy.yml": galaxy,
+            "roles/deep/tasks/main.yml": "- ansible.builtin.debug: {msg: deep}\n",
+        }
+    )
     artifacts = [
         files.put("role", role, to="fetched", unpack=True),
         files.put("collection", collection, to=name, unpack=True),
     ]
-    playbook = "- hosts: localhost\n  gather_facts: false\n  roles: [fetched, our.site.deep]\n"
-    machine.apply([wanting("d1", playbook, *artifacts, group="ansible", signal=heat.url("d1"))])
+    playbook = (
+        "- hosts: localhost\n  gather_facts: false\n  roles: [fetched, our.site.deep]\n"
+    )
+    machine.apply(
+        [wanting("d1", playbook, *artifacts, group="ansible", signal=heat.url("d1"))]
+    )
     result = json.loads(heat.signals[0].body)
     assert result["deploy_status_code"] == 0, result
     assert "the fetched role" in result["deploy_stdout"]
     assert "deep" in result["deploy_stdout"]
 
 
-@pytest.mark.fault(3, "the server of an artifact hangs", "its deployment times out; others go on")
-def test_a_server_that_hangs(machine: Machine, heat: SignalServer, files: Files) -> None:
+@pytest.mark.fault(
+    3, "the server of an artifact hangs", "its deployment times out; others go on"
+)
+def test_a_server_that_hangs(
+    machine: Machine, heat: SignalServer, files: Files
+) -> None:
     """The timeout of the deployment counts."""
     artifact = files.put("x", b"x" * 1000)
     files.answers["/x"] = Answer(body=b"x" * 1000, trickle=0.05)
     began = time.monotonic()
-    hanging = wanting("d1", f"{SH}touch {machine.folder}/ran\n", artifact, options={"timeout": 1})
+    hanging = wanting(
+        "d1", f"{SH}touch {machine.folder}/ran\n", artifact, options={"timeout": 1}
+    )
     machine.apply([{**hanging, **signalled(heat, "d1")}, deployment("d2")])
     assert time.monotonic() - began < pace.seconds(20)
     assert "it timed out after 1 s" in json.loads(heat.signals[0].body)["deploy_stderr"]
@@ -200,13 +278,23 @@ def signalled(heat: SignalServer, identity: str) -> dict[str, Any]:
     return {"inputs": deployment(identity, signal=heat.url(identity))["inputs"]}
 
 
-@pytest.mark.fault(1, "kill -9 of the agent while an artifact is fetched", "it is fetched and its deployment runs once")
-def test_a_kill_during_a_fetch(machine: Machine, heat: SignalServer, files: Files) -> None:
+@pytest.mark.fault(
+    1,
+    "kill -9 of the agent while an artifact is fetched",
+    "it is fetched and its deployment runs once",
+)
+def test_a_kill_during_a_fetch(
+    machine: Machine, heat: SignalServer, files: Files
+) -> None:
     """The run goes on without the agent, and the next one sends its result."""
     artifact = files.put("x", b"x" * 60)
     files.answers["/x"] = Answer(body=b"x" * 60, trickle=0.02)
     given = [
-        wanting("d1", f'{SH}wc -c <"$HEAT_ARTIFACTS/x"; echo d1 >>{machine.folder}/ran\n', artifact)
+        wanting(
+            "d1",
+            f'{SH}wc -c <"$HEAT_ARTIFACTS/x"; echo d1 >>{machine.folder}/ran\n',
+            artifact,
+        )
         | signalled(heat, "d1")
     ]
     process = machine.start_apply(given)
@@ -215,23 +303,42 @@ def test_a_kill_during_a_fetch(machine: Machine, heat: SignalServer, files: File
     process.communicate()
     wait_until(lambda: disks.ran(machine) == ["d1"])
     machine.apply(given)
-    assert [json.loads(each.body)["deploy_stdout"].strip() for each in heat.signals] == ["60"]
+    assert [
+        json.loads(each.body)["deploy_stdout"].strip() for each in heat.signals
+    ] == ["60"]
     assert disks.ran(machine) == ["d1"]
     assert files.asked == ["/x"]
 
 
-@pytest.mark.fault(2, "a full disk while an artifact is fetched or unpacked", "its deployment fails, and runs nothing")
-def test_a_full_disk_during_a_fetch(machine: Machine, heat: SignalServer, files: Files) -> None:
+@pytest.mark.fault(
+    2,
+    "a full disk while an artifact is fetched or unpacked",
+    "its deployment fails, and runs nothing",
+)
+def test_a_full_disk_during_a_fetch(
+    machine: Machine, heat: SignalServer, files: Files
+) -> None:
     """The partial file is removed, so there is room for the result."""
     with small_disk(machine, "1m"):
         bomb = archive({"zeros": "0" * 3_000_000})
         given = [
-            wanting("d1", f"{SH}touch {machine.folder}/ran\n", files.put("x", b"x" * 3_000_000)),
-            wanting("d2", f"{SH}touch {machine.folder}/ran\n", files.put("y", bomb, unpack=True)),
+            wanting(
+                "d1",
+                f"{SH}touch {machine.folder}/ran\n",
+                files.put("x", b"x" * 3_000_000),
+            ),
+            wanting(
+                "d2",
+                f"{SH}touch {machine.folder}/ran\n",
+                files.put("y", bomb, unpack=True),
+            ),
         ]
         machine.apply([{**each, **signalled(heat, each["id"])} for each in given])
         results = [json.loads(each.body)["deploy_stderr"] for each in heat.signals]
         assert len(results) == 2
-        assert all("cannot store artifacts[0] from 127.0.0.1: No space left on device" in each for each in results)
+        assert all(
+            "cannot store artifacts[0] from 127.0.0.1: No space left on device" in each
+            for each in results
+        )
         assert not (machine.folder / "ran").exists()
         assert machine.apply([deployment("d3")]).code == 0

@@ -13,7 +13,14 @@ from support.commands import SH, counted
 from support.loopback import SignalServer
 from support.machine import Machine, deployment
 
-USUAL = {"versions.txt", "config.txt", "doctor.txt", "agent.log", "status.txt", "journal.json"}
+USUAL = {
+    "versions.txt",
+    "config.txt",
+    "doctor.txt",
+    "agent.log",
+    "status.txt",
+    "journal.json",
+}
 
 
 @pytest.fixture
@@ -29,7 +36,11 @@ def parts(path: Path) -> dict[str, str]:
         members = bundle.getmembers()
         assert all(member.isreg() and member.mode == 0o600 for member in members)
         found = {member.name: bundle.extractfile(member) for member in members}
-        return {name.removeprefix("heat-config-agent/"): file.read().decode() for name, file in found.items() if file}
+        return {
+            name.removeprefix("heat-config-agent/"): file.read().decode()
+            for name, file in found.items()
+            if file
+        }
 
 
 def collected(machine: Machine, name: str = "bundle.tar.gz") -> dict[str, str]:
@@ -41,9 +52,13 @@ def collected(machine: Machine, name: str = "bundle.tar.gz") -> dict[str, str]:
     return parts(path)
 
 
-def test_the_bundle_has_what_others_need_to_help(machine: Machine, heat: SignalServer) -> None:
+def test_the_bundle_has_what_others_need_to_help(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The states, the settings, the checks, the output and the versions, each as a part of its own."""
-    machine.apply([counted(machine, "d1", "echo hello; echo no >&2; exit 3", signal=heat.url())])
+    machine.apply(
+        [counted(machine, "d1", "echo hello; echo no >&2; exit 3", signal=heat.url())]
+    )
     found = collected(machine)
     assert found.keys() == USUAL | {"output/d1.txt"}
     assert found["versions.txt"].startswith("heat-config-agent ")
@@ -72,13 +87,23 @@ def test_no_secret_is_in_the_bundle(machine: Machine, heat: SignalServer) -> Non
     assert "***" in found["output/d1.txt"]
 
 
-@pytest.mark.shows_secrets("the id of a deployment is the secret of another one, and ids are shown")
+@pytest.mark.shows_secrets(
+    "the id of a deployment is the secret of another one, and ids are shown"
+)
 def test_a_part_with_a_secret_is_left_out(machine: Machine) -> None:
     """The bundle is searched for secrets that the commands do not mask."""
-    machine.apply([deployment("d1", f"{SH}true"), deployment(planted.HIDDEN, f"{SH}true", name="d2")])
+    machine.apply(
+        [
+            deployment("d1", f"{SH}true"),
+            deployment(planted.HIDDEN, f"{SH}true", name="d2"),
+        ]
+    )
     found = collected(machine)
     assert planted.leaks(found.items()) == []
-    assert found["status.txt"] == "This part was left out: a secret of this machine was found in it.\n"
+    assert (
+        found["status.txt"]
+        == "This part was left out: a secret of this machine was found in it.\n"
+    )
     assert found["journal.json"] == found["status.txt"]
     assert found["versions.txt"].startswith("heat-config-agent ")
 
@@ -124,4 +149,7 @@ def test_no_file_is_replaced(machine: Machine) -> None:
     assert not (machine.folder / "elsewhere").exists()
     done = machine.agent("collect-logs", "/no/such/folder/bundle.tar.gz")
     assert done.code == 1
-    assert "cannot write /no/such/folder/bundle.tar.gz: No such file or directory" in done.err
+    assert (
+        "cannot write /no/such/folder/bundle.tar.gz: No such file or directory"
+        in done.err
+    )

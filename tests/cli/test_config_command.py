@@ -38,7 +38,9 @@ path = /nowhere/first.json
 """
 
 
-def config(machine: Machine, text: str = OWN, *arguments: str, **environment: str) -> Done:
+def config(
+    machine: Machine, text: str = OWN, *arguments: str, **environment: str
+) -> Done:
     """Run the command with a file of settings."""
     path = machine.folder / "agent.conf"
     path.write_text(text)
@@ -50,13 +52,19 @@ def config(machine: Machine, text: str = OWN, *arguments: str, **environment: st
 
 def setting(done: Done, section: str, name: str) -> tuple[Any, str]:
     """Return what is said of a setting."""
-    [found] = [each for each in done.json["settings"] if (each["section"], each["name"]) == (section, name)]
+    [found] = [
+        each
+        for each in done.json["settings"]
+        if (each["section"], each["name"]) == (section, name)
+    ]
     return found["value"], found["from"]
 
 
 def section(name: str, **values: str) -> str:
     """Return a section of a file."""
-    return f"\n[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
+    return f"\n[{name}]\n" + "".join(
+        f"{key} = {value}\n" for key, value in values.items()
+    )
 
 
 def hold(machine: Machine, name: str, content: object) -> None:
@@ -71,7 +79,11 @@ def hold(machine: Machine, name: str, content: object) -> None:
 def everything(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     """Return what is in a folder, to the last byte."""
     return {
-        str(path): (path.stat().st_mode, path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        str(path): (
+            path.stat().st_mode,
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
         for path in sorted(folder.rglob("*"))
     }
 
@@ -84,9 +96,15 @@ def test_every_setting_is_shown_with_who_says_it(machine: Machine) -> None:
         (each.section, each.name) for each in SETTINGS if each.section != FOLLOW
     }
     assert setting(done, "agent", "polling_interval") == (7, f"{place}, line 2")
-    assert setting(done, "heat_local", "path") == (["/nowhere/first.json"], f"{place}, line 8")
+    assert setting(done, "heat_local", "path") == (
+        ["/nowhere/first.json"],
+        f"{place}, line 8",
+    )
     assert setting(done, "agent", "splay") == (1, "default")
-    assert setting(done, "agent", "state_dir") == (str(machine.state), "the command line")
+    assert setting(done, "agent", "state_dir") == (
+        str(machine.state),
+        "the command line",
+    )
     assert setting(done, "agent", "environment")[0] == ["API_TOKEN=***", "COLOUR=green"]
     assert setting(done, "heat", "auth_url") == ("", "not set")
     shown = config(machine).out
@@ -96,8 +114,13 @@ def test_every_setting_is_shown_with_who_says_it(machine: Machine) -> None:
 
 def test_each_followed_source_is_shown(machine: Machine) -> None:
     """Each followed source is shown with its name; a wrong name, a wrong setting and a missing URL are mistakes."""
-    done = config(machine, "[follow  web]\nurl = /srv/site\ntoken = hunter2hunter2\n", "--json")
-    assert setting(done, "follow web", "url") == ("/srv/site", f"{machine.folder / 'agent.conf'}, line 2")
+    done = config(
+        machine, "[follow  web]\nurl = /srv/site\ntoken = hunter2hunter2\n", "--json"
+    )
+    assert setting(done, "follow web", "url") == (
+        "/srv/site",
+        f"{machine.folder / 'agent.conf'}, line 2",
+    )
     assert setting(done, "follow web", "token")[0] == "***"
     assert setting(done, "follow web", "interval") == (300, "default")
     for text, says in {
@@ -111,31 +134,50 @@ def test_each_followed_source_is_shown(machine: Machine) -> None:
         assert says in done.json["mistakes"][0]
 
 
-def test_the_origin_of_the_state_directory_is_shown(machine: Machine, tmp_path: Path) -> None:
+def test_the_origin_of_the_state_directory_is_shown(
+    machine: Machine, tmp_path: Path
+) -> None:
     """The command line, the environment, a file, or nobody."""
     path = tmp_path / "one.conf"
     path.write_text(f"[agent]\nstate_dir = {tmp_path}/said\n")
 
     def said(*arguments: str, **environment: str) -> tuple[Any, str]:
-        done = machine.command("heat-config-agent", ["config", "--json", *arguments], environment)
+        done = machine.command(
+            "heat-config-agent", ["config", "--json", *arguments], environment
+        )
         return setting(done, "agent", "state_dir")
 
     variable = {"HEAT_CONFIG_AGENT_STATE": f"{tmp_path}/variable"}
     assert said("--config", str(path)) == (f"{tmp_path}/said", f"{path}, line 2")
-    assert said("--config", str(path), **variable) == (f"{tmp_path}/said", f"{path}, line 2")
-    assert said(**variable) == (f"{tmp_path}/variable", "the environment, HEAT_CONFIG_AGENT_STATE")
+    assert said("--config", str(path), **variable) == (
+        f"{tmp_path}/said",
+        f"{path}, line 2",
+    )
+    assert said(**variable) == (
+        f"{tmp_path}/variable",
+        "the environment, HEAT_CONFIG_AGENT_STATE",
+    )
 
 
-@pytest.mark.parametrize("secret", ["Signature=not-to-be-shown", "x=1&temp_url_sig=not-to-be-shown#not-to-be-shown"])
-def test_signed_urls_are_shown_without_what_signs_them(machine: Machine, secret: str) -> None:
+@pytest.mark.parametrize(
+    "secret",
+    ["Signature=not-to-be-shown", "x=1&temp_url_sig=not-to-be-shown#not-to-be-shown"],
+)
+def test_signed_urls_are_shown_without_what_signs_them(
+    machine: Machine, secret: str
+) -> None:
     """A signed URL is shown without its signature, user and password."""
     url = f"http://user:{SECRET}@127.0.0.1:9/v1/a?{secret}"
     done = config(machine, f"[request]\nmetadata_url = {url}\n", "--json")
-    assert setting(done, "request", "metadata_url")[0] == "http://***@127.0.0.1:9/v1/a?***"
+    assert (
+        setting(done, "request", "metadata_url")[0] == "http://***@127.0.0.1:9/v1/a?***"
+    )
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_parameters_of_a_followed_stack_are_masked(machine: Machine, *, as_json: bool) -> None:
+def test_parameters_of_a_followed_stack_are_masked(
+    machine: Machine, *, as_json: bool
+) -> None:
     """Any of them may be one that the template hides."""
     text = f"[follow web]\nurl = {machine.folder}/web\nparameters = plain={SECRET} db_password={SECRET}\n"
     done = config(machine, text, *(["--json"] if as_json else []))
@@ -143,9 +185,15 @@ def test_parameters_of_a_followed_stack_are_masked(machine: Machine, *, as_json:
     assert SECRET not in done.out
 
 
-def test_the_ways_to_heat_in_the_order_in_which_they_are_tried(machine: Machine) -> None:
+def test_the_ways_to_heat_in_the_order_in_which_they_are_tried(
+    machine: Machine,
+) -> None:
     """The agent's own file before what the instance was given; of two equal ones, the second is left out."""
-    hold(machine, "heat_local", {"os-collect-config": {"heat": {**HEAT, "user_id": "u2"}}})
+    hold(
+        machine,
+        "heat_local",
+        {"os-collect-config": {"heat": {**HEAT, "user_id": "u2"}}},
+    )
     hold(machine, "ec2", {"os-collect-config": {"heat": HEAT}})
     done = config(machine, OWN + section("heat", **HEAT), "--json")
     ways = done.json["transports"]["heat"]
@@ -155,28 +203,52 @@ def test_the_ways_to_heat_in_the_order_in_which_they_are_tried(machine: Machine)
         ("the document of heat_local", None),
     ]
     assert not any(each["in_use"] for each in ways)
-    assert setting(done, "heat", "user_id") == ("u1", f"{machine.folder / 'agent.conf'}, line 12")
+    assert setting(done, "heat", "user_id") == (
+        "u1",
+        f"{machine.folder / 'agent.conf'}, line 12",
+    )
     assert setting(done, "heat", "password")[0] == "***"
 
 
-def test_learned_settings_come_first_while_the_machines_own_are_unchanged(machine: Machine) -> None:
+def test_learned_settings_come_first_while_the_machines_own_are_unchanged(
+    machine: Machine,
+) -> None:
     """The order is the daemon's own."""
     hold(machine, "heat_local", {"os-collect-config": {"heat": HEAT}})
     path = machine.folder / "agent.conf"
     path.write_text(OWN)
     given = make({}, config=path, state=machine.state)
     first = metadata({"os-collect-config": {"heat": HEAT}}, "heat_local")
-    newer = metadata({"os-collect-config": {"heat": {**HEAT, "user_id": "u9"}, "polling_interval": 3}}, "the metadata")
-    learned.save(machine.state, newer, learned.digest([*active.base(given, {})[:1], first]), None)
+    newer = metadata(
+        {
+            "os-collect-config": {
+                "heat": {**HEAT, "user_id": "u9"},
+                "polling_interval": 3,
+            }
+        },
+        "the metadata",
+    )
+    learned.save(
+        machine.state, newer, learned.digest([*active.base(given, {})[:1], first]), None
+    )
 
     def order() -> list[str]:
-        return [each["from"] for each in config(machine, OWN, "--json").json["transports"]["heat"]]
+        return [
+            each["from"]
+            for each in config(machine, OWN, "--json").json["transports"]["heat"]
+        ]
 
     assert order() == ["learned from the metadata", "the document of heat_local"]
-    hold(machine, "heat_local", {"os-collect-config": {"heat": {**HEAT, "user_id": "u3"}}})
+    hold(
+        machine,
+        "heat_local",
+        {"os-collect-config": {"heat": {**HEAT, "user_id": "u3"}}},
+    )
     assert order() == ["the document of heat_local", "learned from the metadata"]
     assert setting(
-        config(machine, OWN.replace("polling_interval = 7\n", ""), "--json"), "agent", "polling_interval"
+        config(machine, OWN.replace("polling_interval = 7\n", ""), "--json"),
+        "agent",
+        "polling_interval",
     ) == (
         3,
         "learned from the metadata",
@@ -187,7 +259,12 @@ def test_the_source_in_use_is_shown_while_the_daemon_runs(machine: Machine) -> N
     """The source in use is what the running daemon has reported; without a daemon there is none."""
     hold(machine, "heat_local", {"os-collect-config": {"heat": HEAT}})
     machine.state.chmod(0o700)
-    current = Health(process=os.getpid(), version="1", started=1.0, sources=({"name": "heat", "from": "heat_local"},))
+    current = Health(
+        process=os.getpid(),
+        version="1",
+        started=1.0,
+        sources=({"name": "heat", "from": "heat_local"},),
+    )
     with lock.held(machine.state, lock.DAEMON):
         health.write(machine.state, current)
         done = config(machine, OWN, "--json")
@@ -199,9 +276,13 @@ def test_the_source_in_use_is_shown_while_the_daemon_runs(machine: Machine) -> N
     assert not config(machine, OWN, "--json").json["transports"]["heat"][0]["in_use"]
 
 
-def test_a_source_without_its_settings_is_shown_with_what_is_missing(machine: Machine) -> None:
+def test_a_source_without_its_settings_is_shown_with_what_is_missing(
+    machine: Machine,
+) -> None:
     """A source is shown with the settings that it lacks, or with the note that `collectors` does not name it."""
-    done = config(machine, OWN + section("zaqar", queue_id="q") + section("cfn", stack_name="s"))
+    done = config(
+        machine, OWN + section("zaqar", queue_id="q") + section("cfn", stack_name="s")
+    )
     assert "not used: auth_url, user_id, password, project_id missing" in done.out
     full = section("heat", **HEAT)
     shown = config(machine, OWN.replace("heat, ", "") + full).out
@@ -210,7 +291,9 @@ def test_a_source_without_its_settings_is_shown_with_what_is_missing(machine: Ma
     assert "[heat_local]\n" in shown
 
 
-def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(machine: Machine) -> None:
+def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(
+    machine: Machine,
+) -> None:
     """A reason is shown; a mistake in that file does not keep the agent from starting."""
     text = "[DEFAULT]\ncommand = os-refresh-config\nlog_file = /x\npolling_interval = soon\nsplay = 3\n[other]\na = b\n"
     done = config(machine, text, "--json")
@@ -219,28 +302,56 @@ def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(machine:
         "[DEFAULT] log_file": "the agent always logs to standard error",
         "[other] a": "the agent has no such setting",
     }
-    assert setting(done, "agent", "splay") == (3, f"{machine.folder / 'agent.conf'}, line 5")
-    assert any("line 4" in each and "polling_interval" in each for each in done.json["mistakes"])
+    assert setting(done, "agent", "splay") == (
+        3,
+        f"{machine.folder / 'agent.conf'}, line 5",
+    )
+    assert any(
+        "line 4" in each and "polling_interval" in each
+        for each in done.json["mistakes"]
+    )
     assert done.code == 0
     assert "carries out deployments itself" in config(machine, text).out
 
 
 @pytest.mark.parametrize(
-    ("name", "use"), [("keep_secrets", "keep_for"), ("keep_count", "keep_size"), ("keep_files", "keep_size")]
+    ("name", "use"),
+    [
+        ("keep_secrets", "keep_for"),
+        ("keep_count", "keep_size"),
+        ("keep_files", "keep_size"),
+    ],
 )
-def test_a_deprecated_setting_names_its_replacement(machine: Machine, name: str, use: str) -> None:
+def test_a_deprecated_setting_names_its_replacement(
+    machine: Machine, name: str, use: str
+) -> None:
     """A deprecated setting works with a warning; if it is not set, there is none."""
     done = config(machine, f"[agent]\n{name} = 7\n", "--json")
     origin = f"{machine.folder / 'agent.conf'}, line 2"
-    assert done.json["deprecated"] == [{"setting": f"agent {name}", "from": origin, "use": use}]
+    assert done.json["deprecated"] == [
+        {"setting": f"agent {name}", "from": origin, "use": use}
+    ]
     assert (done.code, setting(done, "agent", name)) == (0, (7, origin))
     sentence = f"{name} of [agent] is deprecated, and still works: use {use} instead ({origin})"
-    assert f"warning: {sentence}" in config(machine, f"[agent]\n{name} = 7\n").out.splitlines()
+    assert (
+        f"warning: {sentence}"
+        in config(machine, f"[agent]\n{name} = 7\n").out.splitlines()
+    )
     machine.have_quick_tools()
-    done = machine.agent("doctor", "--config", str(machine.folder / "agent.conf"), "--json")
+    done = machine.agent(
+        "doctor", "--config", str(machine.folder / "agent.conf"), "--json"
+    )
     said = {each["says"]: each["todo"] for each in done.json["checks"]}
-    assert said[f"{name} of [agent] is deprecated, and still works ({origin})"] == f"use {use} instead, and remove it"
-    assert config(machine, "[agent]\nkeep_for = 7\nkeep_size = 7M\n", "--json").json["deprecated"] == []
+    assert (
+        said[f"{name} of [agent] is deprecated, and still works ({origin})"]
+        == f"use {use} instead, and remove it"
+    )
+    assert (
+        config(machine, "[agent]\nkeep_for = 7\nkeep_size = 7M\n", "--json").json[
+            "deprecated"
+        ]
+        == []
+    )
 
 
 def test_every_mistake_is_shown(machine: Machine) -> None:
@@ -248,7 +359,12 @@ def test_every_mistake_is_shown(machine: Machine) -> None:
     text = f"[agent]\nparalel = 2\nsplay = x\nca_file = {machine.folder}/none.pem\nenvironment = {SECRET}\ngrace = 4\n"
     done = config(machine, text)
     assert done.code == 2
-    for part in ("line 2: there is no setting 'paralel'", "line 3: splay: expected", "none.pem", "NAME=VALUE"):
+    for part in (
+        "line 2: there is no setting 'paralel'",
+        "line 3: splay: expected",
+        "none.pem",
+        "NAME=VALUE",
+    ):
         assert part in done.out
     assert setting(config(machine, text, "--json"), "agent", "grace")[0] == 4
 
@@ -291,4 +407,7 @@ def test_the_schema_is_printed_whatever_the_settings_are(machine: Machine) -> No
     """The schema is one JSON object, and no settings are read for it."""
     done = config(machine, "[agnet]\n", "--schema")
     assert (done.code, done.err) == (0, "")
-    assert set(done.json["properties"]["agent"]["properties"]) > {"parallel", "collectors"}
+    assert set(done.json["properties"]["agent"]["properties"]) > {
+        "parallel",
+        "collectors",
+    }

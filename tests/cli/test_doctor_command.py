@@ -31,7 +31,9 @@ from support.machine import Machine, deployment
 @pytest.fixture
 def openstack(openstack: cloud.Cloud) -> cloud.Cloud:
     """A cloud in which all is well."""
-    openstack.service.always = Answer(body=json.dumps({"metadata": {"deployments": [deployment()]}}).encode())
+    openstack.service.always = Answer(
+        body=json.dumps({"metadata": {"deployments": [deployment()]}}).encode()
+    )
     return openstack
 
 
@@ -48,12 +50,16 @@ def heat(openstack: cloud.Cloud, **values: str) -> dict[str, str]:
     return {**usual, **values}
 
 
-def write(machine: Machine, sections: dict[str, dict[str, str]], agent: str = "") -> Path:
+def write(
+    machine: Machine, sections: dict[str, dict[str, str]], agent: str = ""
+) -> Path:
     """Write a file of settings."""
     names = ", ".join(sections) or "local"
     text = f"[agent]\ncollectors = {names}\n{agent}\n"
     for name, values in sections.items():
-        text += f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
+        text += f"[{name}]\n" + "".join(
+            f"{key} = {value}\n" for key, value in values.items()
+        )
     path = machine.folder / "agent.conf"
     path.write_text(text)
     return path
@@ -67,24 +73,40 @@ def command(machine: Machine, sections: dict[str, dict[str, str]]) -> list[Findi
     assert done.code == (1 if done.json["failed"] else 0), done.out
     assert done.json["ok"] is (done.code == 0)
     return [
-        Finding(Verdict(each["verdict"]), each["check"], each["says"], each["todo"] or "")
+        Finding(
+            Verdict(each["verdict"]), each["check"], each["says"], each["todo"] or ""
+        )
         for each in done.json["checks"]
     ]
 
 
-def doctor(machine: Machine, sections: dict[str, dict[str, str]], *, agent: str = "") -> list[Finding]:
+def doctor(
+    machine: Machine, sections: dict[str, dict[str, str]], *, agent: str = ""
+) -> list[Finding]:
     """Return what the command finds with these settings, without the programs of hooks: those take long."""
     wrong: list[str] = []
     environment = {"HOME": str(machine.folder)}
-    given = effective.make(environment, config=write(machine, sections, agent), state=machine.state, mistakes=wrong)
-    found = [*inspection.findings(given, wrong), *Asking(given).findings(lambda _: None)]
+    given = effective.make(
+        environment,
+        config=write(machine, sections, agent),
+        state=machine.state,
+        mistakes=wrong,
+    )
+    found = [
+        *inspection.findings(given, wrong),
+        *Asking(given).findings(lambda _: None),
+    ]
     assert cloud.PASSWORD not in str(found)
     return found
 
 
 def said(found: Iterable[Finding], verdict: Verdict, check: str = "") -> list[str]:
     """Return what was found, with what to do."""
-    return [f"{each.text} -> {each.todo}" for each in found if each.verdict is verdict and check in each.check]
+    return [
+        f"{each.text} -> {each.todo}"
+        for each in found
+        if each.verdict is verdict and check in each.check
+    ]
 
 
 def one(found: list[Finding], verdict: Verdict, check: str) -> str:
@@ -103,7 +125,10 @@ def well(found: list[Finding]) -> bool:
 def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of whoever runs the tests has no say."""
     for name in list(os.environ):
-        if name.lower().endswith("_proxy") or name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        if name.lower().endswith("_proxy") or name in (
+            "REQUESTS_CA_BUNDLE",
+            "CURL_CA_BUNDLE",
+        ):
             monkeypatch.delenv(name)
 
 
@@ -119,7 +144,11 @@ def certificate(folder: Path, names: str, *, expired: bool = False) -> Path:
     """Return a file with a certificate, its own authority, and its key."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is missing: apt-get install openssl")
-    key, request, path = folder / "key.pem", folder / "request.pem", folder / "server.pem"
+    key, request, path = (
+        folder / "key.pem",
+        folder / "request.pem",
+        folder / "server.pem",
+    )
     (folder / "index").write_text("")
     (folder / "ca.conf").write_text(
         "[req]\ndistinguished_name = dn\n[dn]\n[ca]\ndefault_ca = it\n[it]\n"
@@ -172,9 +201,13 @@ def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
     assert "\x1b" not in text.out
 
 
-def test_instance_data_leads_doctor_to_heat(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_instance_data_leads_doctor_to_heat(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """`doctor` follows the instance's own data to Heat as the agent would, and leaves the file readable."""
-    given = machine.write({"os-collect-config": {"heat": {**heat(openstack), "region_name": "RegionOne"}}})
+    given = machine.write(
+        {"os-collect-config": {"heat": {**heat(openstack), "region_name": "RegionOne"}}}
+    )
     given.chmod(0o644)
     done = doctor(machine, {"heat_local": {"path": str(given)}, "heat": {}})
     assert well(done)
@@ -182,10 +215,16 @@ def test_instance_data_leads_doctor_to_heat(machine: Machine, openstack: cloud.C
     assert given.stat().st_mode & 0o777 == 0o644
 
 
-def test_no_message_is_taken_from_a_zaqar_queue(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_no_message_is_taken_from_a_zaqar_queue(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """`doctor` leaves the message in the queue for the agent that waits for it."""
     openstack.service.always = Answer(body=b'{"messages": {"free": 1}}')
-    values = {key: value for key, value in heat(openstack).items() if key not in ("stack_id", "resource_name")}
+    values = {
+        key: value
+        for key, value in heat(openstack).items()
+        if key not in ("stack_id", "resource_name")
+    }
     done = doctor(machine, {"zaqar": {**values, "queue_id": "q1"}})
     assert well(done)
     assert {each.verb for each in openstack.asked} == {"GET"}
@@ -196,7 +235,9 @@ def test_no_message_is_taken_from_a_zaqar_queue(machine: Machine, openstack: clo
     assert "HTTP 404" in one(done, Verdict.FAILED, "zaqar")
 
 
-def test_a_signed_url_is_no_longer_good(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_a_signed_url_is_no_longer_good(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """Nothing of what signs it is told."""
     secret = cloud.PASSWORD
     url = f"{openstack.service.origin}/v1/a?temp_url_sig={secret}&temp_url_expires=1"
@@ -213,28 +254,49 @@ def test_a_wrong_address_of_the_cloudformation_api_is_reported_with_its_file(
     """A file may say it; then that is what is to be corrected."""
     hint = machine.folder / "hint"
     hint.write_text(f"http://127.0.0.1:{silent_port}/v1/")
-    values = {"access_key_id": "a", "secret_access_key": cloud.PASSWORD, "stack_name": "s", "path": "r.Metadata"}
+    values = {
+        "access_key_id": "a",
+        "secret_access_key": cloud.PASSWORD,
+        "stack_name": "s",
+        "path": "r.Metadata",
+    }
     done = doctor(machine, {"cfn": {**values, "metadata_hint": str(hint)}})
     found = one(done, Verdict.FAILED, "cfn")
-    assert f"no connection to Heat's CloudFormation API at 127.0.0.1:{silent_port}" in found
+    assert (
+        f"no connection to Heat's CloudFormation API at 127.0.0.1:{silent_port}"
+        in found
+    )
     assert str(hint) in found
-    done = doctor(machine, {"cfn": {**values, "metadata_url": openstack.service.origin}})
+    done = doctor(
+        machine, {"cfn": {**values, "metadata_url": openstack.service.origin}}
+    )
     assert "Heat's CloudFormation API at 127.0.0.1" in one(done, Verdict.OK, "cfn")
 
 
 def test_nobody_says_how_to_reach_heat(machine: Machine) -> None:
     """A machine without a transport is a failure, unless that is set on purpose."""
     done = doctor(machine, {"heat": {}})
-    assert "no Heat connection details in the settings" in one(done, Verdict.FAILED, "heat")
+    assert "no Heat connection details in the settings" in one(
+        done, Verdict.FAILED, "heat"
+    )
     assert well(doctor(machine, {"local": {"path": str(machine.folder)}}))
 
 
 def test_machine_without_heat_is_well(machine: Machine) -> None:
     """Without cloud-init and settings that name Heat, files and followed sources are all that there is."""
-    if any(Path(path).exists() for path in ("/var/lib/cloud/data", "/run/cloud-init", "/etc/heat-config-agent")):
-        pytest.skip("this machine has cloud-init or settings of the agent: run it on one without")
+    if any(
+        Path(path).exists()
+        for path in ("/var/lib/cloud/data", "/run/cloud-init", "/etc/heat-config-agent")
+    ):
+        pytest.skip(
+            "this machine has cloud-init or settings of the agent: run it on one without"
+        )
     (machine.folder / "agent.conf").write_text("[agent]\n")
-    settings = effective.make({"HOME": str(machine.folder)}, config=machine.folder / "agent.conf", state=machine.state)
+    settings = effective.make(
+        {"HOME": str(machine.folder)},
+        config=machine.folder / "agent.conf",
+        state=machine.state,
+    )
     found = said(Asking(settings).findings(lambda _: None), Verdict.OK, "heat")
     assert any(text.startswith("not used") for text in found)
 
@@ -253,7 +315,9 @@ def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> 
     openstack.keystone.named["v3"] = Answer(401)
     openstack.keystone.always = Answer(401)
     done = doctor(machine, {"heat": heat(openstack)})
-    assert "Keystone rejects the login of user u1: Keystone answers HTTP 401" in one(done, Verdict.FAILED, "heat")
+    assert "Keystone rejects the login of user u1: Keystone answers HTTP 401" in one(
+        done, Verdict.FAILED, "heat"
+    )
 
 
 @pytest.mark.parametrize(
@@ -263,7 +327,11 @@ def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> 
         (Answer(503), "HTTP 503", "-> ask its operator"),
         (Answer(429), "HTTP 429", "-> ask its operator"),
         (Answer(405), "HTTP 405", "-> check that auth_url of [heat] is Keystone's"),
-        (Answer(201, body=b"{}"), "cannot be understood", "-> check that auth_url of [heat] is Keystone's"),
+        (
+            Answer(201, body=b"{}"),
+            "cannot be understood",
+            "-> check that auth_url of [heat] is Keystone's",
+        ),
     ],
     ids=lambda value: getattr(value, "status", None),
 )
@@ -278,26 +346,42 @@ def test_trouble_of_keystone_itself_is_for_its_operator(
     assert found.endswith(advice)
 
 
-def test_an_application_credential_takes_the_place_of_the_user(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_an_application_credential_takes_the_place_of_the_user(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """`doctor` logs in with it as the agent would, names it, and says what to do about one that is refused."""
-    values = {name: value for name, value in heat(openstack).items() if name not in ("user_id", "password")}
-    held = {"application_credential_id": "a1", "application_credential_secret": cloud.PASSWORD}
+    values = {
+        name: value
+        for name, value in heat(openstack).items()
+        if name not in ("user_id", "password")
+    }
+    held = {
+        "application_credential_id": "a1",
+        "application_credential_secret": cloud.PASSWORD,
+    }
     done = doctor(machine, {"heat": {**values, **held}})
     assert well(done)
-    assert "Keystone accepts the login of application credential a1" in " ".join(said(done, Verdict.OK, "heat"))
+    assert "Keystone accepts the login of application credential a1" in " ".join(
+        said(done, Verdict.OK, "heat")
+    )
     openstack.keystone.always = Answer(401)
     done = doctor(machine, {"heat": {**values, **held}})
-    assert "Keystone rejects the login of application credential a1: Keystone answers HTTP 401" in (
-        found := one(done, Verdict.FAILED, "heat")
+    assert (
+        "Keystone rejects the login of application credential a1: Keystone answers HTTP 401"
+        in (found := one(done, Verdict.FAILED, "heat"))
     )
     assert "make a new application credential" in found
     assert cloud.PASSWORD not in str(done)
     del held["application_credential_secret"]
     done = doctor(machine, {"heat": {**values, **held}})
-    assert "are incomplete: add application_credential_secret" in " ".join(said(done, Verdict.WARNING))
+    assert "are incomplete: add application_credential_secret" in " ".join(
+        said(done, Verdict.WARNING)
+    )
 
 
-def test_the_catalog_lacks_the_service(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_the_catalog_lacks_the_service(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """A missing service, or region, of the catalog is reported."""
     done = doctor(machine, {"heat": heat(openstack, region_name="Nowhere")})
     found = one(done, Verdict.FAILED, "heat")
@@ -305,31 +389,50 @@ def test_the_catalog_lacks_the_service(machine: Machine, openstack: cloud.Cloud)
     assert "check region_name of [heat], and that this cloud has" in found
 
 
-def test_a_stack_that_is_gone_is_reported(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_a_stack_that_is_gone_is_reported(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """The stack is gone."""
     openstack.service.always = Answer(404)
     done = doctor(machine, {"heat": heat(openstack)})
-    assert "has the stack, or its server resource, been deleted" in one(done, Verdict.FAILED, "heat")
+    assert "has the stack, or its server resource, been deleted" in one(
+        done, Verdict.FAILED, "heat"
+    )
 
 
 def test_a_port_on_which_nothing_listens_is_reported_with_its_setting(
     machine: Machine, openstack: cloud.Cloud, silent_port: int
 ) -> None:
     """The report has the address and the setting that it comes from."""
-    done = doctor(machine, {"heat": heat(openstack, auth_url=f"http://u:{cloud.PASSWORD}@127.0.0.1:{silent_port}/v3")})
+    done = doctor(
+        machine,
+        {
+            "heat": heat(
+                openstack,
+                auth_url=f"http://u:{cloud.PASSWORD}@127.0.0.1:{silent_port}/v3",
+            )
+        },
+    )
     found = one(done, Verdict.FAILED, "heat")
-    assert f"no connection to Keystone at 127.0.0.1:{silent_port}: Connection refused" in found
+    assert (
+        f"no connection to Keystone at 127.0.0.1:{silent_port}: Connection refused"
+        in found
+    )
     assert "auth_url of [heat]" in found
 
 
 def test_a_name_that_is_unknown(machine: Machine, openstack: cloud.Cloud) -> None:
     """The report has the unknown name."""
-    done = doctor(machine, {"heat": heat(openstack, auth_url="http://keystone.invalid:5000/v3")})
+    done = doctor(
+        machine, {"heat": heat(openstack, auth_url="http://keystone.invalid:5000/v3")}
+    )
     found = one(done, Verdict.FAILED, "heat")
     assert "cannot find the address of Keystone: the name 'keystone.invalid'" in found
 
 
-def test_another_way_works(machine: Machine, openstack: cloud.Cloud, silent_port: int) -> None:
+def test_another_way_works(
+    machine: Machine, openstack: cloud.Cloud, silent_port: int
+) -> None:
     """If another transport works, one that does not is only a warning."""
     given = machine.write({"os-collect-config": {"heat": heat(openstack)}})
     values = heat(openstack, auth_url=f"http://127.0.0.1:{silent_port}/v3")
@@ -348,7 +451,13 @@ def test_another_way_works(machine: Machine, openstack: cloud.Cloud, silent_port
     ],
 )
 def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_set(
-    machine: Machine, openstack: cloud.Cloud, names: str, *, expired: bool, trusted: bool, says: str
+    machine: Machine,
+    openstack: cloud.Cloud,
+    names: str,
+    *,
+    expired: bool,
+    trusted: bool,
+    says: str,
 ) -> None:
     """The report has the problem of the certificate and the setting for trusted ones."""
     path = certificate(machine.folder, names, expired=expired)
@@ -359,7 +468,10 @@ def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_set(
     trust = f"ca_file = {path}" if trusted else ""
     done = doctor(machine, {"heat": heat(openstack)}, agent=trust)
     found = one(done, Verdict.FAILED, "heat")
-    assert f"the certificate of Keystone at {openstack.keystone.origin[8:]} {says}" in found
+    assert (
+        f"the certificate of Keystone at {openstack.keystone.origin[8:]} {says}"
+        in found
+    )
     assert trusted or "ca_file of [agent]" in found
 
 
@@ -384,43 +496,74 @@ def test_a_certificate_that_is_good(machine: Machine, openstack: cloud.Cloud) ->
     assert "there is no certificate in" in one(done, Verdict.FAILED, "heat")
 
 
-def test_the_user_of_runs_and_the_folder_of_secrets_are_checked(machine: Machine) -> None:
+def test_the_user_of_runs_and_the_folder_of_secrets_are_checked(
+    machine: Machine,
+) -> None:
     """A user that does not exist, and a folder into which others could put a secret."""
-    assert list(reach.check_user("")) == list(reach.check_secrets_folder(machine.folder / "none")) == []
-    assert "there is no such user" in one(list(reach.check_user("no-such-user")), Verdict.FAILED, "user")
+    assert (
+        list(reach.check_user(""))
+        == list(reach.check_secrets_folder(machine.folder / "none"))
+        == []
+    )
+    assert "there is no such user" in one(
+        list(reach.check_user("no-such-user")), Verdict.FAILED, "user"
+    )
     readable = all(each.stat().st_mode & 0o001 for each in Path(os.__file__).parents)
-    verdict = (Verdict.OK if readable else Verdict.WARNING) if os.geteuid() == 0 else Verdict.FAILED
+    verdict = (
+        (Verdict.OK if readable else Verdict.WARNING)
+        if os.geteuid() == 0
+        else Verdict.FAILED
+    )
     assert "nobody" in one(list(reach.check_user("nobody")), verdict, "user")
     place = machine.folder / "secrets"
     place.mkdir()
-    for mode, wanted in ((0o777, Verdict.FAILED), (0o755, Verdict.WARNING), (0o700, Verdict.OK)):
+    for mode, wanted in (
+        (0o777, Verdict.FAILED),
+        (0o755, Verdict.WARNING),
+        (0o700, Verdict.OK),
+    ):
         place.chmod(mode)
-        assert str(place) in one(list(reach.check_secrets_folder(place)), wanted, "secrets")
+        assert str(place) in one(
+            list(reach.check_secrets_folder(place)), wanted, "secrets"
+        )
     key = machine.folder / "age.key"
     key.write_text("an identity\n")
-    path = write(machine, {}, agent=f"secrets_dir = {machine.folder}/none\nage_identity = {key}")
+    path = write(
+        machine, {}, agent=f"secrets_dir = {machine.folder}/none\nage_identity = {key}"
+    )
     given = effective.make({}, config=path, state=machine.state)
     key.chmod(0o644)
-    assert f"read or change {key}" in one(list(reach.check_secrets(given)), Verdict.WARNING, "secrets")
+    assert f"read or change {key}" in one(
+        list(reach.check_secrets(given)), Verdict.WARNING, "secrets"
+    )
     key.chmod(0o600)
     assert list(reach.check_secrets(given)) == []
 
 
-def test_secret_files_that_others_may_read_are_reported(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_secret_files_that_others_may_read_are_reported(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """A file of settings with a password, and the files of the state, are named."""
     path = write(machine, {"heat": heat(openstack)})
     given = effective.make({}, config=path, state=machine.state)
     path.chmod(0o644)
     found = one(list(inspection.check_settings(given, [])), Verdict.WARNING, "settings")
-    assert found == f"other users may read {path}, which contains secrets: password of [heat] -> chmod 600 {path}"
+    assert (
+        found
+        == f"other users may read {path}, which contains secrets: password of [heat] -> chmod 600 {path}"
+    )
     path.chmod(0o600)
     assert not said(inspection.check_settings(given, []), Verdict.WARNING)
     machine.state.mkdir(exist_ok=True)
     for mode, verdict in ((0o777, Verdict.FAILED), (0o755, Verdict.WARNING)):
         machine.state.chmod(mode)
-        assert f"-> chmod 700 {machine.state}" in one(list(inspection.check_state(machine.state)), verdict, "state")
+        assert f"-> chmod 700 {machine.state}" in one(
+            list(inspection.check_state(machine.state)), verdict, "state"
+        )
     machine.state.chmod(0o700)
-    assert {each.verdict for each in inspection.check_state(machine.state)} == {Verdict.OK}
+    assert {each.verdict for each in inspection.check_state(machine.state)} == {
+        Verdict.OK
+    }
 
 
 @pytest.mark.parametrize(
@@ -432,21 +575,37 @@ def test_secret_files_that_others_may_read_are_reported(machine: Machine, openst
     ],
 )
 def test_a_clock_that_differs_from_the_servers_is_reported(  # noqa: PLR0917
-    machine: Machine, openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, ahead: int, verdict: Verdict, says: str
+    machine: Machine,
+    openstack: cloud.Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: int,
+    verdict: Verdict,
+    says: str,
 ) -> None:
     """Ours is compared with the server's."""
-    monkeypatch.setattr(http.Handler, "date_time_string", lambda *_: formatdate(time.time() + ahead, usegmt=True))
+    monkeypatch.setattr(
+        http.Handler,
+        "date_time_string",
+        lambda *_: formatdate(time.time() + ahead, usegmt=True),
+    )
     done = doctor(machine, {"heat": heat(openstack)})
     assert says in one(done, verdict, "clock")
 
 
 def test_a_proxy_that_cannot_be_reached_is_reported_with_its_variable(
-    machine: Machine, openstack: cloud.Cloud, silent_port: int, monkeypatch: pytest.MonkeyPatch
+    machine: Machine,
+    openstack: cloud.Cloud,
+    silent_port: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The report has the proxy and its variable, and says that servers on this machine need no proxy."""
-    monkeypatch.setenv("http_proxy", f"http://user:{cloud.PASSWORD}@127.0.0.1:{silent_port}")
+    monkeypatch.setenv(
+        "http_proxy", f"http://user:{cloud.PASSWORD}@127.0.0.1:{silent_port}"
+    )
     done = doctor(machine, {"heat": heat(openstack)})
-    assert f"no connection to the proxy (http_proxy) at 127.0.0.1:{silent_port}" in one(done, Verdict.FAILED, "heat")
+    assert f"no connection to the proxy (http_proxy) at 127.0.0.1:{silent_port}" in one(
+        done, Verdict.FAILED, "heat"
+    )
     assert "add 127.0.0.1 to no_proxy" in one(done, Verdict.WARNING, "heat")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert well(doctor(machine, {"heat": heat(openstack)}))
@@ -456,48 +615,91 @@ def test_a_proxy_that_cannot_be_reached_is_reported_with_its_variable(
     ("named", "says"),
     [
         ("http://[::1", "the URL of the proxy in http_proxy is not valid"),
-        ("http://user:password@host:port", "the URL of the proxy in http_proxy is not valid"),
+        (
+            "http://user:password@host:port",
+            "the URL of the proxy in http_proxy is not valid",
+        ),
         ("", "(http_proxy) requires a user and password (HTTP 407)"),
     ],
 )
 def test_a_proxy_that_is_of_no_use(
-    machine: Machine, openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, named: str, says: str
+    machine: Machine,
+    openstack: cloud.Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    named: str,
+    says: str,
 ) -> None:
     """The report says that the proxy fails, and names its variable."""
     stands = proxy.Proxy()
     stands.fail(proxy_faults.answers(407))
     monkeypatch.setenv("http_proxy", named or stands.origin)
-    assert says in one(doctor(machine, {"heat": heat(openstack)}), Verdict.FAILED, "heat")
+    assert says in one(
+        doctor(machine, {"heat": heat(openstack)}), Verdict.FAILED, "heat"
+    )
     stands.close()
 
 
-def test_a_server_that_says_nothing(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_says_nothing(
+    openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A silent server is given up at a deadline."""
     monkeypatch.setattr(network, "ANSWER_SECONDS", 0.2)
     openstack.service.always = Answer(delay=3)
-    wanted = network.Server(check="cfn", service="Heat", url=openstack.service.origin, setting="metadata_url of [cfn]")
+    wanted = network.Server(
+        check="cfn",
+        service="Heat",
+        url=openstack.service.origin,
+        setting="metadata_url of [cfn]",
+    )
     [found] = network.check_server(wanted, network.Clocks())
-    assert (found.verdict, "accepts connections, but does not answer" in found.text) == (Verdict.FAILED, True)
+    assert (
+        found.verdict,
+        "accepts connections, but does not answer" in found.text,
+    ) == (Verdict.FAILED, True)
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_https_where_plain_http_is_spoken(heat: SignalServer, monkeypatch: pytest.MonkeyPatch, *, silent: bool) -> None:
+def test_https_where_plain_http_is_spoken(
+    heat: SignalServer, monkeypatch: pytest.MonkeyPatch, *, silent: bool
+) -> None:
     """The server is there; it is the setting with the URL that has to be corrected, which is named."""
     monkeypatch.setattr(network, "ANSWER_SECONDS", 0.2 if silent else 10)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1] if silent else heat.origin.rpartition(":")[2]
-        wanted = network.Server(check="heat", service="Heat", url=f"https://127.0.0.1:{port}", setting="auth_url")
+        wanted = network.Server(
+            check="heat",
+            service="Heat",
+            url=f"https://127.0.0.1:{port}",
+            setting="auth_url",
+        )
         [found] = network.check_server(wanted, network.Clocks())
     assert found.verdict is Verdict.FAILED
     why = "but never completes TLS" if silent else "but TLS fails"
     assert f"accepts connections, {why}" in found.text
-    assert found.todo.startswith("if the server speaks plain http, correct auth_url, which says https")
+    assert found.todo.startswith(
+        "if the server speaks plain http, correct auth_url, which says https"
+    )
 
 
-@pytest.mark.parametrize("url", ["", "http://", "nonsense", "http://[", "http://x:99999/", "ftp://127.0.0.1/?secret"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "http://",
+        "nonsense",
+        "http://[",
+        "http://x:99999/",
+        "ftp://127.0.0.1/?secret",
+    ],
+)
 def test_a_url_that_is_none(url: str) -> None:
     """The report names the setting with the invalid URL, without the URL, which may be a secret."""
-    wanted = network.Server(check="request", service="the server", url=url, setting="metadata_url of [request]")
+    wanted = network.Server(
+        check="request",
+        service="the server",
+        url=url,
+        setting="metadata_url of [request]",
+    )
     [found] = network.check_server(wanted, network.Clocks())
     assert (found.text, found.todo) == (
         "the URL of the server is not valid",
@@ -505,9 +707,13 @@ def test_a_url_that_is_none(url: str) -> None:
     )
 
 
-def test_every_mistake_in_the_settings_is_reported_with_its_line(machine: Machine) -> None:
+def test_every_mistake_in_the_settings_is_reported_with_its_line(
+    machine: Machine,
+) -> None:
     """With its line; all else is looked at nevertheless."""
-    done = doctor(machine, {}, agent=f"paralel = 2\nsplay = x\nenvironment = {cloud.PASSWORD}")
+    done = doctor(
+        machine, {}, agent=f"paralel = 2\nsplay = x\nenvironment = {cloud.PASSWORD}"
+    )
     found = " ".join(said(done, Verdict.FAILED, "settings"))
     assert len(said(done, Verdict.FAILED, "settings")) == 3
     assert "line 3: there is no setting 'paralel'" in found
@@ -518,29 +724,49 @@ def test_every_mistake_in_the_settings_is_reported_with_its_line(machine: Machin
 def test_an_agent_that_is_stuck_is_reported(machine: Machine) -> None:
     """A running agent whose last sign of life is old is reported as stuck."""
     machine.state.mkdir(mode=0o700)
-    source = {"name": "heat", "from": "x", "working": False, "since": 1.0, "trouble": "HTTP 500"}
+    source = {
+        "name": "heat",
+        "from": "x",
+        "working": False,
+        "since": 1.0,
+        "trouble": "HTTP 500",
+    }
     usual = {"process": os.getpid(), "version": "1", "started": 1.0}
     assert machine.agent("pause", "--reason", "for the test").code == 0
     with lock.held(machine.state, lock.DAEMON):
-        health.write(machine.state, Health(**usual, doing="running a", sources=(source,)))  # type: ignore[arg-type]
+        health.write(
+            machine.state,
+            Health(**usual, doing="running a", sources=(source,)),  # type: ignore[arg-type]
+        )
         done = doctor(machine, {})
-        assert f"it is running (process {os.getpid()}): running a" in one(done, Verdict.OK, "agent")
+        assert f"it is running (process {os.getpid()}): running a" in one(
+            done, Verdict.OK, "agent"
+        )
         warnings = " ".join(said(done, Verdict.WARNING, "agent"))
         assert "no answer from heat" in warnings
         assert "HTTP 500" in warnings
         assert "for the test -> heat-config-agent resume" in warnings
-        health.write(machine.state, Health(**usual, boot=processes.boot_id(), up=processes.since_boot() - 3600))  # type: ignore[arg-type]
-        assert "has reported nothing for 60 minutes" in one(doctor(machine, {}), Verdict.FAILED, "agent")
+        health.write(
+            machine.state,
+            Health(**usual, boot=processes.boot_id(), up=processes.since_boot() - 3600),  # type: ignore[arg-type]
+        )
+        assert "has reported nothing for 60 minutes" in one(
+            doctor(machine, {}), Verdict.FAILED, "agent"
+        )
 
 
 def test_a_deployment_needs_what_is_not_there(machine: Machine) -> None:
     """A missing tool that a deployment needs is a failure; the others are named in one line."""
     folder = machine.folder / "local"
     folder.mkdir()
-    (folder / "a.json").write_text(json.dumps({"deployments": [deployment(group="no-such-tool")]}))
+    (folder / "a.json").write_text(
+        json.dumps({"deployments": [deployment(group="no-such-tool")]})
+    )
     done = command(machine, {"local": {"path": str(folder)}})
     assert well(done)
-    assert "needs the tool 'no-such-tool', which has no hook" in " ".join(said(done, Verdict.WARNING, "hooks"))
+    assert "needs the tool 'no-such-tool', which has no hook" in " ".join(
+        said(done, Verdict.WARNING, "hooks")
+    )
     assert " tools ready" in one(done, Verdict.OK, "hooks")
 
 
@@ -568,7 +794,9 @@ def mounted(machine: Machine, how: str, first: str) -> list[Finding]:
     if "mount:" in done.stderr or "unshare:" in done.stderr:
         pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    return [Finding(Verdict(verdict), *rest) for verdict, *rest in json.loads(done.stdout)]
+    return [
+        Finding(Verdict(verdict), *rest) for verdict, *rest in json.loads(done.stdout)
+    ]
 
 
 def test_scripts_cannot_be_run(machine: Machine) -> None:
@@ -590,11 +818,18 @@ def test_scripts_cannot_be_run(machine: Machine) -> None:
             Verdict.FAILED,
             "No space left on device",
         ),
-        ("mode=700,size=200m,nr_inodes=50", "true", Verdict.WARNING, "has room for only"),
+        (
+            "mode=700,size=200m,nr_inodes=50",
+            "true",
+            Verdict.WARNING,
+            "has room for only",
+        ),
         ("mode=700,size=200m,ro", "true", Verdict.FAILED, "Read-only file system"),
     ],
 )
-def test_room_for_the_state(machine: Machine, how: str, first: str, verdict: Verdict, says: str) -> None:
+def test_room_for_the_state(
+    machine: Machine, how: str, first: str, verdict: Verdict, says: str
+) -> None:
     """Little room is a warning, none a failure."""
     done = mounted(machine, how, first.replace("STATE", str(machine.state)))
     assert says in one(done, verdict, "state")
@@ -611,12 +846,18 @@ def test_a_running_os_collect_config_is_named(machine: Machine) -> None:
     program = machine.folder / "os-collect-config"
     program.write_text("import time\ntime.sleep(600)\n")
     with endings.ended(subprocess.Popen([sys.executable, program])) as process:
-        shown = [text for text in said(doctor(machine, {}), Verdict.WARNING, "agent") if str(process.pid) in text]
+        shown = [
+            text
+            for text in said(doctor(machine, {}), Verdict.WARNING, "agent")
+            if str(process.pid) in text
+        ]
     assert "heat-config-agent migrate" in shown[0]
     assert "systemctl start" not in " ".join(shown)
 
 
-def test_limits_that_cannot_be_held_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_that_cannot_be_held_are_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Deployments with them fail; where runs are not to be scopes, somebody has chosen that."""
     given = effective.make({})
     monkeypatch.setattr(scopes, "missing", lambda: "")

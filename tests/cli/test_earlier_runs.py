@@ -25,7 +25,10 @@ PRINTS = f'{SH}echo "the token is $token" | tee /dev/stderr; exit ${{code:-0}}\n
 
 def secret(value: str, code: str = "0") -> list[dict[str, object]]:
     """Return the inputs of a deployment, among them a hidden token."""
-    return [{"name": "token", "value": value, "hidden": True}, {"name": "code", "value": code}]
+    return [
+        {"name": "token", "value": value, "hidden": True},
+        {"name": "code", "value": code},
+    ]
 
 
 def repeat(machine: Machine, document: list[dict[str, object]]) -> None:
@@ -44,7 +47,10 @@ def test_output_of_an_earlier_run_is_printed(machine: Machine) -> None:
     machine.apply([deployment(config=f"{SH}echo first; echo why >&2; exit 3\n")])
     repeat(machine, [deployment(config=f"{SH}echo second\n")])
 
-    newest, oldest, before = (machine.agent("log", "d1", *more) for more in ((), ("--run", "1"), ("--run", "-1")))
+    newest, oldest, before = (
+        machine.agent("log", "d1", *more)
+        for more in ((), ("--run", "1"), ("--run", "-1"))
+    )
 
     assert (newest.code, newest.out) == (0, "second\n")
     assert re.fullmatch(
@@ -52,7 +58,9 @@ def test_output_of_an_earlier_run_is_printed(machine: Machine) -> None:
         newest.err,
     )
     assert (oldest.code, oldest.out) == (before.code, before.out) == (0, "first\n")
-    assert re.fullmatch(r"run 1 of 2, [-\d: ]+: CREATE, failed: exit code 3: why\nwhy\n", oldest.err)
+    assert re.fullmatch(
+        r"run 1 of 2, [-\d: ]+: CREATE, failed: exit code 3: why\nwhy\n", oldest.err
+    )
 
 
 def test_runs_are_listed(machine: Machine) -> None:
@@ -61,10 +69,18 @@ def test_runs_are_listed(machine: Machine) -> None:
     assert "runs (" not in machine.agent("show", "d1").out
     repeat(machine, [deployment()])
 
-    shown, listed = machine.agent("show", "d1").out, machine.agent("show", "d1", "--json").json["runs"]
+    shown, listed = (
+        machine.agent("show", "d1").out,
+        machine.agent("show", "d1", "--json").json["runs"],
+    )
 
-    rows = shown.partition("runs (`heat-config-agent log d1 --run N")[2].splitlines()[1:]
-    assert [row.split()[:3] for row in rows] == [["1", "CREATE", "failed"], ["2", "CREATE", "ok"]]
+    rows = shown.partition("runs (`heat-config-agent log d1 --run N")[2].splitlines()[
+        1:
+    ]
+    assert [row.split()[:3] for row in rows] == [
+        ["1", "CREATE", "failed"],
+        ["2", "CREATE", "ok"],
+    ]
     assert [(each["run"], each["failed"], each["reason"]) for each in listed] == [
         (1, True, "exit code 3"),
         (2, False, ""),
@@ -85,17 +101,27 @@ def test_run_that_is_not_kept_is_refused(machine: Machine, number: str) -> None:
         assert "'x' is not the number of a run, such as 1 or -1" in done.err
     else:
         assert (done.code, done.out) == (1, "")
-        assert f"there is no run {number} of d1: the output of 2 runs is kept" in done.err
+        assert (
+            f"there is no run {number} of d1: the output of 2 runs is kept" in done.err
+        )
 
 
-@pytest.mark.fault(4, "a secret leaves the inputs before a retry", "the earlier run's output has it masked on disk")
+@pytest.mark.fault(
+    4,
+    "a secret leaves the inputs before a retry",
+    "the earlier run's output has it masked on disk",
+)
 @pytest.mark.parametrize("then", ["another secret", "no secret", "another tool"])
-def test_secret_that_has_left_the_inputs_stays_masked(machine: Machine, then: str) -> None:
+def test_secret_that_has_left_the_inputs_stays_masked(
+    machine: Machine, then: str
+) -> None:
     """The output of the earlier run has a secret that the present document does not have: it is masked all the same."""
     machine.apply([deployment(config=PRINTS, inputs=secret(SECRET, code="1"))])
     assert SECRET.encode() in everything_below(machine.state / "runs")
     changed = {
-        "another secret": deployment(config=PRINTS, inputs=secret("copper-Lantern-2210")),
+        "another secret": deployment(
+            config=PRINTS, inputs=secret("copper-Lantern-2210")
+        ),
         "no secret": deployment(config=f"{SH}echo no token\n"),
         "another tool": deployment(group="no-such-tool", config="x"),
     }[then]
@@ -106,7 +132,10 @@ def test_secret_that_has_left_the_inputs_stays_masked(machine: Machine, then: st
     assert printed[1].out == f"the token is {'*' * len(SECRET)}\n"
     assert printed[1].err.endswith(f"the token is {'*' * len(SECRET)}\n")
     assert SECRET.encode() not in everything_below(machine.state / "runs")
-    assert all(SECRET not in each.out + each.err for each in (*printed, machine.agent("show", "d1", "--json")))
+    assert all(
+        SECRET not in each.out + each.err
+        for each in (*printed, machine.agent("show", "d1", "--json"))
+    )
 
 
 def test_output_is_masked_before_the_next_document_counts(machine: Machine) -> None:
@@ -127,8 +156,12 @@ def test_attempts_of_a_retried_command_are_kept(machine: Machine) -> None:
     options = {"retry": {"codes": [100], "times": 2, "delay": 0.01}}
     machine.apply([deployment(config=script, options=options)])
 
-    assert [machine.agent("log", "d1", "--run", str(n)).out for n in (1, 2, 3)] == [f"attempt {n}\n" for n in (1, 2, 3)]
-    assert [each["failed"] for each in machine.agent("show", "d1", "--json").json["runs"]] == [True, True, False]
+    assert [machine.agent("log", "d1", "--run", str(n)).out for n in (1, 2, 3)] == [
+        f"attempt {n}\n" for n in (1, 2, 3)
+    ]
+    assert [
+        each["failed"] for each in machine.agent("show", "d1", "--json").json["runs"]
+    ] == [True, True, False]
 
 
 def test_no_more_than_ten_earlier_runs_are_kept(machine: Machine) -> None:
@@ -141,15 +174,26 @@ def test_no_more_than_ten_earlier_runs_are_kept(machine: Machine) -> None:
 
     assert [each["run"] for each in runs] == list(range(1, earlier.KEPT + 2))
     assert machine.agent("log", "d1", "--run", "1").out == "attempt 3\n"
-    assert machine.agent("log", "d1", "--run", "0").out == f"attempt {earlier.KEPT + 3}\n"
+    assert (
+        machine.agent("log", "d1", "--run", "0").out == f"attempt {earlier.KEPT + 3}\n"
+    )
 
 
-def test_process_left_by_an_earlier_run_cannot_write_into_its_kept_output(machine: Machine) -> None:
+def test_process_left_by_an_earlier_run_cannot_write_into_its_kept_output(
+    machine: Machine,
+) -> None:
     """A process that goes on writes to a file that nobody keeps, so that no secret comes into the masked output."""
     gate = machine.folder / "gate"
     left = f'(while [ ! -e {gate} ]; do sleep 0.02; done; echo "$token"; touch {gate}.done) &\n'
     machine.apply([deployment(config=f"{SH}echo begun\n{left}", inputs=secret(SECRET))])
-    repeat(machine, [deployment(config=f"{SH}touch {gate}; while [ ! -e {gate}.done ]; do sleep 0.02; done\n")])
+    repeat(
+        machine,
+        [
+            deployment(
+                config=f"{SH}touch {gate}; while [ ! -e {gate}.done ]; do sleep 0.02; done\n"
+            )
+        ],
+    )
 
     assert machine.agent("log", "d1", "--run", "1").out == "begun\n"
     assert SECRET.encode() not in everything_below(machine.state / "runs")
@@ -184,20 +228,29 @@ def entry_of_d1(machine: Machine) -> Entry:
     return journal.read(machine.state)["d1"]
 
 
-def test_output_whose_secrets_are_not_known_is_not_kept(machine: Machine, entry_of_d1: Entry) -> None:
+def test_output_whose_secrets_are_not_known_is_not_kept(
+    machine: Machine, entry_of_d1: Entry
+) -> None:
     """Without the document of the run nothing can be masked: its output is removed, and its list says that it ran."""
     folder = machine.state / "runs" / "d1"
 
     earlier.keep(folder, entry_of_d1, None, 0)
 
     assert [each.number for each in earlier.listed(folder)] == [1]
-    assert {path.name for path in (folder / run_folder.EARLIER / "1").iterdir()} == {"run.json"}
+    assert {path.name for path in (folder / run_folder.EARLIER / "1").iterdir()} == {
+        "run.json"
+    }
     done = machine.agent("log", "d1", "--run", "1")
     assert done.code == 1
-    assert "the output of run 1 of d1 is not kept: the secrets in it were not known" in done.err
+    assert (
+        "the output of run 1 of d1 is not kept: the secrets in it were not known"
+        in done.err
+    )
 
 
-def test_output_is_kept_once_though_that_was_interrupted(machine: Machine, entry_of_d1: Entry) -> None:
+def test_output_is_kept_once_though_that_was_interrupted(
+    machine: Machine, entry_of_d1: Entry
+) -> None:
     """A kill between two files leaves nothing that the next try does not complete."""
     from heat_config_agent.deployments import plan  # noqa: PLC0415  # for this test alone
 
@@ -215,10 +268,14 @@ def test_output_is_kept_once_though_that_was_interrupted(machine: Machine, entry
 
     assert [each.number for each in earlier.listed(folder)] == [1]
     assert HIDDEN.encode() not in everything_below(folder)
-    assert (folder / run_folder.EARLIER / "1" / "stdout").read_text() == f"the token is {'*' * len(SECRET)}\n"
+    assert (
+        folder / run_folder.EARLIER / "1" / "stdout"
+    ).read_text() == f"the token is {'*' * len(SECRET)}\n"
 
 
-def test_earlier_runs_take_no_more_than_one(machine: Machine, entry_of_d1: Entry) -> None:
+def test_earlier_runs_take_no_more_than_one(
+    machine: Machine, entry_of_d1: Entry
+) -> None:
     """All earlier runs together take the space that `output_limit` gives to one, of which the newest is kept."""
     from heat_config_agent.deployments import plan  # noqa: PLC0415  # for this test alone
 
@@ -235,9 +292,15 @@ def test_runs_of_all_actions_of_a_resource_are_listed(machine: Machine) -> None:
     """A resource of a stack has the runs of its actions, with the one that failed before it was repeated."""
     template = {
         "heat_template_version": "2018-08-31",
-        "parameters": {"ok": {"type": "string", "default": "no"}, "word": {"type": "string", "hidden": True}},
+        "parameters": {
+            "ok": {"type": "string", "default": "no"},
+            "word": {"type": "string", "hidden": True},
+        },
         "resources": {
-            "server": {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}},
+            "server": {
+                "type": "OS::Nova::Server",
+                "properties": {"image": "x", "flavor": "y"},
+            },
             "config": {
                 "type": "OS::Heat::SoftwareConfig",
                 "properties": {
@@ -251,23 +314,40 @@ def test_runs_of_all_actions_of_a_resource_are_listed(machine: Machine) -> None:
                 "properties": {
                     "config": {"get_resource": "config"},
                     "server": {"get_resource": "server"},
-                    "input_values": {"ok": {"get_param": "ok"}, "word": {"get_param": "word"}},
+                    "input_values": {
+                        "ok": {"get_param": "ok"},
+                        "word": {"get_param": "word"},
+                    },
                 },
             },
         },
     }
     path = machine.write(template, "shop.json")
-    for words in (["word=" + SECRET], ["ok=yes", "word=" + SECRET], ["ok=yes", "word=copper-Lantern-2210"]):
+    for words in (
+        ["word=" + SECRET],
+        ["ok=yes", "word=" + SECRET],
+        ["ok=yes", "word=copper-Lantern-2210"],
+    ):
         given = [text for each in words for text in ("--parameter", each)]
-        machine.command("heat-config-apply", [str(path), "--state-dir", str(machine.state), *given], {})
+        machine.command(
+            "heat-config-apply",
+            [str(path), "--state-dir", str(machine.state), *given],
+            {},
+        )
 
     runs = machine.agent("show", "shop/app", "--json").json["runs"]
-    printed = [machine.agent("log", "shop/app", "--run", str(each["run"])) for each in runs]
+    printed = [
+        machine.agent("log", "shop/app", "--run", str(each["run"])) for each in runs
+    ]
 
     assert [(each["action"], each["failed"]) for each in runs] == [
         ("CREATE", True),
         ("CREATE", False),
         ("UPDATE", False),
     ]
-    assert [each.out for each in printed] == ["CREATE ***\n", "CREATE ***\n", "UPDATE ***\n"]
+    assert [each.out for each in printed] == [
+        "CREATE ***\n",
+        "CREATE ***\n",
+        "UPDATE ***\n",
+    ]
     assert SECRET not in json.dumps([each.err for each in printed])

@@ -13,7 +13,9 @@ import pytest
 from support import pace
 from support.sites import Site
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+pytestmark = pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt-get install git"
+)
 
 COMMAND = str(Path(sys.executable).parent / "heat-config-agent")
 
@@ -22,14 +24,18 @@ def follow(site: Site) -> tuple[int, str, str]:
     """Poll once, as a person does, and return the exit code and both outputs."""
     site.settings()
     command = [COMMAND, "follow", "--config", str(site.folder / "agent.conf")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=pace.seconds(60), check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=pace.seconds(60), check=False
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 def test_problem_is_reported_at_every_call(tmp_path: Path) -> None:
     """A revision that is refused, and a source that is away, are said once in each call: also in the second one."""
     site = Site(tmp_path)
-    site.repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
+    site.repository.commit(
+        {"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"}
+    )
     for _ in range(2):
         code, out, err = follow(site)
         assert (code, out) == (1, "")
@@ -40,7 +46,10 @@ def test_problem_is_reported_at_every_call(tmp_path: Path) -> None:
     for _ in range(2):
         code, out, err = follow(site)
         assert (code, out) == (1, "")
-        assert err.count(f"{tmp_path}/nowhere' does not appear to be a git repository") == 1
+        assert (
+            err.count(f"{tmp_path}/nowhere' does not appear to be a git repository")
+            == 1
+        )
 
 
 def test_revision_is_printed_at_every_call(tmp_path: Path) -> None:
@@ -62,7 +71,15 @@ def test_followed_folder_is_its_documents(tmp_path: Path) -> None:
         names = ("b", "a")
         return {
             f"site/{name}.json": json.dumps(
-                [{"name": name, "group": "script", "config": script.format(f"{name} {text if name == 'a' else ''}")}]
+                [
+                    {
+                        "name": name,
+                        "group": "script",
+                        "config": script.format(
+                            f"{name} {text if name == 'a' else ''}"
+                        ),
+                    }
+                ]
             )
             for name in names
         }
@@ -73,4 +90,9 @@ def test_followed_folder_is_its_documents(tmp_path: Path) -> None:
         code, _, err = follow(site)
         assert code == 0, err
 
-    assert (tmp_path / "log").read_text().split("\n") == ["CREATE a one", "CREATE b ", "UPDATE a two", ""]
+    assert (tmp_path / "log").read_text().split("\n") == [
+        "CREATE a one",
+        "CREATE b ",
+        "UPDATE a two",
+        "",
+    ]

@@ -25,7 +25,13 @@ def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:
 def test_forget_leaves_nothing_behind(machine: Machine) -> None:
     """All that is kept of a deployment is removed: its script, its outputs, and its secrets wherever they are."""
     script = f"{SH}echo $db_password\nprintf gr8-secret >$heat_outputs_path.out\n# gr8-secret\n"
-    machine.apply([deployment("d1", script, inputs={"db_password": "gr8-secret"}, outputs=["out"])])
+    machine.apply(
+        [
+            deployment(
+                "d1", script, inputs={"db_password": "gr8-secret"}, outputs=["out"]
+            )
+        ]
+    )
 
     machine.agent("forget", "d1")
 

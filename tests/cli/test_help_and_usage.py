@@ -27,7 +27,9 @@ AGENT = ("status", "show", "log", "retry", "forget", "hooks")
     ],
 )
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_names_the_exit_codes(machine: Machine, program: str, arguments: list[str], flag: str) -> None:
+def test_help_names_the_exit_codes(
+    machine: Machine, program: str, arguments: list[str], flag: str
+) -> None:
     """Every command explains itself, its exit codes too, and needs nothing for that."""
     done = run(machine, program, *arguments, flag)
 
@@ -46,7 +48,9 @@ def test_the_version_is_told(machine: Machine, program: str) -> None:
     assert done.out == f"heat-config-agent {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["status", "extra"], ["show"], ["log", "--json", "d1"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["status", "extra"], ["show"], ["log", "--json", "d1"]]
+)
 def test_bad_usage_of_the_agent_is_told(machine: Machine, arguments: list[str]) -> None:
     """A command that is called wrongly comes to 2."""
     done = run(machine, "heat-config-agent", *arguments)
@@ -65,7 +69,9 @@ def test_bad_usage_of_the_agent_is_told(machine: Machine, arguments: list[str]) 
         ("nonsense", "`heat-config-agent --help` lists all"),
     ],
 )
-def test_a_command_that_does_not_exist_is_told(machine: Machine, word: str, hint: str) -> None:
+def test_a_command_that_does_not_exist_is_told(
+    machine: Machine, word: str, hint: str
+) -> None:
     """An unknown command is one sentence with the command that was probably meant."""
     done = run(machine, "heat-config-agent", word)
 
@@ -76,14 +82,28 @@ def test_a_command_that_does_not_exist_is_told(machine: Machine, word: str, hint
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("heat-config-agent status --jsno", "there is no option --jsno (did you mean --json?)"),
-        ("heat-config-agent stack show web --jsno", "there is no option --jsno (did you mean --json?)"),
-        ("heat-config-apply x.yaml --parametr a=1", "there is no option --parametr (did you mean --parameter?)"),
+        (
+            "heat-config-agent status --jsno",
+            "there is no option --jsno (did you mean --json?)",
+        ),
+        (
+            "heat-config-agent stack show web --jsno",
+            "there is no option --jsno (did you mean --json?)",
+        ),
+        (
+            "heat-config-apply x.yaml --parametr a=1",
+            "there is no option --parametr (did you mean --parameter?)",
+        ),
         ("heat-config-agent stack lst", "invalid choice: 'lst' (did you mean list?)"),
-        ("heat-config-agent template validte", "invalid choice: 'validte' (did you mean validate?)"),
+        (
+            "heat-config-agent template validte",
+            "invalid choice: 'validte' (did you mean validate?)",
+        ),
     ],
 )
-def test_misspelt_option_or_command_has_a_hint(machine: Machine, line: str, sentence: str) -> None:
+def test_misspelt_option_or_command_has_a_hint(
+    machine: Machine, line: str, sentence: str
+) -> None:
     """The sentence has the word that was meant, at every level."""
     program, *words = line.split()
     done = run(machine, program, *words)
@@ -95,11 +115,28 @@ def test_dry_run_and_plan_are_the_same(machine: Machine) -> None:
     """Both names are known to documents, to templates, and to `stack create`."""
     document = machine.write([{"name": "a", "group": "script", "config": "true"}])
     template = machine.folder / "web.yaml"
-    template.write_text("heat_template_version: 2018-08-31\nresources: {a: {type: OS::Heat::RandomString}}\n")
+    template.write_text(
+        "heat_template_version: 2018-08-31\nresources: {a: {type: OS::Heat::RandomString}}\n"
+    )
     for path in (document, template):
-        assert machine.apply(path, "--dry-run").out == machine.apply(path, "--plan").out != ""
-    words = ["stack", "create", "web", "-t", str(template), "--state-dir", str(machine.state)]
-    planned = [run(machine, "heat-config-agent", *words, option) for option in ("--dry-run", "--plan")]
+        assert (
+            machine.apply(path, "--dry-run").out
+            == machine.apply(path, "--plan").out
+            != ""
+        )
+    words = [
+        "stack",
+        "create",
+        "web",
+        "-t",
+        str(template),
+        "--state-dir",
+        str(machine.state),
+    ]
+    planned = [
+        run(machine, "heat-config-agent", *words, option)
+        for option in ("--dry-run", "--plan")
+    ]
     assert [each.code for each in planned] == [0, 0]
     assert planned[0].out == planned[1].out
     assert not (machine.state / "stacks").exists()
@@ -107,17 +144,29 @@ def test_dry_run_and_plan_are_the_same(machine: Machine) -> None:
 
 def test_missing_state_directory_is_named(machine: Machine) -> None:
     """A misspelt directory is not mistaken for one without deployments."""
-    assert machine.agent("status").out == f"no deployments yet in {machine.state}, which does not exist\n"
-    assert run(machine, "heat-config-agent", "policy").out == run(machine, "heat-config-agent", "policy", "explain").out
+    assert (
+        machine.agent("status").out
+        == f"no deployments yet in {machine.state}, which does not exist\n"
+    )
+    assert (
+        run(machine, "heat-config-agent", "policy").out
+        == run(machine, "heat-config-agent", "policy", "explain").out
+    )
     paused = machine.agent("pause")
-    assert (paused.code, paused.out.startswith("paused: no reason is given; ")) == (0, True)
+    assert (paused.code, paused.out.startswith("paused: no reason is given; ")) == (
+        0,
+        True,
+    )
 
 
 def test_a_long_list_of_choices_is_left_to_the_help(machine: Machine) -> None:
     """An unknown command below `stack` names the help; a short list of choices is printed."""
     done = run(machine, "heat-config-agent", "stack", "timeline")
     assert done.code == 2
-    assert "invalid choice: 'timeline' (`heat-config-agent stack --help` lists all)" in done.err
+    assert (
+        "invalid choice: 'timeline' (`heat-config-agent stack --help` lists all)"
+        in done.err
+    )
 
     done = run(machine, "heat-config-agent", "stack", "graph", "--format", "png")
     assert done.code == 2
@@ -148,10 +197,16 @@ def test_closed_pipe_gives_no_traceback(machine: Machine, command: list[str]) ->
     """Output into a pipe that nobody reads any more, as `| head` leaves it, gives no traceback."""
     path = machine.write([counted(machine, end="echo out; echo err >&2")])
     machine.apply(path)
-    again = machine.write([counted(machine, f"d{number}") for number in range(2, 5)], "again.json")
+    again = machine.write(
+        [counted(machine, f"d{number}") for number in range(2, 5)], "again.json"
+    )
     program, *arguments = command
     if program != "heat-config-hook" and "--help" not in command:
-        arguments += ["--state-dir", str(machine.state), *([str(again)] if program == "heat-config-apply" else [])]
+        arguments += [
+            "--state-dir",
+            str(machine.state),
+            *([str(again)] if program == "heat-config-apply" else []),
+        ]
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as pipe:
@@ -184,7 +239,9 @@ def test_closed_pipe_gives_no_traceback(machine: Machine, command: list[str]) ->
         ["resume"],
     ],
 )
-def test_a_mistake_in_the_settings_keeps_nobody_from_looking(machine: Machine, command: list[str]) -> None:
+def test_a_mistake_in_the_settings_keeps_nobody_from_looking(
+    machine: Machine, command: list[str]
+) -> None:
     """Commands that need only the state directory report the mistake, and work."""
     assert machine.apply([deployment()]).code == 0
     path = machine.folder / "wrong.conf"
@@ -192,8 +249,14 @@ def test_a_mistake_in_the_settings_keeps_nobody_from_looking(machine: Machine, c
     done = machine.agent(*command, "--config", str(path))
     assert done.code == 0
     [warning] = [line for line in done.err.splitlines() if line.startswith("warning:")]
-    assert f"warning: cannot use the settings in {path}: line 2: there is no setting 'paralel'" in warning
-    assert f"(and 1 more: `heat-config-agent config --config {path} --state-dir {machine.state}` shows them)" in warning
+    assert (
+        f"warning: cannot use the settings in {path}: line 2: there is no setting 'paralel'"
+        in warning
+    )
+    assert (
+        f"(and 1 more: `heat-config-agent config --config {path} --state-dir {machine.state}` shows them)"
+        in warning
+    )
 
 
 def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> None:
@@ -214,8 +277,12 @@ def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> Non
         ("retry", "only send the result again, if it was not delivered"),
     ],
 )
-def test_help_says_what_holds_for_that_command(machine: Machine, command: str, said: str) -> None:
+def test_help_says_what_holds_for_that_command(
+    machine: Machine, command: str, said: str
+) -> None:
     """The help of a command describes that command, and no other."""
-    done = machine.start("heat-config-agent", command, "--help", COLUMNS="120").communicate(timeout=pace.seconds(60))[0]
+    done = machine.start(
+        "heat-config-agent", command, "--help", COLUMNS="120"
+    ).communicate(timeout=pace.seconds(60))[0]
     assert said in done
     assert command == "retry" or "there is no such deployment" not in done

@@ -26,7 +26,9 @@ def test_a_hook_may_be_run_by_hand(machine: Machine, how: str) -> None:
     )
     link = machine.folder / "script"
     link.symlink_to(BIN / "heat-config-hook")
-    command = [str(link)] if how == "link" else [str(BIN / "heat-config-hook"), "script"]
+    command = (
+        [str(link)] if how == "link" else [str(BIN / "heat-config-hook"), "script"]
+    )
 
     done = subprocess.run(
         command,
@@ -52,16 +54,25 @@ def test_a_link_to_our_hook_is_our_hook(machine: Machine, heat: SignalServer) ->
     machine.hooks.mkdir()
     (machine.hooks / "script").symlink_to(BIN / "heat-config-hook")
 
-    ran = machine.apply([deployment(config=f"{SH}echo hi\nexit 4\n", signal=heat.url())])
+    ran = machine.apply(
+        [deployment(config=f"{SH}echo hi\nexit 4\n", signal=heat.url())]
+    )
 
     assert ran.code == 1
-    assert heat.values() == [{"deploy_stdout": "hi\n", "deploy_stderr": "", "deploy_status_code": 4}]
+    assert heat.values() == [
+        {"deploy_stdout": "hi\n", "deploy_stderr": "", "deploy_status_code": 4}
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "given", "code", "message"),
     [
-        (["no-such-hook"], "{}", 2, f"the hooks are: {', '.join(sorted(HOOKS))}; see --help"),
+        (
+            ["no-such-hook"],
+            "{}",
+            2,
+            f"the hooks are: {', '.join(sorted(HOOKS))}; see --help",
+        ),
         (["../script"], "{}", 2, "see --help"),
         ([], "{}", 2, "expected the name of one hook"),
         (["script", "extra"], "{}", 2, "expected the name of one hook"),
@@ -71,9 +82,13 @@ def test_a_link_to_our_hook_is_our_hook(machine: Machine, heat: SignalServer) ->
         (["script"], "[" * 100_000, 1, "standard input is not valid JSON"),
     ],
 )
-def test_bad_usage_of_a_hook(machine: Machine, arguments: list[str], given: str, code: int, message: str) -> None:
+def test_bad_usage_of_a_hook(
+    machine: Machine, arguments: list[str], given: str, code: int, message: str
+) -> None:
     """The exit code is 2 for an unknown hook, and 1 without a deployment; nothing is printed as a reply."""
-    done = run(machine, "heat-config-hook", *arguments, given=given, **hook_places(machine))
+    done = run(
+        machine, "heat-config-hook", *arguments, given=given, **hook_places(machine)
+    )
 
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith("error: ")
@@ -96,11 +111,25 @@ def test_bad_usage_of_a_hook(machine: Machine, arguments: list[str], given: str,
         ({}, 0),
     ],
 )
-def test_a_hook_always_replies(machine: Machine, fields: dict[str, Any], code: int | None) -> None:
+def test_a_hook_always_replies(
+    machine: Machine, fields: dict[str, Any], code: int | None
+) -> None:
     """A hook replies whatever the outcome of the deployment is, and itself exits with 0."""
-    done = run(machine, "heat-config-hook", "script", given=json.dumps({"id": "d1", **fields}), **hook_places(machine))
+    done = run(
+        machine,
+        "heat-config-hook",
+        "script",
+        given=json.dumps({"id": "d1", **fields}),
+        **hook_places(machine),
+    )
 
     assert (done.code, done.err) == (0, "")
-    assert done.json["deploy_status_code"] == code if code is not None else done.json["deploy_status_code"] != 0
+    assert (
+        done.json["deploy_status_code"] == code
+        if code is not None
+        else done.json["deploy_status_code"] != 0
+    )
     assert isinstance(done.json["deploy_stdout"], str)
-    assert bool(done.json["deploy_stderr"]) is (code not in (0, 137) or fields.get("config", "") == "")
+    assert bool(done.json["deploy_stderr"]) is (
+        code not in (0, 137) or fields.get("config", "") == ""
+    )

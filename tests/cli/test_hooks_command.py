@@ -29,7 +29,9 @@ def bin_folder(machine: Machine) -> Path:
     """The only folder in the PATH, with programs of the test; what is beside our interpreter is hidden too."""
     folder = machine.folder / "bin"
     folder.mkdir()
-    machine.environment.update(PATH=str(folder), HEAT_ANSIBLE_CMD="no-such-ansible", OS_PASSWORD=SECRET)
+    machine.environment.update(
+        PATH=str(folder), HEAT_ANSIBLE_CMD="no-such-ansible", OS_PASSWORD=SECRET
+    )
     return folder
 
 
@@ -43,18 +45,25 @@ def program(folder: Path, name: str, script: str) -> Path:
 
 def hooks(machine: Machine, *arguments: str, **environment: str) -> Done:
     """Run the command to its end."""
-    named = [*arguments, *(["--hooks-dir", str(machine.hooks)] if machine.hooks.is_dir() else [])]
+    named = [
+        *arguments,
+        *(["--hooks-dir", str(machine.hooks)] if machine.hooks.is_dir() else []),
+    ]
     return machine.command("heat-config-agent", ["hooks", *named], environment)
 
 
-def found(machine: Machine, *arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
+def found(
+    machine: Machine, *arguments: str, **environment: str
+) -> dict[str, dict[str, Any]]:
     """Return what the command says of each hook, by tool."""
     done = hooks(machine, "--json", *arguments, **environment)
     assert (done.code, done.err) == (0, "")
     return {each["tool"]: each for each in done.json["hooks"]}
 
 
-def test_every_hook_is_listed_with_its_program(machine: Machine, bin_folder: Path) -> None:
+def test_every_hook_is_listed_with_its_program(
+    machine: Machine, bin_folder: Path
+) -> None:
     """The list has the path and version of each program, and the way to install a missing one."""
     puppet = program(bin_folder, "puppet", f'{SH}[ "$*" = --version ] && echo 7.23.0\n')
 
@@ -102,14 +111,22 @@ def test_people_get_a_table(machine: Machine, bin_folder: Path) -> None:
     assert rows["puppet"] == ["puppet", "built-in", str(puppet), "7.23.0", "ready"]
     assert rows["script"] == ["script", "built-in", "-", "-", "ready"]
     assert rows["mine"] == ["mine", str(machine.hooks / "mine"), "-", "-", "ready"]
-    assert " ".join(rows["salt"]).startswith("salt built-in - - salt-call is not installed; install ")
+    assert " ".join(rows["salt"]).startswith(
+        "salt built-in - - salt-call is not installed; install "
+    )
 
 
 def test_executables_are_listed_too(machine: Machine, bin_folder: Path) -> None:
     """With their paths; one in the place of a hook of ours says so; what can be nobody's hook is left out."""
     program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
-    mine, script = machine.hook("mine", f"{SH}touch ran\n"), machine.hook("script", f"{SH}touch ran\n")
-    odd, salt = machine.hook("odd", SH, mode=0o644), machine.hook("salt", SH, mode=0o644)
+    mine, script = (
+        machine.hook("mine", f"{SH}touch ran\n"),
+        machine.hook("script", f"{SH}touch ran\n"),
+    )
+    odd, salt = (
+        machine.hook("odd", SH, mode=0o644),
+        machine.hook("salt", SH, mode=0o644),
+    )
     machine.hook("my.hook", SH)
     (machine.hooks / "folder").mkdir()
     (machine.hooks / "puppet").symlink_to(BIN / "heat-config-hook")
@@ -117,9 +134,19 @@ def test_executables_are_listed_too(machine: Machine, bin_folder: Path) -> None:
     listed = found(machine)
 
     assert set(listed) == {*heat_config_hooks.HOOKS, "mine", "odd"}
-    assert (listed["mine"]["hook"], listed["mine"]["hides_ours"], listed["mine"]["ready"]) == (str(mine), False, True)
-    assert (listed["script"]["hook"], listed["script"]["hides_ours"]) == (str(script), True)
-    assert (listed["puppet"]["hook"], listed["puppet"]["version"]) == ("builtin:puppet", "7.23.0")
+    assert (
+        listed["mine"]["hook"],
+        listed["mine"]["hides_ours"],
+        listed["mine"]["ready"],
+    ) == (str(mine), False, True)
+    assert (listed["script"]["hook"], listed["script"]["hides_ours"]) == (
+        str(script),
+        True,
+    )
+    assert (listed["puppet"]["hook"], listed["puppet"]["version"]) == (
+        "builtin:puppet",
+        "7.23.0",
+    )
     for path in (odd, salt):
         each = listed[path.name]
         assert (each["ready"], each["problem"]) == (
@@ -127,10 +154,14 @@ def test_executables_are_listed_too(machine: Machine, bin_folder: Path) -> None:
             f"it is not executable; make it so with «chmod +x {path}»",
         )
     assert "; it overrides the built-in hook" in hooks(machine).out
-    assert not (machine.folder / "ran").exists(), "other people's hooks are not run to be listed"
+    assert not (machine.folder / "ran").exists(), (
+        "other people's hooks are not run to be listed"
+    )
 
 
-def test_directories_are_those_that_a_run_looks_into(machine: Machine, bin_folder: Path) -> None:
+def test_directories_are_those_that_a_run_looks_into(
+    machine: Machine, bin_folder: Path
+) -> None:
     """The directories of the command line come first, then those of $HEAT_CONFIG_HOOKS."""
     first, second = bin_folder / "1", bin_folder / "2"
     for folder, names in ((first, ["a", "b"]), (second, ["b", "c"])):
@@ -171,9 +202,15 @@ def test_a_version_is_found_in_what_is_said(
     assert (each["version"], each["ready"], each["problem"]) == (version, True, None)
 
 
-def test_failed_program_is_reported_with_its_exit_code(machine: Machine, bin_folder: Path) -> None:
+def test_failed_program_is_reported_with_its_exit_code(
+    machine: Machine, bin_folder: Path
+) -> None:
     """The message has its exit code and its last line, or why it could not be started."""
-    puppet = program(bin_folder, "puppet", f"{SH}echo 7.1; echo one >&2; echo 'it is \033[2J broken' >&2; exit 3\n")
+    puppet = program(
+        bin_folder,
+        "puppet",
+        f"{SH}echo 7.1; echo one >&2; echo 'it is \033[2J broken' >&2; exit 3\n",
+    )
     salt = program(bin_folder, "salt-call", "no program at all\n")
     chef = program(bin_folder, "chef-client", "#!/no/such/interpreter\n")
     program(bin_folder, "cfn-init", f"{SH}kill -9 $$\n")
@@ -186,40 +223,66 @@ def test_failed_program_is_reported_with_its_exit_code(machine: Machine, bin_fol
     assert listed["puppet"]["problem"] == sentence
     assert sentence.replace("\033", "\ufffd") in done.out
     assert "\033" not in done.out
-    for tool, path, reason in (("salt", salt, "Exec format error"), ("chef", chef, "No such file or directory")):
+    for tool, path, reason in (
+        ("salt", salt, "Exec format error"),
+        ("chef", chef, "No such file or directory"),
+    ):
         each = listed[tool]
-        assert (each["program"], each["problem"]) == (str(path), f"cannot start {path}: {reason}")
+        assert (each["program"], each["problem"]) == (
+            str(path),
+            f"cannot start {path}: {reason}",
+        )
     assert "ended with exit code -9" in listed["cfn-init"]["problem"]
     assert "Traceback" not in done.out + done.err
 
 
-def test_a_program_that_is_named_by_its_variable_is_asked(machine: Machine, bin_folder: Path) -> None:
+def test_a_program_that_is_named_by_its_variable_is_asked(
+    machine: Machine, bin_folder: Path
+) -> None:
     """Only the program that the variable names is asked; if it is missing, the variable is named."""
     program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
-    other = program(bin_folder, "other", f'{SH}[ "$*" = "-x y --version" ] && echo 8.1\n')
+    other = program(
+        bin_folder, "other", f'{SH}[ "$*" = "-x y --version" ] && echo 8.1\n'
+    )
 
     named = found(machine, HEAT_PUPPET_CMD="other -x y")["puppet"]
     missing = found(machine, HEAT_PUPPET_CMD="nobody's")["puppet"]
 
-    assert (named["program"], named["version"], named["ready"]) == (f"{other} -x y", "8.1", True)
-    assert missing["problem"].startswith("nobody's ($HEAT_PUPPET_CMD) is not installed; ")
+    assert (named["program"], named["version"], named["ready"]) == (
+        f"{other} -x y",
+        "8.1",
+        True,
+    )
+    assert missing["problem"].startswith(
+        "nobody's ($HEAT_PUPPET_CMD) is not installed; "
+    )
 
 
-def test_of_several_programs_the_first_that_works_is_shown(machine: Machine, bin_folder: Path) -> None:
+def test_of_several_programs_the_first_that_works_is_shown(
+    machine: Machine, bin_folder: Path
+) -> None:
     """Many machines have a client without what it is for; where none works the first says why."""
-    docker = program(bin_folder, "docker", f"{SH}echo 28.2.2; echo no daemon >&2; exit 1\n")
+    docker = program(
+        bin_folder, "docker", f"{SH}echo 28.2.2; echo no daemon >&2; exit 1\n"
+    )
     podman = program(bin_folder, "podman", f"{SH}echo Version: 4.3.1\n")
 
     both = found(machine)["docker-cmd"]
     podman.unlink()
     alone = found(machine)["docker-cmd"]
 
-    assert (both["program"], both["version"], both["ready"]) == (str(podman), "4.3.1", True)
+    assert (both["program"], both["version"], both["ready"]) == (
+        str(podman),
+        "4.3.1",
+        True,
+    )
     assert (alone["program"], alone["ready"]) == (str(docker), False)
     assert alone["problem"].endswith("ended with exit code 1: no daemon")
 
 
-def test_a_program_is_asked_in_the_environment_of_a_run(machine: Machine, bin_folder: Path) -> None:
+def test_a_program_is_asked_in_the_environment_of_a_run(
+    machine: Machine, bin_folder: Path
+) -> None:
     """A program is asked without the agent's variables, in another folder, whose configuration cannot matter."""
     script = f"{SH}export -p >{bin_folder}/env; pwd >{bin_folder}/pwd; cat >{bin_folder}/stdin; echo 1.2\n".replace(
         "cat >", "/bin/cat >"
@@ -232,10 +295,17 @@ def test_a_program_is_asked_in_the_environment_of_a_run(machine: Machine, bin_fo
     assert SECRET not in environment
     assert "HEAT_MINE='kept'" in environment
     assert f"PATH='{bin_folder}'" in environment
-    assert ((bin_folder / "pwd").read_text(), (bin_folder / "stdin").read_text()) == ("/\n", "")
+    assert ((bin_folder / "pwd").read_text(), (bin_folder / "stdin").read_text()) == (
+        "/\n",
+        "",
+    )
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine) -> dict[str, Any]:
+def asked(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    machine: Machine,
+) -> dict[str, Any]:
     """Return what the command says where programs have little time, and how long it took."""
     monkeypatch.setattr(ready, "SECONDS", 2.0)
     for name in os.environ.keys() - {"PATH"}:
@@ -244,19 +314,28 @@ def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], m
         monkeypatch.setenv(name, value)
     begun = time.monotonic()
     assert agent.main(["hooks", "--json"]) == 0
-    listed = {each["tool"]: each for each in json.loads(capsys.readouterr().out)["hooks"]}
+    listed = {
+        each["tool"]: each for each in json.loads(capsys.readouterr().out)["hooks"]
+    }
     return {**listed, "seconds": time.monotonic() - begun}
 
 
 def test_hanging_programs_are_ended_and_reported(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, bin_folder: Path
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    machine: Machine,
+    bin_folder: Path,
 ) -> None:
     """All have the same time, at once, and nothing is left of them; what the others say is not lost."""
     hang = f"{SH}trap '' TERM INT HUP\necho 1.0\n/bin/sleep 60 &\necho $! >{bin_folder}/$$.child\nwait\n"
     names = ("puppet", "salt-call", "chef-client", "os-apply-config")
     for name in names:
         program(bin_folder, name, hang)
-    program(bin_folder, "cfn-init", f"{SH}while :; do echo 1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1; done\n")
+    program(
+        bin_folder,
+        "cfn-init",
+        f"{SH}while :; do echo 1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1; done\n",
+    )
     program(bin_folder, "podman", f"{SH}/bin/sleep 0.3; echo 4.3.1\n")
 
     listed = asked(monkeypatch, capsys, machine)
@@ -265,17 +344,27 @@ def test_hanging_programs_are_ended_and_reported(
     for tool in ("puppet", "salt", "chef", "apply-config", "cfn-init"):
         assert listed[tool]["problem"].endswith(" did not end within 2 s"), listed[tool]
         assert not listed[tool]["ready"]
-    assert (listed["docker-cmd"]["version"], listed["docker-cmd"]["ready"]) == ("4.3.1", True)
+    assert (listed["docker-cmd"]["version"], listed["docker-cmd"]["ready"]) == (
+        "4.3.1",
+        True,
+    )
     children = [int(path.read_text()) for path in bin_folder.glob("*.child")]
     assert len(children) == len(names)
     wait_until(lambda: all(map(endings.pid_has_ended, children)), 60)
 
 
 def test_version_is_shown_while_a_child_holds_the_output_open(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, bin_folder: Path
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    machine: Machine,
+    bin_folder: Path,
 ) -> None:
     """The version is shown although a child of the program holds its output open."""
-    program(bin_folder, "puppet", f"{SH}/bin/sleep 60 &\necho $! >{bin_folder}/child\necho 7.23.0\n")
+    program(
+        bin_folder,
+        "puppet",
+        f"{SH}/bin/sleep 60 &\necho $! >{bin_folder}/child\necho 7.23.0\n",
+    )
 
     listed = asked(monkeypatch, capsys, machine)
 
@@ -298,18 +387,40 @@ def test_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> N
 
     done, one = hooks(machine, "puppet"), hooks(machine, "puppet", "--json").json
 
-    assert (one["tool"], one["program"], one["version"], one["ready"]) == ("puppet", str(puppet), "7.23.0", True)
-    assert (one["config"], one["tested"], one["variables"]) == (about.config, about.tested, list(about.variables))
+    assert (one["tool"], one["program"], one["version"], one["ready"]) == (
+        "puppet",
+        str(puppet),
+        "7.23.0",
+        True,
+    )
+    assert (one["config"], one["tested"], one["variables"]) == (
+        about.config,
+        about.tested,
+        list(about.variables),
+    )
     every = {**about.options, **options.COMMON}
     assert one["options"] == [
-        {"name": name, "value": each.expected, "default": each.default, "what": each.says}
+        {
+            "name": name,
+            "value": each.expected,
+            "default": each.default,
+            "what": each.says,
+        }
         for name, each in every.items()
     ]
     assert (done.code, done.err) == (0, "")
-    for words in (f"{puppet} 7.23.0", "ready", about.config, *about.variables, about.tested):
+    for words in (
+        f"{puppet} 7.23.0",
+        "ready",
+        about.config,
+        *about.variables,
+        about.tested,
+    ):
         assert words in done.out
     lines = [line for line in done.out.splitlines() if line]
-    table = lines[next(place for place, line in enumerate(lines) if line.startswith("OPTION")) :]
+    table = lines[
+        next(place for place, line in enumerate(lines) if line.startswith("OPTION")) :
+    ]
     assert table[0].split() == ["OPTION", "VALUE", "DEFAULT", "MEANING"]
     assert [line.split()[0] for line in table[1:]] == list(every)
     for line, each in zip(table[1:], every.values(), strict=True):
@@ -318,7 +429,9 @@ def test_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> N
 
 
 @pytest.mark.parametrize("tool", sorted(heat_config_hooks.HOOKS))
-def test_any_hook_can_be_shown(tool: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_hook_can_be_shown(
+    tool: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every hook can be shown, also one whose program is missing."""
     monkeypatch.setenv("PATH", "/no/such/folder")
     assert agent.main(["hooks", tool]) == 0
@@ -328,7 +441,9 @@ def test_any_hook_can_be_shown(tool: str, capsys: pytest.CaptureFixture[str], mo
 
 
 @pytest.mark.parametrize("name", ["mine", "script"])
-def test_of_other_peoples_hooks_it_is_known_where_they_are(machine: Machine, bin_folder: Path, name: str) -> None:
+def test_of_other_peoples_hooks_it_is_known_where_they_are(
+    machine: Machine, bin_folder: Path, name: str
+) -> None:
     """Their options are their own, also where they hide a hook of ours."""
     path = machine.hook(name, f"{SH}touch {bin_folder}/ran\n")
 
@@ -336,13 +451,19 @@ def test_of_other_peoples_hooks_it_is_known_where_they_are(machine: Machine, bin
 
     assert done.code == 0
     assert str(path) in done.out
-    assert ("it overrides the built-in hook" in done.out) is one["hides_ours"] is (name == "script")
+    assert (
+        ("it overrides the built-in hook" in done.out)
+        is one["hides_ours"]
+        is (name == "script")
+    )
     assert "OPTION" not in done.out
     assert (one["hook"], one["options"], one["config"]) == (str(path), [], None)
     assert not (bin_folder / "ran").exists()
 
 
-def test_missing_program_is_shown_with_how_to_install_it(machine: Machine, bin_folder: Path) -> None:
+def test_missing_program_is_shown_with_how_to_install_it(
+    machine: Machine, bin_folder: Path
+) -> None:
     """A hook whose program is missing is shown with the way to install it."""
     done = hooks(machine, "salt", PATH=str(bin_folder))
     assert done.code == 0
@@ -354,10 +475,15 @@ def test_a_tool_without_a_hook_comes_to_1(machine: Machine, tool: str) -> None:
     """With a word about where they are all shown."""
     done = hooks(machine, tool)
     assert (done.code, done.out) == (1, "")
-    assert done.err == f"error: no hook for tool {tool!r} (`heat-config-agent hooks` shows the installed ones)\n"
+    assert (
+        done.err
+        == f"error: no hook for tool {tool!r} (`heat-config-agent hooks` shows the installed ones)\n"
+    )
 
 
-@pytest.mark.parametrize("arguments", [["a", "b"], ["--no-such-option"], ["--hooks-dir"]])
+@pytest.mark.parametrize(
+    "arguments", [["a", "b"], ["--no-such-option"], ["--hooks-dir"]]
+)
 def test_bad_usage_comes_to_2(machine: Machine, arguments: list[str]) -> None:
     """Bad usage exits with 2."""
     done = machine.command("heat-config-agent", ["hooks", *arguments], {})
@@ -369,7 +495,9 @@ def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:
     """Any user may run the command, and no state directory is created."""
     before = {path: path.stat().st_mtime_ns for path in machine.folder.rglob("*")}
     assert hooks(machine).code == 0
-    assert {path: path.stat().st_mtime_ns for path in machine.folder.rglob("*")} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in machine.folder.rglob("*")
+    } == before
     assert stat.S_ISDIR(bin_folder.stat().st_mode)
 
 
@@ -381,6 +509,11 @@ def test_closed_pipe_gives_no_traceback(machine: Machine, bin_folder: Path) -> N
     with open(writer, "wb") as pipe:
         command = [str(BIN / "heat-config-agent"), "hooks"]
         done = subprocess.run(
-            command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=pace.seconds(60)
+            command,
+            env=environment,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=pace.seconds(60),
         )
     assert (done.returncode, done.stderr) == (0, b"")

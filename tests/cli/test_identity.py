@@ -11,7 +11,9 @@ from support import pace
 from support.machine import Done, Machine
 
 
-def site(machine: Machine, text: str = "one", name: str = "web", **others: object) -> dict[str, object]:
+def site(
+    machine: Machine, text: str = "one", name: str = "web", **others: object
+) -> dict[str, object]:
     """Return a deployment without an id that appends its action and a text to the file `log`."""
     script = f'#!/bin/sh\necho "$deploy_action {text}" >>{machine.folder}/log\n'
     return {"name": name, "group": "script", "config": script, **others}
@@ -23,7 +25,9 @@ def log(machine: Machine) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def apply(machine: Machine, *entries: dict[str, object], name: str = "site.json") -> Done:
+def apply(
+    machine: Machine, *entries: dict[str, object], name: str = "site.json"
+) -> Done:
     """Apply a file with these deployments."""
     return machine.apply(machine.write(list(entries), name))
 
@@ -57,7 +61,10 @@ def test_changed_input_is_an_edit(machine: Machine) -> None:
 
 def test_failed_deployment_is_created_until_it_has_succeeded(machine: Machine) -> None:
     """UPDATE is for work that has succeeded before under its name, however the last edition ended."""
-    failing = {**site(machine), "config": f'#!/bin/sh\necho "$deploy_action no" >>{machine.folder}/log; exit 3\n'}
+    failing = {
+        **site(machine),
+        "config": f'#!/bin/sh\necho "$deploy_action no" >>{machine.folder}/log; exit 3\n',
+    }
     codes = [apply(machine, failing).code]
     codes.append(apply(machine, site(machine)).code)
     codes.append(apply(machine, failing).code)
@@ -69,7 +76,9 @@ def test_failed_deployment_is_created_until_it_has_succeeded(machine: Machine) -
 
 def test_deleted_deployment_is_created_again(machine: Machine) -> None:
     """An action that the file names is the action; after a DELETE, new work is a CREATE."""
-    delete = site(machine, "gone", inputs=[{"name": "deploy_action", "value": "DELETE"}])
+    delete = site(
+        machine, "gone", inputs=[{"name": "deploy_action", "value": "DELETE"}]
+    )
     for given in (site(machine), delete, site(machine, "two")):
         assert apply(machine, given).code == 0
 
@@ -81,7 +90,11 @@ def test_component_gets_its_action(machine: Machine) -> None:
 
     def configs(text: str) -> dict[str, object]:
         script = f'#!/bin/sh\necho "$deploy_action {text}" >>{machine.folder}/log\n'
-        config = {"configs": [{"actions": ["CREATE", "UPDATE"], "tool": "script", "config": script}]}
+        config = {
+            "configs": [
+                {"actions": ["CREATE", "UPDATE"], "tool": "script", "config": script}
+            ]
+        }
         return {"name": "web", "group": "component", "config": config}
 
     assert [apply(machine, configs(text)).code for text in ("one", "two")] == [0, 0]
@@ -92,11 +105,17 @@ def test_plan_says_which_action_will_run(machine: Machine) -> None:
     """A plan has the ids and actions of the run, and leaves nothing on disk."""
     path = machine.write([site(machine)])
     first = machine.apply(path, "--plan", "--json").json["steps"][0]
-    assert (first["action"], first["step"], machine.state.exists()) == ("CREATE", "run", False)
+    assert (first["action"], first["step"], machine.state.exists()) == (
+        "CREATE",
+        "run",
+        False,
+    )
     machine.apply(path)
     machine.write([site(machine, "two")])
 
-    assert machine.apply(path, "--plan", "--json").json["steps"][0]["action"] == "UPDATE"
+    assert (
+        machine.apply(path, "--plan", "--json").json["steps"][0]["action"] == "UPDATE"
+    )
     assert log(machine) == ["CREATE one"]
 
 
@@ -105,8 +124,12 @@ def test_id_shows_nothing_of_the_content(machine: Machine) -> None:
     ids = []
     for name in ("s1", "s2"):
         state = machine.folder / name
-        path = machine.write([site(machine, inputs=[{"name": "password", "value": "1234"}])])
-        ran = machine.command("heat-config-apply", ["--state-dir", str(state), "--json", str(path)], {})
+        path = machine.write(
+            [site(machine, inputs=[{"name": "password", "value": "1234"}])]
+        )
+        ran = machine.command(
+            "heat-config-apply", ["--state-dir", str(state), "--json", str(path)], {}
+        )
         ids.append(ran.json["deployments"][0]["id"])
         assert (state / "edition-key").stat().st_mode & 0o777 == 0o600
 
@@ -126,7 +149,10 @@ def test_damaged_key_is_replaced(machine: Machine, content: bytes) -> None:
 
 def test_interrupted_deployment_keeps_its_identity(machine: Machine) -> None:
     """A deployment whose run was not followed to its end is known by its content."""
-    waiting = site(machine, config=f"#!/bin/sh\ntouch {machine.folder}/begun\nread x <{machine.folder}/go\n")
+    waiting = site(
+        machine,
+        config=f"#!/bin/sh\ntouch {machine.folder}/begun\nread x <{machine.folder}/go\n",
+    )
     import os  # noqa: PLC0415
 
     os.mkfifo(machine.folder / "go")
@@ -149,7 +175,12 @@ def test_name_in_two_files_is_refused(machine: Machine) -> None:
     """Two files with different work of one name would replace each other at each run."""
     machine.write([site(machine)], "a.json")
     machine.write([site(machine, "two")], "b.json")
-    arguments = ["--state-dir", str(machine.state), f"{machine.folder}/a.json", f"{machine.folder}/b.json"]
+    arguments = [
+        "--state-dir",
+        str(machine.state),
+        f"{machine.folder}/a.json",
+        f"{machine.folder}/b.json",
+    ]
 
     ran = machine.command("heat-config-apply", arguments, {})
 
@@ -167,7 +198,12 @@ def test_deployments_with_and_without_ids_are_two(machine: Machine) -> None:
         assert apply(machine, *given).code == 0
 
     assert len(log(machine)) == 2
-    assert json.loads(machine.apply(machine.folder / "site.json", "--json").out)["summary"]["skipped"] == 2
+    assert (
+        json.loads(machine.apply(machine.folder / "site.json", "--json").out)[
+            "summary"
+        ]["skipped"]
+        == 2
+    )
 
 
 def test_server_has_to_give_ids(machine: Machine) -> None:
@@ -175,7 +211,9 @@ def test_server_has_to_give_ids(machine: Machine) -> None:
     path = machine.write([site(machine)])
     ran = machine.apply(None, "--json", HEAT_SHELL_CONFIG=str(path))
 
-    assert ran.json["mistakes"] == [{"path": "[0].id", "problem": "every deployment needs an id"}]
+    assert ran.json["mistakes"] == [
+        {"path": "[0].id", "problem": "every deployment needs an id"}
+    ]
     assert log(machine) == []
 
 
@@ -186,7 +224,10 @@ def test_files_of_the_daemon_need_no_ids(machine: Machine, collector: str) -> No
     folder.mkdir()
     path = folder / "site.json"
     place = folder if collector == "local" else path
-    settings = machine.write(f"[agent]\ncollectors = {collector}\n[{collector}]\npath = {place}\n", "agent.conf")
+    settings = machine.write(
+        f"[agent]\ncollectors = {collector}\n[{collector}]\npath = {place}\n",
+        "agent.conf",
+    )
     for text in ("one", "one", "two", "one"):
         path.write_text(json.dumps([site(machine, text)]))
         assert machine.agent("run", "--once", "--config", str(settings)).code == 0
@@ -200,7 +241,9 @@ def test_name_in_two_files_of_the_daemon_is_a_mistake(machine: Machine) -> None:
     folder.mkdir()
     (folder / "a.json").write_text(json.dumps([site(machine, "one")]))
     (folder / "b.json").write_text(json.dumps([site(machine, "two")]))
-    settings = machine.write(f"[agent]\ncollectors = local\n[local]\npath = {folder}\n", "agent.conf")
+    settings = machine.write(
+        f"[agent]\ncollectors = local\n[local]\npath = {folder}\n", "agent.conf"
+    )
 
     done = machine.agent("run", "--once", "--config", str(settings))
     machine.agent("run", "--once", "--config", str(settings))
@@ -211,15 +254,22 @@ def test_name_in_two_files_of_the_daemon_is_a_mistake(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("collector", ["local", "file"])
-def test_id_in_two_files_of_the_daemon_names_both_lines(machine: Machine, collector: str) -> None:
+def test_id_in_two_files_of_the_daemon_names_both_lines(
+    machine: Machine, collector: str
+) -> None:
     """The place of an entry counts in its own file, which may have a list or an object."""
     folder = machine.folder / "local-data"
     folder.mkdir()
     entry = '{id: web, group: script, config: "echo %s"}\n'
     (folder / "a.yaml").write_text(f"# the first\n- {entry % 'one'}")
-    (folder / "b.yaml").write_text("deployments:\n- {id: other, group: script, config: 'true'}\n- " + entry % "two")
+    (folder / "b.yaml").write_text(
+        "deployments:\n- {id: other, group: script, config: 'true'}\n- " + entry % "two"
+    )
     paths = folder if collector == "local" else f"{folder}/a.yaml, {folder}/b.yaml"
-    settings = machine.write(f"[agent]\ncollectors = {collector}\n[{collector}]\npath = {paths}\n", "agent.conf")
+    settings = machine.write(
+        f"[agent]\ncollectors = {collector}\n[{collector}]\npath = {paths}\n",
+        "agent.conf",
+    )
 
     done = machine.agent("run", "--once", "--config", str(settings))
 
@@ -232,22 +282,36 @@ def test_id_in_two_files_of_the_daemon_names_both_lines(machine: Machine, collec
 def test_id_in_two_files_of_a_command_names_both_lines(machine: Machine) -> None:
     """The first is applied, as it would be without the other."""
     for name in ("one", "two"):
-        machine.write(f'\n- {{id: web, group: script, config: "echo {name}"}}\n', f"{name}.yaml")
+        machine.write(
+            f'\n- {{id: web, group: script, config: "echo {name}"}}\n', f"{name}.yaml"
+        )
     paths = [f"{machine.folder}/{name}.yaml" for name in ("one", "two")]
 
-    done = machine.command("heat-config-apply", ["--state-dir", str(machine.state), *paths], {})
+    done = machine.command(
+        "heat-config-apply", ["--state-dir", str(machine.state), *paths], {}
+    )
 
-    assert f"{paths[1]}:2:4: web.id: 'web' is also the id of one in {paths[0]}:2:4; that one is applied" in done.err
+    assert (
+        f"{paths[1]}:2:4: web.id: 'web' is also the id of one in {paths[0]}:2:4; that one is applied"
+        in done.err
+    )
     assert machine.agent("log", "web").out == "one\n"
 
 
 def test_name_twice_in_a_file_names_both_lines(machine: Machine) -> None:
     """Neither has an id that would tell them apart."""
-    path = machine.write("".join(f"- {{name: web, group: script, config: 'echo {n}'}}\n" for n in (1, 2)), "site.yaml")
+    path = machine.write(
+        "".join(
+            f"- {{name: web, group: script, config: 'echo {n}'}}\n" for n in (1, 2)
+        ),
+        "site.yaml",
+    )
 
     done = machine.apply(path)
 
-    problem = "the name 'web' is also that of [0] in line 1, and neither of them has an id"
+    problem = (
+        "the name 'web' is also that of [0] in line 1, and neither of them has an id"
+    )
     assert f"{path}:2:4: error: web.name: {problem}" in done.err
 
 
@@ -256,9 +320,14 @@ def test_mistake_in_a_file_of_the_daemon_has_its_place(machine: Machine) -> None
     folder = machine.folder / "local-data"
     folder.mkdir()
     (folder / "a.yaml").write_text("- name: web\n  gruop: script\n  config: 'true'\n")
-    settings = machine.write(f"[agent]\ncollectors = local\n[local]\npath = {folder}\n", "agent.conf")
+    settings = machine.write(
+        f"[agent]\ncollectors = local\n[local]\npath = {folder}\n", "agent.conf"
+    )
 
     done = machine.agent("run", "--once", "--config", str(settings))
 
     assert done.code != 0
-    assert f"{folder}/a.yaml:2:3: web.gruop: there is no key 'gruop' (did you mean group?)" in done.err
+    assert (
+        f"{folder}/a.yaml:2:3: web.gruop: there is no key 'gruop' (did you mean group?)"
+        in done.err
+    )

@@ -32,20 +32,28 @@ USER = "nobody"
 @pytest.fixture(autouse=True)
 def _mounts() -> None:
     if not may_mount():
-        pytest.skip("runs can only be isolated where mounts are allowed: run the tests as root")
+        pytest.skip(
+            "runs can only be isolated where mounts are allowed: run the tests as root"
+        )
 
 
 @pytest.fixture
 def seen() -> Iterator[Path]:
     """A file of the machine in /tmp."""
-    with tempfile.TemporaryDirectory(prefix="heat-seen-", dir="/tmp") as folder:  # it is what is meant
+    with tempfile.TemporaryDirectory(
+        prefix="heat-seen-", dir="/tmp"
+    ) as folder:  # it is what is meant
         (Path(folder) / "file").write_text("of the machine")
         yield Path(folder) / "file"
 
 
 def isolated(identity: str, script: str, levels: object, **more: Any) -> dict[str, Any]:
     """Return a deployment whose run is isolated."""
-    return deployment(identity, script, **{**more, "options": {"isolate": levels, **more.pop("options", {})}})
+    return deployment(
+        identity,
+        script,
+        **{**more, "options": {"isolate": levels, **more.pop("options", {})}},
+    )
 
 
 def result(heat: SignalServer) -> dict[str, Any]:
@@ -56,7 +64,9 @@ def result(heat: SignalServer) -> dict[str, Any]:
     return found
 
 
-def test_a_run_is_kept_away_from_all_of_it(machine: Machine, heat: SignalServer, seen: Path) -> None:
+def test_a_run_is_kept_away_from_all_of_it(
+    machine: Machine, heat: SignalServer, seen: Path
+) -> None:
     """Network, homes, temporary files and system; its own folders, outputs and exit code are as for other runs."""
     mine = seen.parent.with_name(f"{seen.parent.name}-of-the-run")
     script = (
@@ -65,18 +75,36 @@ def test_a_run_is_kept_away_from_all_of_it(machine: Machine, heat: SignalServer,
         "for place in /usr /etc /var /root /boot; do touch $place/made && echo $place; done\n"
         "grep -c : /proc/net/dev; echo given $given >working && cat working; echo out >$heat_outputs_path.one; exit 3\n"
     )
-    given = isolated("d1", script, ALL, inputs={"given": "input"}, outputs=["one"], signal=heat.url("d1"))
+    given = isolated(
+        "d1",
+        script,
+        ALL,
+        inputs={"given": "input"},
+        outputs=["one"],
+        signal=heat.url("d1"),
+    )
     assert machine.apply([given]).code == 1
     outputs = result(heat)
-    homes = "".join(f"{home}:\n\n" for home in ("/home", "/root", "/run/user") if Path(home).is_dir()).rstrip("\n")
+    homes = "".join(
+        f"{home}:\n\n"
+        for home in ("/home", "/root", "/run/user")
+        if Path(home).is_dir()
+    ).rstrip("\n")
     expected = f"mine\nmine\n{homes}\nown\n700\n1\ngiven input\n"
-    assert (outputs["deploy_stdout"], outputs["deploy_status_code"], outputs["one"]) == (expected, 3, "out\n")
+    assert (
+        outputs["deploy_stdout"],
+        outputs["deploy_status_code"],
+        outputs["one"],
+    ) == (expected, 3, "out\n")
     assert outputs["deploy_stderr"].count("Read-only file system") == 5
     assert f"{seen}: No such file" in outputs["deploy_stderr"]
     assert not mine.exists()
     assert not Path("/var/tmp", mine.name).exists()
     assert not (machine.state / "runs/d1/home").exists()
-    assert "isolated     network, home, tmp, system=strict" in machine.agent("show", "d1").out
+    assert (
+        "isolated     network, home, tmp, system=strict"
+        in machine.agent("show", "d1").out
+    )
 
 
 def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> None:
@@ -91,7 +119,14 @@ def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> No
         "except OSError as error:\n    outputs['why'] = str(error)\n"
     )
     outputs = ["own", "names", "why"]
-    given = isolated("d1", script, {"network": True}, group="python", outputs=outputs, signal=heat.url("d1"))
+    given = isolated(
+        "d1",
+        script,
+        {"network": True},
+        group="python",
+        outputs=outputs,
+        signal=heat.url("d1"),
+    )
     machine.apply([given])
     assert result(heat) == {
         "own": "127.0.0.1",
@@ -122,7 +157,9 @@ def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -
         f"cat /proc/{os.getpid()}/root{seen}",
         f"cat /proc/$PPID/root{seen}",
     )
-    script = SH + "".join(f"{way} 2>/dev/null && echo '{way}' || echo refused\n" for way in ways)
+    script = SH + "".join(
+        f"{way} 2>/dev/null && echo '{way}' || echo refused\n" for way in ways
+    )
     machine.apply([isolated("d1", script, ALL, signal=heat.url("d1"))])
     found = result(heat)
     assert found["deploy_stdout"].splitlines() == ["refused"] * len(ways)
@@ -140,13 +177,20 @@ def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -
     ],
 )
 def test_each_level_means_what_it_says(
-    machine: Machine, heat: SignalServer, seen: Path, levels: dict[str, object], writable: str
+    machine: Machine,
+    heat: SignalServer,
+    seen: Path,
+    levels: dict[str, object],
+    writable: str,
 ) -> None:
     """A part that an isolation level does not name is as in other runs."""
     script = f"{SH}for place in /usr /etc /root /var /tmp; do [ -w $place ] && echo $place; done\ncat {seen}\nexit 0\n"
     machine.apply([isolated("d1", script, levels, signal=heat.url("d1"))])
     content = "" if levels.get("tmp") else "of the machine"
-    assert result(heat)["deploy_stdout"] == "".join(f"{place}\n" for place in writable.split()) + content
+    assert (
+        result(heat)["deploy_stdout"]
+        == "".join(f"{place}\n" for place in writable.split()) + content
+    )
 
 
 @pytest.mark.slow
@@ -154,9 +198,9 @@ def test_files_in_the_home_of_a_run_are_removed(machine: Machine) -> None:
     """Files that a run leaves in its home are removed at any depth."""
     script = f"{SH}cd; for n in $(seq 2000); do mkdir d; cd d; done\n"
     assert machine.apply([isolated("d1", script, {"home": True})]).code == 0
-    assert {each.name.partition(".")[0] for each in (machine.state / "runs/d1").iterdir()} == {
-        *("stdout", "stderr", "supervisor", "status")
-    }
+    assert {
+        each.name.partition(".")[0] for each in (machine.state / "runs/d1").iterdir()
+    } == {*("stdout", "stderr", "supervisor", "status")}
 
 
 def test_artifacts_are_fetched_before(machine: Machine, heat: SignalServer) -> None:
@@ -166,12 +210,24 @@ def test_artifacts_are_fetched_before(machine: Machine, heat: SignalServer) -> N
     digest = hashlib.sha256(b"an artifact\n").hexdigest()
     artifact = {"url": f"http://127.0.0.1:{server.port}/file", "sha256": digest}
     script = f'{SH}cat "$HEAT_ARTIFACTS/file"\n'
-    machine.apply([isolated("d1", script, ALL, options={"artifacts": [artifact]}, signal=heat.url("d1"))])
+    machine.apply(
+        [
+            isolated(
+                "d1",
+                script,
+                ALL,
+                options={"artifacts": [artifact]},
+                signal=heat.url("d1"),
+            )
+        ]
+    )
     server.stop()
     assert result(heat)["deploy_stdout"] == "an artifact\n"
 
 
-def test_a_run_of_another_user_is_isolated(machine: Machine, heat: SignalServer, seen: Path) -> None:
+def test_a_run_of_another_user_is_isolated(
+    machine: Machine, heat: SignalServer, seen: Path
+) -> None:
     """A run of another user is isolated too: it cannot regain privileges, and its folder stays private."""
     outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
     outer.chmod(0o755)
@@ -182,12 +238,22 @@ def test_a_run_of_another_user_is_isolated(machine: Machine, heat: SignalServer,
         "grep -h NoNewPrivs /proc/self/status; ls /proc/1/root; unshare --user --mount umount /tmp\n"
         "echo $HOME | grep -c ^/var/lib/heat-users; echo out >$heat_outputs_path.one\n"
     )
-    given = isolated("d1", script, ALL, options={"user": USER}, outputs=["one"], signal=heat.url("d1"))
+    given = isolated(
+        "d1",
+        script,
+        ALL,
+        options={"user": USER},
+        outputs=["one"],
+        signal=heat.url("d1"),
+    )
     machine.apply([given], "--config", str(config))
     found = result(heat)
     left = list((outer / "users").iterdir())
     shutil.rmtree(outer)
-    assert (found["deploy_stdout"], found["one"]) == (f"{USER}\nown\nNoNewPrivs:\t1\n1\n", "out\n")
+    assert (found["deploy_stdout"], found["one"]) == (
+        f"{USER}\nown\nNoNewPrivs:\t1\n1\n",
+        "out\n",
+    )
     assert left == []
 
 
@@ -199,24 +265,50 @@ def test_a_run_of_another_user_is_isolated(machine: Machine, heat: SignalServer,
 def test_a_timeout_ends_all_of_it(machine: Machine) -> None:
     """A timeout ends all processes of an isolated run."""
     script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
-    assert machine.apply([isolated("d1", script, ALL, options={"timeout": 1})], "--grace", "0.5").code == 1
+    assert (
+        machine.apply(
+            [isolated("d1", script, ALL, options={"timeout": 1})], "--grace", "0.5"
+        ).code
+        == 1
+    )
     assert "it timed out after 1 s" in machine.agent("show", "d1").out
     assert machine.processes() == []
 
 
-@pytest.mark.fault(1, "kill -9 of the agent at transitions of an isolated run", "the report is true")
-def test_it_outlives_the_agent(machine: Machine, heat: SignalServer, tried: Callable[[int], None]) -> None:
+@pytest.mark.fault(
+    1, "kill -9 of the agent at transitions of an isolated run", "the report is true"
+)
+def test_it_outlives_the_agent(
+    machine: Machine, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
     """The next agent tells its result."""
-    for number, point in enumerate(("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")):
+    for number, point in enumerate(
+        ("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")
+    ):
         armed = machine.folder / f"armed{number}"
         armed.touch()
         script = f"{SH}echo ran; echo out >$heat_outputs_path.one\n"
-        given = [isolated(f"d{number}", script, ALL, outputs=["one"], signal=heat.url(f"d{number}"))]
+        given = [
+            isolated(
+                f"d{number}",
+                script,
+                ALL,
+                outputs=["one"],
+                signal=heat.url(f"d{number}"),
+            )
+        ]
         machine.apply(given, **kill_points.environment(point, 1, armed))
         assert not armed.exists(), point
         machine.apply(given)
-        results = [json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path]
-        wanted = {"deploy_stdout": "ran\n", "deploy_stderr": "", "deploy_status_code": 0, "one": "out\n"}
+        results = [
+            json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path
+        ]
+        wanted = {
+            "deploy_stdout": "ran\n",
+            "deploy_stderr": "",
+            "deploy_status_code": 0,
+            "one": "out\n",
+        }
         assert results, point
         assert all(each == wanted for each in results), (point, results)
     tried(4)
@@ -225,16 +317,39 @@ def test_it_outlives_the_agent(machine: Machine, heat: SignalServer, tried: Call
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"levels": ["network"]}, "options.isolate: expected an object with network, home, tmp, system"),
-        ({"levels": {"netwrok": True}}, "options.isolate.netwrok: a run can be isolated from network, home, tmp"),
-        ({"levels": {"system": "yes"}}, "options.isolate.system: expected one of true, full, strict, false"),
-        ({"levels": {"tmp": "strict"}}, "options.isolate.tmp: expected one of true, false"),
-        ({"levels": {"home": ["true"]}}, "options.isolate.home: expected one of read-only, true, false"),
-        ({"group": "json-file", "config": {}}, "json-file has no such option: its work is not done in the run alone"),
-        ({"group": "docker-cmd", "config": {}}, "docker-cmd has no such option: its work is not done in the run alone"),
+        (
+            {"levels": ["network"]},
+            "options.isolate: expected an object with network, home, tmp, system",
+        ),
+        (
+            {"levels": {"netwrok": True}},
+            "options.isolate.netwrok: a run can be isolated from network, home, tmp",
+        ),
+        (
+            {"levels": {"system": "yes"}},
+            "options.isolate.system: expected one of true, full, strict, false",
+        ),
+        (
+            {"levels": {"tmp": "strict"}},
+            "options.isolate.tmp: expected one of true, false",
+        ),
+        (
+            {"levels": {"home": ["true"]}},
+            "options.isolate.home: expected one of read-only, true, false",
+        ),
+        (
+            {"group": "json-file", "config": {}},
+            "json-file has no such option: its work is not done in the run alone",
+        ),
+        (
+            {"group": "docker-cmd", "config": {}},
+            "docker-cmd has no such option: its work is not done in the run alone",
+        ),
     ],
 )
-def test_a_mistake_is_a_failure(machine: Machine, fields: dict[str, Any], why: str) -> None:
+def test_a_mistake_is_a_failure(
+    machine: Machine, fields: dict[str, Any], why: str
+) -> None:
     """The reason is in the result, and nothing runs without isolation instead."""
     proof = machine.folder / "proof"
     fields = {"config": f"{SH}echo ran >{proof}\n", **fields}
@@ -268,15 +383,24 @@ def test_an_executable_hook_can_be_isolated(machine: Machine) -> None:
     (machine.hooks / "own").chmod(0o755)
     hooks = ("--hooks-dir", str(machine.hooks))
     count = str(Path("/proc/net/dev").read_text().count(":"))
-    for identity, levels, lines in (("d1", {"network": True}, "1"), ("d2", {"net": 1}, count), ("d3", "no", count)):
-        assert machine.apply([isolated(identity, "", levels, group="own")], *hooks).code == 0
+    for identity, levels, lines in (
+        ("d1", {"network": True}, "1"),
+        ("d2", {"net": 1}, count),
+        ("d3", "no", count),
+    ):
+        assert (
+            machine.apply([isolated(identity, "", levels, group="own")], *hooks).code
+            == 0
+        )
         assert f"deploy_stdout: {lines}\n" in machine.agent("show", identity).out
 
 
 def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> None:
     """The setting counts for tools that can be isolated; with the rule, metadata cannot choose less."""
     governed = Governed(machine)
-    (governed.own / "agent.conf").write_text("[agent]\nisolate = network, system=full\n")
+    (governed.own / "agent.conf").write_text(
+        "[agent]\nisolate = network, system=full\n"
+    )
     script = f"{SH}grep -c : /proc/net/dev; [ -w /etc ] || echo read-only\n"
     given = [
         deployment("d1", script),
@@ -297,15 +421,24 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
     assert "isolated     network, system=full" in shown[0]
     assert f"{refused} network\n" in shown[2]
     assert f"{refused} system=full\n" in shown[3]
-    assert f"{refused} network, system=full; the tool 'json-file' cannot be isolated\n" in shown[4]
+    assert (
+        f"{refused} network, system=full; the tool 'json-file' cannot be isolated\n"
+        in shown[4]
+    )
     governed.machine.have_quick_tools()
     doctor = governed.agent("doctor").out
     assert "runs are isolated by network, system=full" in doctor
     (governed.own / "agent.conf").write_text("[agent]\nisolate = netwrok\n")
-    assert "isolate: expected one or more words of: network, home=read-only" in governed.apply(given).err
+    assert (
+        "isolate: expected one or more words of: network, home=read-only"
+        in governed.apply(given).err
+    )
     governed.policy("isolate = all")
     (governed.own / "agent.conf").unlink()
-    assert "isolate: expected words of network, home=read-only" in governed.apply([deployment("d9", script)]).out
+    assert (
+        "isolate: expected words of network, home=read-only"
+        in governed.apply([deployment("d9", script)]).out
+    )
 
 
 @pytest.mark.slow
@@ -329,20 +462,42 @@ def test_the_tools_work_isolated(machine: Machine, tool: str) -> None:
 def in_tmp() -> Iterator[Path]:
     """An agent that is installed below /tmp; the Python to run it with."""
     with tempfile.TemporaryDirectory(prefix="heat-agent-", dir="/tmp") as folder:
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--without-pip", folder], check=True
+        )
         [packages] = Path(folder).glob("lib/python3*/site-packages")
-        places = [place for place in sys.path if Path(place).name in ("agent", "hooks", "site-packages")]
+        places = [
+            place
+            for place in sys.path
+            if Path(place).name in ("agent", "hooks", "site-packages")
+        ]
         (packages / "places.pth").write_text("\n".join(places))
         yield Path(folder) / "bin/python"
 
 
-def test_isolation_that_hides_the_agent_is_an_error_of_one_sentence(machine: Machine, in_tmp: Path) -> None:
+def test_isolation_that_hides_the_agent_is_an_error_of_one_sentence(
+    machine: Machine, in_tmp: Path
+) -> None:
     """An agent below /tmp does not run a tool that needs more of its modules, but runs scripts."""
     levels = {"tmp": True}
-    given = [isolated("tool", "print(1)\n", levels, group="python"), isolated("script", f"{SH}echo ran\n", levels)]
-    program = "import sys; from heat_config_agent.cli.main import apply; sys.exit(apply())"
-    words: list[str | Path] = [in_tmp, "-c", program, "--state-dir", machine.state, machine.write(given)]
-    done = subprocess.run(words, env=machine.environment, check=False, capture_output=True, text=True)
+    given = [
+        isolated("tool", "print(1)\n", levels, group="python"),
+        isolated("script", f"{SH}echo ran\n", levels),
+    ]
+    program = (
+        "import sys; from heat_config_agent.cli.main import apply; sys.exit(apply())"
+    )
+    words: list[str | Path] = [
+        in_tmp,
+        "-c",
+        program,
+        "--state-dir",
+        machine.state,
+        machine.write(given),
+    ]
+    done = subprocess.run(
+        words, env=machine.environment, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 1, done.stderr
     assert machine.agent("log", "script").out == "ran\n"
     assert machine.agent("log", "tool").out == ""

@@ -29,7 +29,9 @@ def test_log_follows_a_run(machine: Machine) -> None:
     """With -f what is printed appears as it is printed, and the command ends with the run."""
     process = machine.start_apply([waiting(machine)])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
-    following = machine.start("heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state))
+    following = machine.start(
+        "heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state)
+    )
     assert following.stdout is not None
     assert following.stdout.readline() == "begun\n"
     assert following.poll() is None
@@ -51,7 +53,9 @@ def test_log_says_why_there_is_none(machine: Machine) -> None:
     assert "nothing was run" in done.err
 
 
-def test_a_secret_in_a_line_without_end_is_not_printed_in_two_parts(machine: Machine) -> None:
+def test_a_secret_in_a_line_without_end_is_not_printed_in_two_parts(
+    machine: Machine,
+) -> None:
     """`log` prints what is longer than it holds back bit by bit, and no bit has half of a secret."""
     script = f"{SH}head -c 196600 /dev/zero | tr '\\0' x; printf $db_password; head -c 200000 /dev/zero | tr '\\0' y\n"
     machine.apply([deployment("d1", script, inputs={"db_password": "gr8-secret"})])
@@ -67,7 +71,9 @@ def test_following_ends_with_the_run_though_no_agent_is_there(machine: Machine) 
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
     process.kill()
     process.communicate()
-    follower = machine.start("heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state))
+    follower = machine.start(
+        "heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state)
+    )
     let_go(machine)
 
     out, _ = follower.communicate(timeout=pace.seconds(10))

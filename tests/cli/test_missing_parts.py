@@ -35,7 +35,10 @@ The kubelet's is not among them: crictl is one of two ways to learn of its pods.
 """
 
 PARTS = [(tool, part) for tool in CONFIGS for part in needs.NEEDS[tool]]
-NAMES = [f"{tool} without {Path(title(part, {})).name.partition(' or ')[0]}" for tool, part in PARTS]
+NAMES = [
+    f"{tool} without {Path(title(part, {})).name.partition(' or ')[0]}"
+    for tool, part in PARTS
+]
 PROCESSED = [(name, part) for name, row in needs.PROCESSORS.items() for part in row]
 
 
@@ -43,10 +46,16 @@ class Parts:
     """The programs and modules that a machine has."""
 
     def __init__(self, machine: Machine) -> None:
-        self.machine, self.programs, self.modules = machine, machine.folder / "bin", machine.folder / "modules"
+        self.machine, self.programs, self.modules = (
+            machine,
+            machine.folder / "bin",
+            machine.folder / "modules",
+        )
         self.programs.mkdir()
         self.modules.mkdir()
-        machine.environment.update(PATH=str(self.programs), PYTHONPATH=str(self.modules))
+        machine.environment.update(
+            PATH=str(self.programs), PYTHONPATH=str(self.modules)
+        )
 
     def have(self, part: Program | Module) -> None:
         """Have a part on the machine: a program that prints a version, or an empty module."""
@@ -63,11 +72,19 @@ class Parts:
     def lack(self, part: Program | Module) -> None:
         """Hide a part, also where this machine has it beside our interpreter or in a folder of its own."""
         if isinstance(part, Module):
-            (self.modules / "sitecustomize.py").write_text(f"import sys\nsys.modules[{part.name!r}] = None\n")
+            (self.modules / "sitecustomize.py").write_text(
+                f"import sys\nsys.modules[{part.name!r}] = None\n"
+            )
         elif part.variable:
             self.machine.environment[part.variable] = "no-such-program"
-        elif any((Path(folder) / name).exists() for folder in part.folders for name in part.names):
-            pytest.skip(f"{title(part, {})} is installed on this machine, and cannot be hidden")
+        elif any(
+            (Path(folder) / name).exists()
+            for folder in part.folders
+            for name in part.names
+        ):
+            pytest.skip(
+                f"{title(part, {})} is installed on this machine, and cannot be hidden"
+            )
 
 
 @pytest.fixture
@@ -84,7 +101,9 @@ def test_every_tool_with_needs_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(("tool", "part"), PARTS, ids=NAMES)
-def test_tool_with_a_missing_part_is_not_ready(machine: Machine, parts: Parts, tool: str, part: Program) -> None:
+def test_tool_with_a_missing_part_is_not_ready(
+    machine: Machine, parts: Parts, tool: str, part: Program
+) -> None:
     """`hooks` says that the part is missing, and the run fails with the same sentence."""
     for other in needs.NEEDS[tool]:
         if other is part:
@@ -120,7 +139,9 @@ def test_service_with_a_missing_part_has_an_open_point(
     assert install == str(part.install)
 
 
-def test_playbook_without_the_runner_is_an_open_point(machine: Machine, parts: Parts) -> None:
+def test_playbook_without_the_runner_is_an_open_point(
+    machine: Machine, parts: Parts
+) -> None:
     """A service with a playbook is not called ready where ansible-playbook is installed, and its runner is not."""
     parts.have(needs.ANSIBLE)
     parts.lack(needs.ANSIBLE_RUNNER)
@@ -132,7 +153,11 @@ def test_playbook_without_the_runner_is_an_open_point(machine: Machine, parts: P
                 "node_templates": {
                     "app": {
                         "type": "tosca.nodes.Root",
-                        "interfaces": {"Standard": {"operations": {"create": {"implementation": "site.yml"}}}},
+                        "interfaces": {
+                            "Standard": {
+                                "operations": {"create": {"implementation": "site.yml"}}
+                            }
+                        },
                     }
                 }
             },
@@ -140,7 +165,9 @@ def test_playbook_without_the_runner_is_an_open_point(machine: Machine, parts: P
         "service.yaml",
     )
 
-    done = machine.command("heat-config-agent", ["template", "validate", str(service), "--json"], {})
+    done = machine.command(
+        "heat-config-agent", ["template", "validate", str(service), "--json"], {}
+    )
 
     [point] = json.loads(done.out)["open"]
     assert point["code"] == "open-tool"
@@ -151,7 +178,11 @@ def test_playbook_without_the_runner_is_an_open_point(machine: Machine, parts: P
 @pytest.mark.parametrize("tool", sorted(needs.BOOTED))
 @pytest.mark.parametrize("booted", [True, False])
 def test_tool_of_units_is_ready_where_systemd_runs(
-    machine: Machine, parts: Parts, monkeypatch: pytest.MonkeyPatch, tool: str, booted: bool
+    machine: Machine,
+    parts: Parts,
+    monkeypatch: pytest.MonkeyPatch,
+    tool: str,
+    booted: bool,
 ) -> None:
     """Its run on any other machine fails with the same sentence, as in a container, and doctor does not warn of it."""
     for part in needs.NEEDS[tool]:
@@ -161,7 +192,9 @@ def test_tool_of_units_is_ready_where_systemd_runs(
 
     [state] = ready.states([found], machine.environment)
 
-    assert (state.problem, state.needs_systemd) == (("", False) if booted else (needs.NOT_BOOTED, True))
+    assert (state.problem, state.needs_systemd) == (
+        ("", False) if booted else (needs.NOT_BOOTED, True)
+    )
     assert not state.lacks
     if not booted:
         with pytest.raises(HookError, match=needs.NOT_BOOTED):
@@ -174,7 +207,11 @@ def test_doctor_says_which_tools_need_systemd(machine: Machine) -> None:
         pytest.skip("systemd runs on this machine: try it in a container")
     machine.have_quick_tools()
 
-    hooks = next(line for line in machine.agent("doctor").out.splitlines() if line.split()[1:2] == ["hooks"])
+    hooks = next(
+        line
+        for line in machine.agent("doctor").out.splitlines()
+        if line.split()[1:2] == ["hooks"]
+    )
 
     assert hooks.startswith("OK ")
     assert "systemd does not run here for " in hooks

@@ -12,7 +12,10 @@ from support.commands import SH, counted, let_go, runs, wait_for_text, waiting
 from support.machine import Done, Machine, deployment
 
 
-@pytest.mark.parametrize("command", [["status"], ["status", "--json"], ["show", "d1"], ["log", "d1"], ["forget", "d1"]])
+@pytest.mark.parametrize(
+    "command",
+    [["status"], ["status", "--json"], ["show", "d1"], ["log", "d1"], ["forget", "d1"]],
+)
 def test_nothing_has_happened_yet(machine: Machine, command: list[str]) -> None:
     """Without earlier work there is nothing to show, nothing is written, and a deployment is unknown."""
     done = machine.agent(*command)
@@ -24,7 +27,9 @@ def test_nothing_has_happened_yet(machine: Machine, command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [["forget"], ["retry"], ["retry", "--signal"]])
-def test_running_deployment_can_be_neither_forgotten_nor_retried(machine: Machine, command: list[str]) -> None:
+def test_running_deployment_can_be_neither_forgotten_nor_retried(
+    machine: Machine, command: list[str]
+) -> None:
     """A deployment that is running can be neither forgotten nor run again before it ends."""
     process = machine.start_apply([waiting(machine)])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
@@ -61,8 +66,17 @@ def test_a_deployment_may_be_named_in_short(machine: Machine, command: str) -> N
 
     Each action has an id of its own: of several with one name the last is looked at, and none is changed.
     """
-    entries = {"abc1": "web", "abc12": "db", "xyz": "abc", "other": "same", "more": "same"}
-    given = [deployment(identity, f"{SH}echo it is {identity}\n", name=name) for identity, name in entries.items()]
+    entries = {
+        "abc1": "web",
+        "abc12": "db",
+        "xyz": "abc",
+        "other": "same",
+        "more": "same",
+    }
+    given = [
+        deployment(identity, f"{SH}echo it is {identity}\n", name=name)
+        for identity, name in entries.items()
+    ]
     machine.apply(given)
 
     def meant(wanted: str) -> Done:
@@ -80,19 +94,31 @@ def test_a_deployment_may_be_named_in_short(machine: Machine, command: str) -> N
         done = meant(wanted)
         assert (done.code, done.out) == (1, "")
         assert f"no deployment '{wanted}'" in done.err
-    for wanted, identity in {"abc1": "abc1", "db": "abc12", "x": "xyz", "abc": "xyz", "o": "other"}.items():
+    for wanted, identity in {
+        "abc1": "abc1",
+        "db": "abc12",
+        "x": "xyz",
+        "abc": "xyz",
+        "o": "other",
+    }.items():
         if command == "forget":
             machine.apply(given)
         done = meant(wanted)
         assert done.code == 0, done.err
-        assert {"show": f"it is {identity}\n", "log": f"it is {identity}\n"}.get(command, entries[identity]) in done.out
+        assert {"show": f"it is {identity}\n", "log": f"it is {identity}\n"}.get(
+            command, entries[identity]
+        ) in done.out
 
 
 def of_resource(identity: str, action: str, resource: str = "web") -> dict[str, object]:
     """Return a deployment of a resource as Heat names it: with a long name, which changes with each action."""
     inputs = {"deploy_stack_id": "shop/3c1f", "deploy_resource_name": resource}
     return deployment(
-        identity, f"{SH}echo it is {identity}\n", name="shop-web-6smozlcg5z57", inputs=inputs, action=action
+        identity,
+        f"{SH}echo it is {identity}\n",
+        name="shop-web-6smozlcg5z57",
+        inputs=inputs,
+        action=action,
     )
 
 
@@ -122,21 +148,33 @@ def test_candidates_have_their_action_and_time(machine: Machine) -> None:
     machine.apply([of_resource("c1", "CREATE"), of_resource("d1", "DELETE")])
     done = machine.agent("retry", "web")
     assert done.code == 1
-    assert re.search(r"c1 \(CREATE, \d{4}-\d\d-\d\d [\d:]{8}\), d1 \(DELETE, ", done.err) or re.search(
-        r"d1 \(DELETE, \d{4}-\d\d-\d\d [\d:]{8}\), c1 \(CREATE, ", done.err
-    )
+    assert re.search(
+        r"c1 \(CREATE, \d{4}-\d\d-\d\d [\d:]{8}\), d1 \(DELETE, ", done.err
+    ) or re.search(r"d1 \(DELETE, \d{4}-\d\d-\d\d [\d:]{8}\), c1 \(CREATE, ", done.err)
 
 
 def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> None:
     """Heat names a deployment after its config; people know it as STACK/RESOURCE, in every list and command."""
     given = [of_resource("c1", "CREATE"), of_resource("c2", "CREATE", "db")]
     planned = machine.apply(given, "--plan")
-    assert [line.split()[1] for line in planned.out.splitlines()[:2]] == ["shop/web", "shop/db"]
+    assert [line.split()[1] for line in planned.out.splitlines()[:2]] == [
+        "shop/web",
+        "shop/db",
+    ]
     done = machine.apply(given)
-    assert [line.split()[1] for line in done.out.splitlines()[:2]] == ["shop/web", "shop/db"]
+    assert [line.split()[1] for line in done.out.splitlines()[:2]] == [
+        "shop/web",
+        "shop/db",
+    ]
     shown = machine.agent("status").out.splitlines()
-    assert [line.split()[0] for line in shown if " script " in line] == ["shop/web", "shop/db"]
-    assert {each["title"] for each in machine.status().values()} == {"shop/web", "shop/db"}
+    assert [line.split()[0] for line in shown if " script " in line] == [
+        "shop/web",
+        "shop/db",
+    ]
+    assert {each["title"] for each in machine.status().values()} == {
+        "shop/web",
+        "shop/db",
+    }
     facts = machine.agent("show", "shop/db").out
     assert re.search(r"^name +shop/db$", facts, re.MULTILINE)
     assert re.search(r"^config +shop-web-6smozlcg5z57$", facts, re.MULTILINE)
@@ -156,7 +194,10 @@ def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
         "app": {"type": "OS::Heat::SoftwareDeployment", "properties": uses},
     }
     content = {"heat_template_version": "2018-08-31", "resources": resources}
-    assert machine.apply(None, str(machine.write(json.dumps(content), "web.yaml"))).code == 0
+    assert (
+        machine.apply(None, str(machine.write(json.dumps(content), "web.yaml"))).code
+        == 0
+    )
     for name in ("web/app", "app"):
         done = machine.agent("wait", name, "--timeout", "0")
         assert (done.code, done.out) == (0, "web/app (CREATE): ok\n"), done.err
@@ -165,4 +206,7 @@ def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
     done = machine.agent("wait", "web/ap", "--timeout", "0")
     assert (done.code, "the stack web has no deployment 'ap'" in done.err) == (8, True)
     done = machine.agent("log", "web")
-    assert (done.code, "web is a stack, and not a deployment (name one of it: web/app)" in done.err) == (1, True)
+    assert (
+        done.code,
+        "web is a stack, and not a deployment (name one of it: web/app)" in done.err,
+    ) == (1, True)

@@ -56,9 +56,19 @@ outputs: {greeting: {value: hello}}
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state directory with two deployments and a stack."""
     machine = Machine(tmp_path_factory.mktemp("machine"))
-    machine.apply([deployment("d1", "#!/bin/sh\necho out\n"), deployment("d2", "#!/bin/sh\necho out\nexit 3\n")])
+    machine.apply(
+        [
+            deployment("d1", "#!/bin/sh\necho out\n"),
+            deployment("d2", "#!/bin/sh\necho out\nexit 3\n"),
+        ]
+    )
     template = machine.write(GREETING, "greeting.yaml")
-    assert machine.command("heat-config-apply", ["--state-dir", str(machine.state), str(template)], {}).code == 0
+    assert (
+        machine.command(
+            "heat-config-apply", ["--state-dir", str(machine.state), str(template)], {}
+        ).code
+        == 0
+    )
     machine.end()
     return machine.state
 
@@ -70,11 +80,20 @@ def test_new_process_prints_the_same(machine: Machine, state: Path, line: str) -
     machine.have_quick_tools()
     command, *words = line.split()
     place = ["--state-dir", str(machine.state)] if command not in WITHOUT_STATE else []
-    words = [command, *(words[:1] if command in NESTED else []), *place, *(words[1:] if command in NESTED else words)]
+    words = [
+        command,
+        *(words[:1] if command in NESTED else []),
+        *place,
+        *(words[1:] if command in NESTED else words),
+    ]
     process = machine.start("heat-config-agent", *words)
     out, err = process.communicate(timeout=pace.seconds(60))
     loaded = machine.command("heat-config-agent", words, {})
-    assert (process.returncode, steady(out), steady(err)) == (loaded.code, steady(loaded.out), steady(loaded.err))
+    assert (process.returncode, steady(out), steady(err)) == (
+        loaded.code,
+        steady(loaded.out),
+        steady(loaded.err),
+    )
     assert "Traceback" not in err
 
 

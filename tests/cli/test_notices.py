@@ -38,7 +38,9 @@ def told(server: SignalServer) -> list[dict[str, Any]]:
     return [json.loads(request.body) for request in server.signals]
 
 
-def test_all_events_are_posted_before_the_command_ends(machine: Machine, other: SignalServer) -> None:
+def test_all_events_are_posted_before_the_command_ends(
+    machine: Machine, other: SignalServer
+) -> None:
     """Each deployment has an event for its begin and one for its end, posted before the command exits."""
     words = configured(machine, f"report_url = {other.origin}/events")
     names = [f"d{number}" for number in range(5)]
@@ -53,13 +55,24 @@ def test_deployments_of_a_stack_say_so(machine: Machine, other: SignalServer) ->
     """The notices have the name of the stack, and a file gets the lines of a console."""
     console = machine.folder / "console"
     console.touch()
-    words = configured(machine, f"report_url = {other.origin}/events", f"console = {console}")
+    words = configured(
+        machine, f"report_url = {other.origin}/events", f"console = {console}"
+    )
     template = machine.write(TEMPLATE, "shop.yaml")
     done = machine.apply(template, *words)
     assert done.code == 0, done.out + done.err
-    assert [each["data"]["stack"] for each in told(other)] == ["shop"] * len(other.signals)
-    assert [each["type"].rpartition(".")[2] for each in told(other)] == ["begun", "ended", "delivered"]
-    lines = [line.split(": ")[2].partition(" after ")[0] for line in console.read_text().splitlines()]
+    assert [each["data"]["stack"] for each in told(other)] == ["shop"] * len(
+        other.signals
+    )
+    assert [each["type"].rpartition(".")[2] for each in told(other)] == [
+        "begun",
+        "ended",
+        "delivered",
+    ]
+    lines = [
+        line.split(": ")[2].partition(" after ")[0]
+        for line in console.read_text().splitlines()
+    ]
     assert lines == ["begins CREATE (script)", "done"]
 
 
@@ -68,22 +81,42 @@ def test_deployments_of_a_stack_say_so(machine: Machine, other: SignalServer) ->
     "a server for events that refuses, hangs or hangs up, and a console that is not there",
     "the result, the exit code and what is printed are as without them",
 )
-@pytest.mark.parametrize("answer", [Answer(status=500), Answer(delay=3600), Answer(hang_up=True)])
+@pytest.mark.parametrize(
+    "answer", [Answer(status=500), Answer(delay=3600), Answer(hang_up=True)]
+)
 def test_a_report_that_fails_changes_nothing(
     machine: Machine, heat: SignalServer, other: SignalServer, answer: Answer
 ) -> None:
     """The result, the exit code and what is printed are as without it."""
     other.always = answer
-    words = configured(machine, f"report_url = {other.origin}/events", f"console = {machine.folder}/missing")
+    words = configured(
+        machine,
+        f"report_url = {other.origin}/events",
+        f"console = {machine.folder}/missing",
+    )
     done = machine.apply([deployment("d1", signal=heat.url("d1"))], *words)
     assert (done.code, done.err) == (0, "")
     assert len(heat.values("d1")) == 1
     assert not (machine.folder / "missing").exists()
 
 
-@pytest.mark.parametrize("url", ["events.example", "ftp://events.example/", "http:///x", "http://[::1/", "http://h:x/"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "events.example",
+        "ftp://events.example/",
+        "http:///x",
+        "http://[::1/",
+        "http://h:x/",
+    ],
+)
 def test_a_url_that_nothing_can_be_posted_to(machine: Machine, url: str) -> None:
     """Is a mistake in the settings, which is not repeated: it may have a secret."""
-    done = machine.apply([deployment("d1")], *configured(machine, f"report_url = {url}"))
+    done = machine.apply(
+        [deployment("d1")], *configured(machine, f"report_url = {url}")
+    )
     assert done.code == 2
-    assert "report_url needs a URL of http or https (report_url of [agent], " in done.err.replace("\n", " ")
+    assert (
+        "report_url needs a URL of http or https (report_url of [agent], "
+        in done.err.replace("\n", " ")
+    )

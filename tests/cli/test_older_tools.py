@@ -12,7 +12,9 @@ from heat_config_agent.state import journal
 from support.machine import Machine, deployment
 
 PACKAGE = "heat-config-agent-compat"
-SENTENCE = f"the hook for the tool 'hiera' is not installed; install the package {PACKAGE}"
+SENTENCE = (
+    f"the hook for the tool 'hiera' is not installed; install the package {PACKAGE}"
+)
 OLDER = ["apply-config", "cfn-init", "chef", "hiera", "kubelet"]
 
 
@@ -21,7 +23,9 @@ def without(tmp_path: Path) -> dict[str, Any]:
     """Return the environment of a command for which Python finds no such package."""
     folder = tmp_path / "without"
     folder.mkdir()
-    (folder / "heat_config_compat.py").write_text("raise ModuleNotFoundError(__name__)\n")
+    (folder / "heat_config_compat.py").write_text(
+        "raise ModuleNotFoundError(__name__)\n"
+    )
     return {"PYTHONPATH": str(folder)}
 
 
@@ -34,7 +38,9 @@ def hiera(machine: Machine, name: str = "d1") -> dict[str, object]:
     return deployment(name, config, group="hiera")
 
 
-def test_a_deployment_names_the_package_that_it_needs(machine: Machine, without: dict[str, Any]) -> None:
+def test_a_deployment_names_the_package_that_it_needs(
+    machine: Machine, without: dict[str, Any]
+) -> None:
     """The failure names the missing package; once installed, a retry succeeds."""
     document = [hiera(machine)]
 
@@ -48,7 +54,9 @@ def test_a_deployment_names_the_package_that_it_needs(machine: Machine, without:
 
 
 @pytest.mark.slow
-def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict[str, Any]) -> None:
+def test_the_hooks_of_a_machine_name_the_package(
+    machine: Machine, without: dict[str, Any]
+) -> None:
     """All of its tools, and those that deployments of the machine need; with the package, none."""
     assert machine.apply([hiera(machine), deployment("d2")]).code == 0
 
@@ -59,7 +67,10 @@ def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict
 
     assert hooks("--absent", **without) == f"{SENTENCE}\n"
     *_, empty, more, needed = hooks(**without).splitlines()
-    assert (empty, more) == ("", f"the package {PACKAGE} has more tools: {', '.join(OLDER)}")
+    assert (empty, more) == (
+        "",
+        f"the package {PACKAGE} has more tools: {', '.join(OLDER)}",
+    )
     assert needed == f"a deployment on this machine needs hiera: install {PACKAGE}"
     done = machine.agent("hooks", "hiera", **without)
     assert (done.code, done.err) == (1, f"error: {SENTENCE}\n")
@@ -68,7 +79,9 @@ def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict
     assert PACKAGE not in hooks()
 
 
-def test_the_doctor_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
+def test_the_doctor_names_the_package(
+    machine: Machine, without: dict[str, Any]
+) -> None:
     """`doctor` names the package for deployments of the journal and of sources."""
     assert machine.apply([hiera(machine)]).code == 0
     machine.have_quick_tools()
@@ -84,7 +97,12 @@ def test_the_doctor_names_the_package(machine: Machine, without: dict[str, Any])
 )
 def test_a_cleanup_names_the_package(machine: Machine, without: dict[str, Any]) -> None:
     """A cleanup stays pending if its hook was uninstalled, and names the package."""
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "web"}]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "web"}]},
+    }
     manifests = machine.folder / "manifests"
     manifests.mkdir()
     machine.environment["HEAT_KUBELET_MANIFESTS"] = str(manifests)

@@ -16,23 +16,43 @@ NAMES = [f"value_{number:02}" for number in range(14)]
 def template(machine: Machine, values: int) -> Path:
     """Write a template with a script that waits for a file, and values that are there before it."""
     go = machine.folder / "go"
-    config = {"group": "script", "config": f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.05; done\n"}
+    config = {
+        "group": "script",
+        "config": f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.05; done\n",
+    }
     resources = {
-        **{name: {"type": "OS::Heat::Value", "properties": {"value": 1}} for name in NAMES[:values]},
+        **{
+            name: {"type": "OS::Heat::Value", "properties": {"value": 1}}
+            for name in NAMES[:values]
+        },
         "server": {"type": "OS::Nova::Server", "properties": {"flavor": "small"}},
         "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
         "waits": {
             "type": "OS::Heat::SoftwareDeployment",
-            "properties": {"config": {"get_resource": "config"}, "server": {"get_resource": "server"}},
+            "properties": {
+                "config": {"get_resource": "config"},
+                "server": {"get_resource": "server"},
+            },
         },
-        "after": {"type": "OS::Heat::Value", "depends_on": "waits", "properties": {"value": 1}},
+        "after": {
+            "type": "OS::Heat::Value",
+            "depends_on": "waits",
+            "properties": {"value": 1},
+        },
     }
-    return machine.write({"heat_template_version": "2018-08-31", "resources": resources}, "rows.yaml")
+    return machine.write(
+        {"heat_template_version": "2018-08-31", "resources": resources}, "rows.yaml"
+    )
 
 
 def apply(machine: Machine, values: int = len(NAMES)) -> list[str | Path]:
     """Return the command that carries out the template."""
-    return [BIN / "heat-config-apply", "--state-dir", machine.state, template(machine, values)]
+    return [
+        BIN / "heat-config-apply",
+        "--state-dir",
+        machine.state,
+        template(machine, values),
+    ]
 
 
 def names(rows: list[str]) -> list[str]:
@@ -71,7 +91,9 @@ def test_a_terminal_that_is_made_narrower_shows_complete_rows(machine: Machine) 
     with window(machine.folder, apply(machine, 5), machine.environment) as terminal:
         terminal.wait_for("running   waits", also="waiting   after")
         terminal.resize(24, 50)
-        wait_until(lambda: "running   waits            CREATE" in "\n".join(terminal.all()), 30)
+        wait_until(
+            lambda: "running   waits            CREATE" in "\n".join(terminal.all()), 30
+        )
         assert len(set(names(terminal.all()[-9:]))) == 9
         rows = finished(machine, terminal)
     at = next(at for at, row in enumerate(rows) if row.startswith("ok        waits"))
@@ -97,8 +119,16 @@ def test_stopped_and_continued_command_draws_below(machine: Machine) -> None:
 def test_the_line_about_a_deployment_is_there_once(machine: Machine) -> None:
     """It is drawn again and again in its place, and a run that was begun earlier has the time since then."""
     waits = f"#!/bin/sh\nwhile [ ! -e {machine.folder}/go ]; do sleep 0.05; done\n"
-    path = machine.write([deployment("d1", waits, name="a_name_that_is_longer_than_half_a_line")], "long.json")
-    command: list[str | Path] = [BIN / "heat-config-apply", "--state-dir", machine.state, path]
+    path = machine.write(
+        [deployment("d1", waits, name="a_name_that_is_longer_than_half_a_line")],
+        "long.json",
+    )
+    command: list[str | Path] = [
+        BIN / "heat-config-apply",
+        "--state-dir",
+        machine.state,
+        path,
+    ]
     process = machine.start(*map(str, command), stdin=None)
     wait_until(lambda: " running " in machine.agent("status").out, 30)
     time.sleep(1.5)

@@ -8,10 +8,15 @@ from support.machine import Machine
 from support.repositories import template
 
 
-def test_reason_is_one_line_and_the_command_that_ends_the_pause_is_complete(machine: Machine) -> None:
+def test_reason_is_one_line_and_the_command_that_ends_the_pause_is_complete(
+    machine: Machine,
+) -> None:
     """The reason is one line, and the command that ends the pause is complete."""
     done = machine.agent("pause", "--reason", "moving\n  house")
-    assert done.out == f"paused: moving house; `heat-config-agent resume --state-dir {machine.state}` ends it\n"
+    assert (
+        done.out
+        == f"paused: moving house; `heat-config-agent resume --state-dir {machine.state}` ends it\n"
+    )
     assert "moving house" in machine.agent("status").out
     assert machine.agent("pause", "--reason", " ").code == 2
 
@@ -32,7 +37,9 @@ def test_pause_holds_stacks_too(machine: Machine) -> None:
     assert machine.apply(stack).code == 0
     machine.agent("pause", "--reason", "maintenance")
     deleted = machine.command(
-        "heat-config-agent", ["stack", "delete", "web", "-y", "--state-dir", str(machine.state)], {}
+        "heat-config-agent",
+        ["stack", "delete", "web", "-y", "--state-dir", str(machine.state)],
+        {},
     )
     assert (deleted.code, "is paused" in deleted.err) == (1, True)
     assert (machine.folder / "log").read_text() == "one red\n"
@@ -41,8 +48,16 @@ def test_pause_holds_stacks_too(machine: Machine) -> None:
 def test_second_command_on_a_stack_names_the_first(machine: Machine) -> None:
     """It is called a command, with its process, and no other state directory is advised."""
     stack = machine.folder / "slow.yaml"
-    stack.write_text(template(machine.folder / "log", "one", f"until [ -e {machine.folder}/go ]; do sleep 0.02; done"))
-    first = machine.start("heat-config-apply", str(stack), "--state-dir", str(machine.state))
+    stack.write_text(
+        template(
+            machine.folder / "log",
+            "one",
+            f"until [ -e {machine.folder}/go ]; do sleep 0.02; done",
+        )
+    )
+    first = machine.start(
+        "heat-config-apply", str(stack), "--state-dir", str(machine.state)
+    )
     try:
         wait_until((machine.folder / "log").exists, pace.seconds(30))
         second = machine.apply(stack)
@@ -51,6 +66,7 @@ def test_second_command_on_a_stack_names_the_first(machine: Machine) -> None:
         first.communicate(timeout=pace.seconds(60))
     assert second.code == 4
     sentence = (
-        f"error: another command works on the stack slow (process {first.pid}) (wait for it to end, and try again)"
+        f"error: another command works on the stack slow (process {first.pid}) "
+        "(wait for it to end, and try again)"
     )
     assert second.err.splitlines()[-1] == sentence

@@ -45,7 +45,10 @@ def apply(machine: Machine, text: str, *words: str) -> Done:
 
 def plan(machine: Machine, text: str, *words: str) -> str:
     """Return the plan with single spaces."""
-    return "\n".join(" ".join(line.split()) for line in apply(machine, text, "--plan", *words).out.splitlines())
+    return "\n".join(
+        " ".join(line.split())
+        for line in apply(machine, text, "--plan", *words).out.splitlines()
+    )
 
 
 @pytest.fixture
@@ -62,7 +65,9 @@ def test_changed_input_and_parameter_are_named(web: Machine) -> None:
     assert "\ninput_values.title: Hi → Hello\ninput_values.pw: ***\n" in shown
     assert "\nparameters\ntitle: Hi → Hello\npw: ***\n" in shown
     assert "hidden-value" not in shown
-    values: list[dict[str, Any]] = json.loads(apply(web, TEMPLATE, "--plan", "--json", *words).out)
+    values: list[dict[str, Any]] = json.loads(
+        apply(web, TEMPLATE, "--plan", "--json", *words).out
+    )
     assert {each["name"]: each["values"] for each in values} == {
         "server": [],
         "config": [],
@@ -81,9 +86,13 @@ def test_changed_lines_of_a_script_are_shown(web: Machine) -> None:
     """A deployment whose config is replaced changes with it, and the plan says so."""
     shown = plan(web, TEMPLATE.replace("echo $title", "printf $title"))
     assert (
-        "replaced config OS::Heat::SoftwareConfig\nconfig: 2 changed lines\n- echo $title\n+ printf $title\n" in shown
+        "replaced config OS::Heat::SoftwareConfig\nconfig: 2 changed lines\n- echo $title\n+ printf $title\n"
+        in shown
     )
-    assert "updated app OS::Heat::SoftwareDeployment UPDATE\nconfig: config is replaced\n" in shown
+    assert (
+        "updated app OS::Heat::SoftwareDeployment UPDATE\nconfig: config is replaced\n"
+        in shown
+    )
 
 
 def test_unchanged_stack_has_no_values(web: Machine) -> None:
@@ -95,15 +104,23 @@ def test_end_of_a_long_value_is_shown(web: Machine) -> None:
     """Two long values are cut where they begin to differ."""
     long = "x" * 200
     apply(web, TEMPLATE, "--parameter", f"title={long}1")
-    assert f"input_values.title: …{'x' * 20}1 → …{'x' * 20}2" in plan(web, TEMPLATE, "--parameter", f"title={long}2")
+    assert f"input_values.title: …{'x' * 20}1 → …{'x' * 20}2" in plan(
+        web, TEMPLATE, "--parameter", f"title={long}2"
+    )
 
 
 def test_parameter_that_falls_back_to_its_default_is_named(web: Machine) -> None:
     """The plan and the apply say so; a parameter that was never given is not worth a word."""
     assert apply(web, TEMPLATE, "--parameter", "title=Hello").err == ""
-    assert "title: Hello → Hi (its default: --parameter title=… keeps another value)" in plan(web, TEMPLATE)
+    assert (
+        "title: Hello → Hi (its default: --parameter title=… keeps another value)"
+        in plan(web, TEMPLATE)
+    )
     done = apply(web, TEMPLATE)
-    assert "warning: title had another value in the stack, and has the default now" in done.err
+    assert (
+        "warning: title had another value in the stack, and has the default now"
+        in done.err
+    )
     assert apply(web, TEMPLATE).err == ""
 
 
@@ -118,7 +135,9 @@ resources:
     properties: {count: 2, resource_def: {type: OS::Heat::RandomString, properties: {length: {get_param: length}}}}
 """
     apply(machine, text)
-    assert "0.length: 5 → 6\n1.length: 5 → 6" in plan(machine, text, "--parameter", "length=6")
+    assert "0.length: 5 → 6\n1.length: 5 → 6" in plan(
+        machine, text, "--parameter", "length=6"
+    )
 
 
 def test_misspelt_property_and_tool_have_a_hint(machine: Machine) -> None:
@@ -127,8 +146,14 @@ def test_misspelt_property_and_tool_have_a_hint(machine: Machine) -> None:
     text = TEMPLATE.replace("group: script", "gruop: script")
     path.write_text(text)
     done = machine.apply(path, "--plan")
-    assert (done.code, "Unknown Property gruop (did you mean group?)" in done.err) == (2, True), done.err
+    assert (done.code, "Unknown Property gruop (did you mean group?)" in done.err) == (
+        2,
+        True,
+    ), done.err
     path.write_text(TEMPLATE.replace("group: script", "group: scirpt"))
     done = machine.command("heat-config-agent", ["template", "validate", str(path)], {})
-    assert (done.code, "no hook for the tool scirpt is installed" in done.err + done.out) == (0, True), done.err
+    assert (
+        done.code,
+        "no hook for the tool scirpt is installed" in done.err + done.out,
+    ) == (0, True), done.err
     assert "did you mean script?" in done.err + done.out

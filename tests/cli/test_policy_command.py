@@ -30,10 +30,19 @@ def script(proof: Path) -> str:
 @pytest.mark.parametrize(
     ("rule", "why"),
     [
-        ("tools = ansible, puppet", "tools of {policy}: the tool 'script' is not in it"),
-        ("sources = cfn, file:/etc/other.json", "sources of {policy}: the source file:{document} is not in it"),
+        (
+            "tools = ansible, puppet",
+            "tools of {policy}: the tool 'script' is not in it",
+        ),
+        (
+            "sources = cfn, file:/etc/other.json",
+            "sources of {policy}: the source file:{document} is not in it",
+        ),
         ("actions = DELETE", "actions of {policy}: the action 'CREATE' is not in it"),
-        ("max_timeout = 60", "max_timeout of {policy}: the timeout of 61 s is longer than 60 s"),
+        (
+            "max_timeout = 60",
+            "max_timeout of {policy}: the timeout of 61 s is longer than 60 s",
+        ),
     ],
 )
 def test_a_rule_refuses_with_its_name_and_file(
@@ -41,7 +50,9 @@ def test_a_rule_refuses_with_its_name_and_file(
 ) -> None:
     """The server hears of a failure, the plan and `show` say the same, and nothing runs."""
     governed.policy(rule)
-    given = [deployment("d1", script(proof), signal=heat.url("d1"), options={"timeout": 61})]
+    given = [
+        deployment("d1", script(proof), signal=heat.url("d1"), options={"timeout": 61})
+    ]
     sentence = f"refused by the rule {why.format(policy=POLICY, document=governed.machine.folder / 'document.json')}"
     assert sentence in governed.apply(given, "--plan").out
     assert heat.signals == []
@@ -59,9 +70,18 @@ def test_a_rule_refuses_with_its_name_and_file(
     assert "1 deployment would be refused today" in explained.out
 
 
-def test_trusted_inputs_are_refused_unless_the_rule_lists_the_tool(governed: Governed) -> None:
+def test_trusted_inputs_are_refused_unless_the_rule_lists_the_tool(
+    governed: Governed,
+) -> None:
     """A playbook that takes inputs for templates does not run; without the option, or with the tool listed, it may."""
-    given = [deployment("d1", "- hosts: localhost\n  tasks: []\n", group="ansible", options={"trusted_inputs": "true"})]
+    given = [
+        deployment(
+            "d1",
+            "- hosts: localhost\n  tasks: []\n",
+            group="ansible",
+            options={"trusted_inputs": "true"},
+        )
+    ]
     sentence = f"trusted_inputs of {POLICY}: the tool 'ansible' is not in it, and its option is set"
     for rule in ("trusted_inputs = none", "trusted_inputs = salt"):
         governed.policy(rule)
@@ -74,16 +94,28 @@ def test_trusted_inputs_are_refused_unless_the_rule_lists_the_tool(governed: Gov
     assert "refused" not in governed.apply(given, "--plan").out
 
 
-def test_deployment_that_every_rule_allows_runs(governed: Governed, proof: Path) -> None:
+def test_deployment_that_every_rule_allows_runs(
+    governed: Governed, proof: Path
+) -> None:
     """Nothing about it differs from a machine without a policy."""
-    governed.policy("tools = script", "sources = file", "actions = CREATE, UPDATE", "max_timeout = 60")
+    governed.policy(
+        "tools = script",
+        "sources = file",
+        "actions = CREATE, UPDATE",
+        "max_timeout = 60",
+    )
     done = governed.apply([deployment("d1", script(proof), options={"timeout": 60})])
     assert done.code == 0, done.out
     assert proof.read_text() == "ran\n"
-    assert "0 deployments would be refused today" in governed.agent("policy", "explain").out
+    assert (
+        "0 deployments would be refused today"
+        in governed.agent("policy", "explain").out
+    )
 
 
-def test_a_deployment_without_a_timeout_gets_the_longest_one(governed: Governed) -> None:
+def test_a_deployment_without_a_timeout_gets_the_longest_one(
+    governed: Governed,
+) -> None:
     """A deployment without a timeout gets the maximum of the policy."""
     governed.policy("max_timeout = 1")
     done = governed.apply([deployment("d1", "#!/bin/sh\nsleep 30\n")])
@@ -98,7 +130,10 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         0,
         f"there is no policy: {POLICY} does not exist, and everything is allowed\n",
     )
-    assert json.loads(governed.agent("policy", "explain", "--json").out)["present"] is False
+    assert (
+        json.loads(governed.agent("policy", "explain", "--json").out)["present"]
+        is False
+    )
 
 
 @pytest.mark.slow
@@ -109,10 +144,16 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         (("tools =",), "tools: name at least one"),
         (("tools = scirpt",), "tools: 'scirpt' is not a built-in hook"),
         (("tool = script",), "there is no rule 'tool'"),
-        (("signers = ops",), "signers: expected the full path of an allowed signers file"),
+        (
+            ("signers = ops",),
+            "signers: expected the full path of an allowed signers file",
+        ),
         (("network = *",), "network: expected HOST, *.DOMAIN"),
         (("users = nobody # not root",), "users: put the comment on a line of its own"),
-        (("actions = DELETE ; CREATE",), "actions: put the comment on a line of its own"),
+        (
+            ("actions = DELETE ; CREATE",),
+            "actions: put the comment on a line of its own",
+        ),
         (("users = root", "  max_timeout = 60"), "users: a rule begins its line"),
         (("signers = /etc/no",), "signers: there is no /etc/no"),
         (("sources = internet",), "sources: there is no source 'internet'"),
@@ -127,7 +168,11 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
     ],
 )
 def test_a_mistake_stops_new_work_until_it_is_corrected(
-    governed: Governed, proof: Path, heat: SignalServer, rules: tuple[str, ...], why: str
+    governed: Governed,
+    proof: Path,
+    heat: SignalServer,
+    rules: tuple[str, ...],
+    why: str,
 ) -> None:
     """A mistake in the policy allows nothing: the deployment waits, and so does the server."""
     governed.policy(*rules)
@@ -154,8 +199,14 @@ def test_doctor_names_the_mistake(governed: Governed) -> None:
     governed.policy("tools = script", "users = nobody")
     found = json.loads(governed.agent("doctor", "--json").out)["checks"]
     shown, conflict = (each for each in found if each["check"] == "policy")
-    assert (shown["verdict"], shown["says"]) == ("ok", f"{POLICY} has the rules tools, users")
-    assert (conflict["verdict"], conflict["todo"]) == ("warning", "set user in the settings to a user of the rule")
+    assert (shown["verdict"], shown["says"]) == (
+        "ok",
+        f"{POLICY} has the rules tools, users",
+    )
+    assert (conflict["verdict"], conflict["todo"]) == (
+        "warning",
+        "set user in the settings to a user of the rule",
+    )
     governed.policy("tools = ")
     done = governed.agent("doctor")
     assert done.code == 1
@@ -163,7 +214,9 @@ def test_doctor_names_the_mistake(governed: Governed) -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_policy_that_others_may_write_to_stops_new_work(governed: Governed, proof: Path, what: str) -> None:
+def test_a_policy_that_others_may_write_to_stops_new_work(
+    governed: Governed, proof: Path, what: str
+) -> None:
     """A policy in a folder that others may write to stops new work, because they could replace the file."""
     path = governed.policy("tools = script")
     (path if what == "file" else path.parent).chmod(0o666 if what == "file" else 0o777)
@@ -173,10 +226,15 @@ def test_a_policy_that_others_may_write_to_stops_new_work(governed: Governed, pr
     assert not proof.exists()
 
 
-def test_a_policy_of_another_user_stops_new_work(governed: Governed, proof: Path) -> None:
+def test_a_policy_of_another_user_stops_new_work(
+    governed: Governed, proof: Path
+) -> None:
     """A policy of another user stops new work, because the owner could change it."""
     os.chown(governed.policy("tools = script"), 4321, 0)
-    assert "belongs to the user 4321; it has to belong to root" in governed.apply([deployment("d1", script(proof))]).out
+    assert (
+        "belongs to the user 4321; it has to belong to root"
+        in governed.apply([deployment("d1", script(proof))]).out
+    )
     assert not proof.exists()
 
 
@@ -186,14 +244,21 @@ def test_a_link_is_not_followed(governed: Governed, proof: Path, leads: str) -> 
     path = governed.policy("tools = script")
     other = path.rename(governed.machine.folder / "elsewhere")
     path.symlink_to(other if leads == "to a file" else "/nowhere")
-    assert "may be symbolic links" in governed.apply([deployment("d1", script(proof))]).out
+    assert (
+        "may be symbolic links" in governed.apply([deployment("d1", script(proof))]).out
+    )
     assert not proof.exists()
 
 
 @pytest.mark.parametrize("leads", ["to a folder", "nowhere"])
-def test_a_linked_folder_is_not_followed(machine: Machine, proof: Path, leads: str) -> None:
+def test_a_linked_folder_is_not_followed(
+    machine: Machine, proof: Path, leads: str
+) -> None:
     """The same for the folder of the policy: a disk that is not mounted hides no policy."""
-    place, target = "/etc/heat-config-agent", machine.folder / "own" if leads == "to a folder" else "/nowhere"
+    place, target = (
+        "/etc/heat-config-agent",
+        machine.folder / "own" if leads == "to a folder" else "/nowhere",
+    )
     swap = ("mount -t tmpfs -o mode=755 tmpfs /etc", f"ln -s {target} {place}")
     governed = Governed(machine, *swap)
     governed.policy("tools = script")
@@ -203,7 +268,9 @@ def test_a_linked_folder_is_not_followed(machine: Machine, proof: Path, leads: s
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "large", "binary"])
-def test_anything_else_in_its_place_stops_new_work(governed: Governed, proof: Path, kind: str) -> None:
+def test_anything_else_in_its_place_stops_new_work(
+    governed: Governed, proof: Path, kind: str
+) -> None:
     """A folder or a pipe in the place of the policy stops new work at once."""
     path = governed.own / "policy"
     if kind == "pipe":
@@ -211,14 +278,19 @@ def test_anything_else_in_its_place_stops_new_work(governed: Governed, proof: Pa
     elif kind == "folder":
         path.mkdir()
     else:
-        path.write_bytes(b"[policy]\ntools = script\n" + (b"#" * 65536 if kind == "large" else b"# \xff\n"))
+        path.write_bytes(
+            b"[policy]\ntools = script\n"
+            + (b"#" * 65536 if kind == "large" else b"# \xff\n")
+        )
     done = governed.apply([deployment("d1", script(proof))])
     assert done.code == 1
     assert "cannot use the policy" in done.out
     assert not proof.exists()
 
 
-def test_a_later_settings_file_cannot_loosen_it(governed: Governed, proof: Path) -> None:
+def test_a_later_settings_file_cannot_loosen_it(
+    governed: Governed, proof: Path
+) -> None:
     """A section of that name in settings is a mistake, and another file of settings leaves the policy in force."""
     governed.policy("tools = ansible")
     late = governed.own / "99-late.conf"
@@ -234,35 +306,56 @@ def test_a_later_settings_file_cannot_loosen_it(governed: Governed, proof: Path)
     assert not proof.exists()
 
 
-def test_metadata_and_variables_cannot_loosen_it(governed: Governed, proof: Path) -> None:
+def test_metadata_and_variables_cannot_loosen_it(
+    governed: Governed, proof: Path
+) -> None:
     """The path is fixed, and nothing but the file says what is allowed."""
     governed.policy("tools = ansible")
     loose = {"policy": {"tools": "script"}, "tools": "script", "state_dir": "/tmp"}
-    document = {"os-collect-config": loose, "policy": loose["policy"], "deployments": [deployment("d1", script(proof))]}
+    document = {
+        "os-collect-config": loose,
+        "policy": loose["policy"],
+        "deployments": [deployment("d1", script(proof))],
+    }
     names = ("HEAT_CONFIG_POLICY", "HEAT_CONFIG_AGENT_POLICY", "POLICY")
     done = governed.apply(document, **dict.fromkeys(names, "/dev/null"))
     assert "refused by the rule tools" in done.out
     assert not proof.exists()
 
 
-@pytest.mark.parametrize("way", ["option", "relative option", "variable", "setting", "/usr/libexec", "/var/lib"])
-def test_an_executable_hook_does_not_pass_for_a_built_in_one(machine: Machine, proof: Path, way: str) -> None:
+@pytest.mark.parametrize(
+    "way",
+    ["option", "relative option", "variable", "setting", "/usr/libexec", "/var/lib"],
+)
+def test_an_executable_hook_does_not_pass_for_a_built_in_one(
+    machine: Machine, proof: Path, way: str
+) -> None:
     """A name in the rule allows the built-in hook; an executable is allowed by its full path only."""
     lower = machine.folder / "of-the-system"
     hooks = lower / "heat-config/hooks" if way.startswith("/") else machine.hooks
     hooks.mkdir(parents=True)
     (hooks / "script").write_text(f"#!/bin/sh\necho hook >>{proof}\necho '{{}}'\n")
     (hooks / "script").chmod(0o755)
-    system = (f"mount -t overlay overlay -o lowerdir={lower}:{way} {way}",) if way.startswith("/") else ()
+    system = (
+        (f"mount -t overlay overlay -o lowerdir={lower}:{way} {way}",)
+        if way.startswith("/")
+        else ()
+    )
     governed = Governed(machine, *system)
     place = f"{way}/heat-config/hooks" if system else str(hooks)
-    words = {"option": ("--hooks-dir", place), "relative option": ("--hooks-dir", hooks.name)}.get(way, ())
+    words = {
+        "option": ("--hooks-dir", place),
+        "relative option": ("--hooks-dir", hooks.name),
+    }.get(way, ())
     variables = {"HEAT_CONFIG_HOOKS": place} if way == "variable" else {}
     if way == "setting":
         (governed.own / "agent.conf").write_text(f"[agent]\nhooks_dir = {place}\n")
     governed.policy("tools = script")
     done = governed.apply([deployment("d1")], *words, **variables)
-    assert f"refused by the rule tools of {POLICY}: the hook {place}/script is not in it" in done.out
+    assert (
+        f"refused by the rule tools of {POLICY}: the hook {place}/script is not in it"
+        in done.out
+    )
     assert not proof.exists()
     governed.policy(f"tools = {place}/script")
     governed.apply([deployment("d2")], *words, **variables)
@@ -272,11 +365,26 @@ def test_an_executable_hook_does_not_pass_for_a_built_in_one(machine: Machine, p
 def test_no_other_spelling_of_a_tool_runs(governed: Governed, proof: Path) -> None:
     """A forbidden tool does not run as an option, as a path, or under the name of a built-in hook."""
     governed.policy("tools = ansible")
-    words = ["--help", "-script", "../script", "/script", "SCRIPT", "script ", "s.c.r.i.p.t", "script\0", "ſcript"]
+    words = [
+        "--help",
+        "-script",
+        "../script",
+        "/script",
+        "SCRIPT",
+        "script ",
+        "s.c.r.i.p.t",
+        "script\0",
+        "ſcript",
+    ]
     words += ["builtin:script", "ansible/../script", "ansible,script", "component"]
-    given = [deployment(f"a{number}", script(proof), group=word) for number, word in enumerate(words)]
+    given = [
+        deployment(f"a{number}", script(proof), group=word)
+        for number, word in enumerate(words)
+    ]
     for number, word in enumerate(words):
-        config = {"configs": [{"actions": ["CREATE"], "config": script(proof), "tool": word}]}
+        config = {
+            "configs": [{"actions": ["CREATE"], "config": script(proof), "tool": word}]
+        }
         given.append(deployment(f"b{number}", config, group="component"))
     done = governed.apply(given)
     assert f"{len(given)} failed" in done.out
@@ -286,14 +394,30 @@ def test_no_other_spelling_of_a_tool_runs(governed: Governed, proof: Path) -> No
 def test_no_other_spelling_of_an_action_runs(governed: Governed, proof: Path) -> None:
     """Actions count as they are written."""
     governed.policy("actions = CREATE")
-    actions = ("create", "CREATE ", " CREATE", "", "-CREATE", "CREATE,DELETE", "(left)", ["CREATE"], None, True)
-    given = [deployment(f"d{number}", script(proof), action=action) for number, action in enumerate(actions)]
+    actions = (
+        "create",
+        "CREATE ",
+        " CREATE",
+        "",
+        "-CREATE",
+        "CREATE,DELETE",
+        "(left)",
+        ["CREATE"],
+        None,
+        True,
+    )
+    given = [
+        deployment(f"d{number}", script(proof), action=action)
+        for number, action in enumerate(actions)
+    ]
     done = governed.apply(given)
     assert f"{len(given)} failed" in done.out
     assert not proof.exists()
 
 
-def test_a_component_runs_by_the_tool_of_its_action(governed: Governed, proof: Path) -> None:
+def test_a_component_runs_by_the_tool_of_its_action(
+    governed: Governed, proof: Path
+) -> None:
     """The allowed tool of another action does not open the way."""
     governed.policy("tools = ansible")
     configs = [
@@ -305,7 +429,9 @@ def test_a_component_runs_by_the_tool_of_its_action(governed: Governed, proof: P
     assert not proof.exists()
 
 
-def test_a_deployment_that_waits_in_the_queue_obeys_a_policy_that_is_new(governed: Governed, proof: Path) -> None:
+def test_a_deployment_that_waits_in_the_queue_obeys_a_policy_that_is_new(
+    governed: Governed, proof: Path
+) -> None:
     """Between the plan and the start of the second one, the first one writes the policy."""
     first = f"#!/bin/sh\nprintf '[policy]\\ntools = ansible\\n' >{POLICY}\nchmod 600 {POLICY}\n"
     done = governed.apply([deployment("a", first), deployment("b", script(proof))])
@@ -314,13 +440,18 @@ def test_a_deployment_that_waits_in_the_queue_obeys_a_policy_that_is_new(governe
     assert not proof.exists()
 
 
-def test_a_deployment_that_was_accepted_before_obeys_the_policy(governed: Governed, proof: Path) -> None:
+def test_a_deployment_that_was_accepted_before_obeys_the_policy(
+    governed: Governed, proof: Path
+) -> None:
     """A pause had held it back."""
     given = [deployment("d1", script(proof))]
     assert governed.agent("pause", "--reason", "maintenance").code == 0
     governed.apply(given)
     governed.policy("tools = ansible")
-    assert "d1  CREATE  refused by the rule tools" in governed.agent("policy", "explain").out
+    assert (
+        "d1  CREATE  refused by the rule tools"
+        in governed.agent("policy", "explain").out
+    )
     governed.agent("resume")
     assert "refused by the rule tools" in governed.apply(given).out
     assert not proof.exists()
@@ -333,11 +464,16 @@ def test_retry_and_delete_obey_it(governed: Governed, proof: Path) -> None:
     governed.policy("tools = ansible")
     governed.agent("retry", "d1")
     assert "refused by the rule tools" in governed.apply([create]).out
-    assert "refused by the rule tools" in governed.apply([deployment("d2", script(proof), action="DELETE")]).out
+    assert (
+        "refused by the rule tools"
+        in governed.apply([deployment("d2", script(proof), action="DELETE")]).out
+    )
     assert proof.read_text() == "ran\n"
 
 
-def test_a_run_that_had_nothing_to_do_is_not_repeated_past_a_new_policy(governed: Governed, proof: Path) -> None:
+def test_a_run_that_had_nothing_to_do_is_not_repeated_past_a_new_policy(
+    governed: Governed, proof: Path
+) -> None:
     """A new id is refused, and the old one stays done."""
     given = [deployment("d1", script(proof))]
     governed.apply(given)
@@ -378,7 +514,10 @@ def test_a_followed_stack_obeys_it(governed: Governed, proof: Path) -> None:
     governed.policy("sources = file, local")
     done = governed.run("heat-config-agent", "follow", "--config", str(path))
     assert done.code == 1
-    assert f"refused by the rule sources of {POLICY}: the source stack:" in governed.agent("show", "deployment").out
+    assert (
+        f"refused by the rule sources of {POLICY}: the source stack:"
+        in governed.agent("show", "deployment").out
+    )
     assert not proof.exists()
 
 
@@ -411,7 +550,12 @@ def test_a_refusal_outlives_the_agent(
     governed: Governed, proof: Path, heat: SignalServer, tried: Callable[[int], None]
 ) -> None:
     """The next agent tells the refusal, also if the policy allows the deployment by then: it was answered."""
-    points = ("journal.accepted.after", "journal.finished.before", "journal.finished.after", "signals.after")
+    points = (
+        "journal.accepted.after",
+        "journal.finished.before",
+        "journal.finished.after",
+        "signals.after",
+    )
     for number, point in enumerate(points):
         armed = governed.machine.folder / f"armed{number}"
         armed.touch()
@@ -422,9 +566,13 @@ def test_a_refusal_outlives_the_agent(
         if number > 1:
             governed.policy("tools = script")
         governed.apply(given)
-        results = [json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path]
+        results = [
+            json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path
+        ]
         assert results, point
-        assert all("refused by the rule tools" in each["deploy_stderr"] for each in results), point
+        assert all(
+            "refused by the rule tools" in each["deploy_stderr"] for each in results
+        ), point
         assert not proof.exists(), point
     tried(len(points))
 
@@ -449,6 +597,8 @@ def test_a_permission_does_not_outlive_the_agent(
         governed.policy("tools = ansible")
         governed.apply(given)
         (signal,) = (each for each in heat.signals if f"/d{number}" in each.path)
-        assert "refused by the rule tools" in json.loads(signal.body)["deploy_stderr"], point
+        assert (
+            "refused by the rule tools" in json.loads(signal.body)["deploy_stderr"]
+        ), point
         assert not proof.exists(), point
     tried(len(points))

@@ -61,15 +61,24 @@ def governed(machine: Machine) -> Governed:
     """A machine with a policy, and a template and a service in its folder."""
     made = Governed(machine)
     script = f"#!/bin/sh\necho ran >>{shlex.quote(str(machine.folder))}/proof\n"
-    for name, text in (("site.yaml", OUTER), ("inner.yaml", INNER), ("service.yaml", SERVICE), ("run.sh", script)):
+    for name, text in (
+        ("site.yaml", OUTER),
+        ("inner.yaml", INNER),
+        ("service.yaml", SERVICE),
+        ("run.sh", script),
+    ):
         (machine.folder / name).write_text(text)
     return made
 
 
 def apply(governed: Governed, *words: str) -> str:
     """Return what `heat-config-apply` prints, with one space between two words."""
-    done = governed.run("heat-config-apply", "--state-dir", str(governed.machine.state), *words)
-    return "\n".join(" ".join(line.split()) for line in f"{done.out}{done.err}".splitlines())
+    done = governed.run(
+        "heat-config-apply", "--state-dir", str(governed.machine.state), *words
+    )
+    return "\n".join(
+        " ".join(line.split()) for line in f"{done.out}{done.err}".splitlines()
+    )
 
 
 def explained(governed: Governed) -> list[str]:
@@ -83,10 +92,13 @@ def test_a_dry_run_of_a_template_says_what_is_refused(governed: Governed) -> Non
     governed.policy("tools = python")
     planned = apply(governed, "--plan", "site.yaml")
     names = ("plain", "servers/one", "group/0/deployment")
-    assert [line for line in planned.splitlines() if "refused" in line] == [f"{name} CREATE {TOOLS}" for name in names]
+    assert [line for line in planned.splitlines() if "refused" in line] == [
+        f"{name} CREATE {TOOLS}" for name in names
+    ]
     values = json.loads(apply(governed, "--plan", "--json", "site.yaml"))
     assert {each["name"]: each["refused"] for each in values if "refused" in each} == {
-        name.partition("/")[0]: [{"name": name, "action": "CREATE", "says": TOOLS}] for name in names
+        name.partition("/")[0]: [{"name": name, "action": "CREATE", "says": TOOLS}]
+        for name in names
     }
     governed.policy("tools = script, python")
     assert "refused" not in apply(governed, "--plan", "site.yaml")
@@ -107,12 +119,27 @@ def test_a_stack_says_what_is_refused_of_what_may_follow(governed: Governed) -> 
             ("group/0/deployment", "CREATE"),
         )
     ]
-    (governed.machine.folder / "site.yaml").write_text(OUTER.partition("  group:")[0].replace("of_component:", "new:"))
+    (governed.machine.folder / "site.yaml").write_text(
+        OUTER.partition("  group:")[0].replace("of_component:", "new:")
+    )
     planned = apply(governed, "--plan", "site.yaml")
-    assert [line for line in planned.splitlines() if "refused" in line] == [f"of_component DELETE {TOOLS}"]
+    assert [line for line in planned.splitlines() if "refused" in line] == [
+        f"of_component DELETE {TOOLS}"
+    ]
     governed.policy("tools =")
-    update = ("stack", "update", "--existing", "--dry-run", "--state-dir", str(governed.machine.state), "site")
-    assert "nothing new begins: cannot use the policy" in governed.run("heat-config-agent", *update).out
+    update = (
+        "stack",
+        "update",
+        "--existing",
+        "--dry-run",
+        "--state-dir",
+        str(governed.machine.state),
+        "site",
+    )
+    assert (
+        "nothing new begins: cannot use the policy"
+        in governed.run("heat-config-agent", *update).out
+    )
 
 
 def test_a_refusal_shows_no_secret_parameter(governed: Governed) -> None:
@@ -124,14 +151,20 @@ def test_a_refusal_shows_no_secret_parameter(governed: Governed) -> None:
     )
     outer = OUTER.partition("parameters:")[0] + hidden
     outer += "  nested: {type: inner.yaml, properties: {who: {get_param: who}}}\n"
-    outer += f"  config: {{type: OS::Heat::SoftwareConfig, properties: {{{options}}}}}\n"
-    outer += "  server: {type: OS::Nova::Server, properties: {name: this, flavor: m1}}\n"
+    outer += (
+        f"  config: {{type: OS::Heat::SoftwareConfig, properties: {{{options}}}}}\n"
+    )
+    outer += (
+        "  server: {type: OS::Nova::Server, properties: {name: this, flavor: m1}}\n"
+    )
     outer += "  plain:\n    type: OS::Heat::SoftwareDeployment\n"
     outer += "    properties: {config: {get_resource: config}, server: {get_resource: server}}\n"
     for name, text in (("site.yaml", outer), ("inner.yaml", inner)):
         (governed.machine.folder / name).write_text(text)
     governed.policy("users = nobody")
-    planned = apply(governed, "--plan", "site.yaml", "--parameter", f"who={planted.WORD}-user")
+    planned = apply(
+        governed, "--plan", "site.yaml", "--parameter", f"who={planted.WORD}-user"
+    )
     assert planned.count("the user '***' is not in it") == 2, planned
 
 
@@ -146,10 +179,14 @@ def test_a_refusal_shows_no_secret_parameter(governed: Governed) -> None:
         ("actions = DELETE", "the action 'CREATE' is not in it"),
     ],
 )
-def test_an_operation_of_a_service_obeys_each_rule(governed: Governed, rule: str, why: str) -> None:
+def test_an_operation_of_a_service_obeys_each_rule(
+    governed: Governed, rule: str, why: str
+) -> None:
     """The dry run says so before, and the operation does not run."""
     governed.policy(rule)
     for words in (("--plan",), ()):
         said = apply(governed, *words, "service.yaml")
-        assert f"refused by the rule {rule.partition(' ')[0]} of {POLICY}: {why}" in said
+        assert (
+            f"refused by the rule {rule.partition(' ')[0]} of {POLICY}: {why}" in said
+        )
     assert not Path(governed.machine.folder, "proof").exists()

@@ -15,7 +15,12 @@ from support.machine import Machine
 SAMPLES = Path(__file__).parents[1] / "samples"
 
 
-CREDENTIALS = {"deploy_signal_id", "deploy_password", "deploy_user_id", "deploy_username"}
+CREDENTIALS = {
+    "deploy_signal_id",
+    "deploy_password",
+    "deploy_user_id",
+    "deploy_username",
+}
 
 
 TOOLS = ("script", "ansible", "ansible", None, "script", "puppet", "json-file", None)
@@ -37,7 +42,9 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 @pytest.fixture(params=["cfn", "heat", "tempurl", "zaqar"])
 def sample(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Metadata that Heat made, one for each transport."""
-    document: dict[str, Any] = json.loads((SAMPLES / f"metadata-{request.param}.json").read_text())
+    document: dict[str, Any] = json.loads(
+        (SAMPLES / f"metadata-{request.param}.json").read_text()
+    )
     return document
 
 
@@ -51,19 +58,29 @@ def test_real_metadata_is_planned(machine: Machine, sample: dict[str, Any]) -> N
     assert planned.code == 0, planned.err
     assert planned.json["mistakes"] == []
     steps = planned.json["steps"]
-    assert [each["id"] for each in steps] == [each["id"] for each in sample["deployments"]]
-    assert [each["step"] for each in steps] == ["run" if tool else "skip" for tool in TOOLS]
-    assert [each["tool"] if each["step"] == "run" else None for each in steps] == list(TOOLS)
+    assert [each["id"] for each in steps] == [
+        each["id"] for each in sample["deployments"]
+    ]
+    assert [each["step"] for each in steps] == [
+        "run" if tool else "skip" for tool in TOOLS
+    ]
+    assert [each["tool"] if each["step"] == "run" else None for each in steps] == list(
+        TOOLS
+    )
     assert [each["options"] for each in steps] == list(OPTIONS)
 
 
 @pytest.mark.parametrize("action", ["CREATE", "UPDATE", "RESUME", "SUSPEND", "DELETE"])
-def test_a_real_component_is_planned_for_each_action(machine: Machine, sample: dict[str, Any], action: str) -> None:
+def test_a_real_component_is_planned_for_each_action(
+    machine: Machine, sample: dict[str, Any], action: str
+) -> None:
     """Heat's component has its own tool for each action."""
     for tool in ("ansible", "puppet"):
         machine.hook(tool, SH)
     component = sample["deployments"][2]
-    next(each for each in component["inputs"] if each["name"] == "deploy_action")["value"] = action
+    next(each for each in component["inputs"] if each["name"] == "deploy_action")[
+        "value"
+    ] = action
 
     (step,) = machine.apply([component], "--plan", "--json").json["steps"]
 
@@ -71,7 +88,9 @@ def test_a_real_component_is_planned_for_each_action(machine: Machine, sample: d
     assert (step["step"], step["action"], step["tool"]) == ("run", action, wanted)
 
 
-def test_real_scripts_are_run(machine: Machine, heat: SignalServer, sample: dict[str, Any]) -> None:
+def test_real_scripts_are_run(
+    machine: Machine, heat: SignalServer, sample: dict[str, Any]
+) -> None:
     """The scripts that Heat sends get their inputs line by line, and their results go out by the verb that it names."""
     scripts = [each for each in sample["deployments"] if each["group"] == "script"]
     verbs = []
@@ -82,7 +101,9 @@ def test_real_scripts_are_run(machine: Machine, heat: SignalServer, sample: dict
             if item["name"] == "deploy_signal_verb":
                 verbs.append(item["value"])
 
-    ran = machine.apply({**sample, "deployments": scripts}, "--json", "--deliver-for", "0")
+    ran = machine.apply(
+        {**sample, "deployments": scripts}, "--json", "--deliver-for", "0"
+    )
 
     assert [each["failed"] for each in ran.json["deployments"]] == [False, False]
     assert [each.verb for each in heat.signals] == verbs
@@ -108,14 +129,26 @@ def test_real_scripts_are_run(machine: Machine, heat: SignalServer, sample: dict
             expected[name] = "***" if values[name] in hidden else values[name]
         assert {name: environment.get(name) for name in expected} == expected
         assert not CREDENTIALS & environment.keys()
-        ours = {"PATH", "HOME", "LANG", "TZ", "PWD", "HEAT_INPUTS_FILE", "HEAT_RUN", "heat_outputs_path"}
+        ours = {
+            "PATH",
+            "HOME",
+            "LANG",
+            "TZ",
+            "PWD",
+            "HEAT_INPUTS_FILE",
+            "HEAT_RUN",
+            "heat_outputs_path",
+        }
         assert environment.keys() - expected.keys() <= ours
 
 
 def test_real_metadata_is_carried_out(machine: Machine, sample: dict[str, Any]) -> None:
     """Hooks get what Heat sent, and groups without a tool are passed over: everything in one pass."""
     for tool in ("ansible", "puppet", "json-file"):
-        machine.hook(tool, f'{SH}cat >"$0.$(basename $PWD)"\necho \'{{"deploy_status_code": 0}}\'\n')
+        machine.hook(
+            tool,
+            f'{SH}cat >"$0.$(basename $PWD)"\necho \'{{"deploy_status_code": 0}}\'\n',
+        )
 
     ran = machine.apply(sample, "--json", "--deliver-for", "0")
 
@@ -125,5 +158,13 @@ def test_real_metadata_is_carried_out(machine: Machine, sample: dict[str, Any]) 
     for given, wanted in zip(sample["deployments"], TOOLS, strict=True):
         if wanted in ("ansible", "puppet", "json-file"):
             got = json.loads((machine.hooks / f"{wanted}.{given['id']}").read_text())
-            assert (got["group"], got["options"], got["outputs"]) == (wanted, given["options"], given["outputs"])
-            assert got["config"] == (given["config"] if given["group"] != "component" else "- hosts: localhost")
+            assert (got["group"], got["options"], got["outputs"]) == (
+                wanted,
+                given["options"],
+                given["outputs"],
+            )
+            assert got["config"] == (
+                given["config"]
+                if given["group"] != "component"
+                else "- hosts: localhost"
+            )

@@ -28,9 +28,13 @@ BODY_LIMIT = MEBI
 SECRET = "correct-horse-battery"
 
 
-def told(machine: Machine, heat: SignalServer, config: object, *arguments: str, **fields: Any) -> dict[str, Any]:
+def told(
+    machine: Machine, heat: SignalServer, config: object, *arguments: str, **fields: Any
+) -> dict[str, Any]:
     """Apply one deployment and return the one result that was signalled."""
-    machine.apply([deployment(config=config, signal=heat.url(), **fields)], *arguments, seconds=20)
+    machine.apply(
+        [deployment(config=config, signal=heat.url(), **fields)], *arguments, seconds=20
+    )
     [value] = heat.values()
     return value
 
@@ -40,7 +44,9 @@ def told(machine: Machine, heat: SignalServer, config: object, *arguments: str, 
 
 def test_a_reply_of_many_megabytes(machine: Machine, heat: SignalServer) -> None:
     """heat-agents never sent a reply over 950,000 bytes, for a TypeError; ours sends its beginning and its end."""
-    value = told(machine, heat, "#!/bin/sh\necho first\nyes | head -c 3000000\necho last\n")
+    value = told(
+        machine, heat, "#!/bin/sh\necho first\nyes | head -c 3000000\necho last\n"
+    )
 
     assert len(heat.signals[0].body) < BODY_LIMIT
     assert value["deploy_stdout"].startswith("first\n")
@@ -49,10 +55,15 @@ def test_a_reply_of_many_megabytes(machine: Machine, heat: SignalServer) -> None
     assert value["deploy_status_code"] == 0
 
 
-def test_a_big_output_without_standard_ones(machine: Machine, heat: SignalServer) -> None:
+def test_a_big_output_without_standard_ones(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents shortened no declared output, and failed where stdout was missing; ours shortens what is longest."""
     big = "head -c 2000000 /dev/zero | tr '\\0' x"
-    machine.hook("own", f'#!/bin/sh\nprintf \'{{"deploy_status_code": 0, "big": "\'\n{big}\necho \'"}}\'\n')
+    machine.hook(
+        "own",
+        f'#!/bin/sh\nprintf \'{{"deploy_status_code": 0, "big": "\'\n{big}\necho \'"}}\'\n',
+    )
     value = told(machine, heat, "", group="own", outputs=["big"])
 
     assert len(heat.signals[0].body) < BODY_LIMIT
@@ -61,7 +72,9 @@ def test_a_big_output_without_standard_ones(machine: Machine, heat: SignalServer
 
 def test_memory_for_output(machine: Machine, heat: SignalServer) -> None:
     """heat-agents held output many times over, up to a gigabyte; ours is bounded in memory as it is on the disk."""
-    none = peak(machine, heat, deployment("none", "#!/bin/sh\n", signal=heat.url("none")))
+    none = peak(
+        machine, heat, deployment("none", "#!/bin/sh\n", signal=heat.url("none"))
+    )
     lines = "#!/bin/sh\nseq 100000000 119999999\n"  # 200 MB
     much = peak(machine, heat, deployment("much", lines, signal=heat.url("much")))
 
@@ -82,7 +95,9 @@ def peak(machine: Machine, heat: SignalServer, given: dict[str, Any]) -> int:
         main.apply()
     """
     path, before = machine.write([given]), len(heat.signals)
-    agent = machine.start(str(BIN / "python"), "-c", code, "--state-dir", str(machine.state), str(path))
+    agent = machine.start(
+        str(BIN / "python"), "-c", code, "--state-dir", str(machine.state), str(path)
+    )
     _, err = agent.communicate(timeout=pace.seconds(100))
 
     assert len(heat.signals) == before + 1
@@ -91,15 +106,22 @@ def peak(machine: Machine, heat: SignalServer, given: dict[str, Any]) -> int:
     return int(found[1]) * 1024
 
 
-def test_a_hook_that_failed_and_replied_an_empty_object(machine: Machine, heat: SignalServer) -> None:
+def test_a_hook_that_failed_and_replied_an_empty_object(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents signalled {} for a hook that ended with 3, a success to Heat; ours signals its exit code."""
     machine.hook("own", "#!/bin/sh\necho '{}'\nexit 3\n")
 
     assert told(machine, heat, "", group="own")["deploy_status_code"] == 3
 
 
-@pytest.mark.parametrize("reply", ["{}", "", "0", "[1]", '"done"', "null", "true", "done", '{"deploy_stdout": "x"}'])
-def test_a_hook_that_does_not_say_how_it_ended(machine: Machine, heat: SignalServer, reply: str) -> None:
+@pytest.mark.parametrize(
+    "reply",
+    ["{}", "", "0", "[1]", '"done"', "null", "true", "done", '{"deploy_stdout": "x"}'],
+)
+def test_a_hook_that_does_not_say_how_it_ended(
+    machine: Machine, heat: SignalServer, reply: str
+) -> None:
     """heat-agents signalled whatever JSON a hook printed; ours makes a failure of it, with a sentence and the text."""
     machine.hook("own", f"#!/bin/sh\necho '{reply}'\n")
 
@@ -112,12 +134,24 @@ def test_a_hook_that_does_not_say_how_it_ended(machine: Machine, heat: SignalSer
 
 def test_a_binary_output(machine: Machine, heat: SignalServer) -> None:
     """heat-agents' hook died of output other than UTF-8, after the script had run; ours replaces the bytes."""
-    value = told(machine, heat, "#!/bin/sh\nprintf 'a\\377b' | tee $heat_outputs_path.raw\n", outputs=["raw"])
+    value = told(
+        machine,
+        heat,
+        "#!/bin/sh\nprintf 'a\\377b' | tee $heat_outputs_path.raw\n",
+        outputs=["raw"],
+    )
 
-    assert value == {"deploy_stdout": "a�b", "deploy_stderr": "", "deploy_status_code": 0, "raw": "a�b"}
+    assert value == {
+        "deploy_stdout": "a�b",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+        "raw": "a�b",
+    }
 
 
-def test_no_separate_program_is_needed_to_signal(machine: Machine, heat: SignalServer) -> None:
+def test_no_separate_program_is_needed_to_signal(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents lost the result where heat-config-notify was not in PATH; ours needs no program to signal."""
     machine.environment["PATH"] = "/usr/bin:/bin"
 
@@ -133,7 +167,11 @@ def test_the_kept_result_is_whole(machine: Machine, heat: SignalServer) -> None:
     machine.apply(given)
 
     kept = json.loads((machine.state / "deployed" / "d1.notify.json").read_text())
-    assert kept == heat.values()[1] == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+    assert (
+        kept
+        == heat.values()[1]
+        == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+    )
 
 
 # What is never answered there.
@@ -159,9 +197,17 @@ def test_a_tool_that_is_not_there(machine: Machine, heat: SignalServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"inputs": [{"value": "no name"}]}, {"outputs": "all"}, {"options": [1]}, {"inputs": ["x"]}]
+    "wrong",
+    [
+        {"inputs": [{"value": "no name"}]},
+        {"outputs": "all"},
+        {"options": [1]},
+        {"inputs": ["x"]},
+    ],
 )
-def test_a_malformed_entry(machine: Machine, heat: SignalServer, wrong: dict[str, Any]) -> None:
+def test_a_malformed_entry(
+    machine: Machine, heat: SignalServer, wrong: dict[str, Any]
+) -> None:
     """heat-agents signalled nothing for a malformed entry; ours fails it with the path, and goes on with the others."""
     bad = deployment("bad", signal=heat.url("bad"))
     bad = {**bad, **wrong, "inputs": [*bad["inputs"], *wrong.get("inputs", [])]}
@@ -176,7 +222,11 @@ def test_a_malformed_entry(machine: Machine, heat: SignalServer, wrong: dict[str
 
 def test_an_entry_with_little_in_it(machine: Machine, heat: SignalServer) -> None:
     """heat-agents stumbled over an entry without inputs and a String input without a value; ours takes both."""
-    bare = {"id": "bare", "group": "script", "config": f"#!/bin/sh\necho bare >{machine.folder}/ran\n"}
+    bare = {
+        "id": "bare",
+        "group": "script",
+        "config": f"#!/bin/sh\necho bare >{machine.folder}/ran\n",
+    }
     valueless = deployment("valueless", '#!/bin/sh\necho "<$x>"\n', signal=heat.url())
     valueless["inputs"].append({"name": "x", "type": "String"})
 
@@ -187,13 +237,26 @@ def test_an_entry_with_little_in_it(machine: Machine, heat: SignalServer) -> Non
 
 def test_a_component_as_text(machine: Machine, heat: SignalServer) -> None:
     """heat-agents signalled nothing where a component's config was JSON text; ours reads it."""
-    component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": "#!/bin/sh\necho created\n"}]}
+    component = {
+        "configs": [
+            {
+                "actions": ["CREATE"],
+                "tool": "script",
+                "config": "#!/bin/sh\necho created\n",
+            }
+        ]
+    }
 
-    assert told(machine, heat, json.dumps(component), group="component")["deploy_stdout"] == "created\n"
+    assert (
+        told(machine, heat, json.dumps(component), group="component")["deploy_stdout"]
+        == "created\n"
+    )
 
 
 @pytest.mark.parametrize("group", ["../..", "..", "/", "\u00e4\u00f6/../.", " "])
-def test_a_group_of_odd_characters(machine: Machine, heat: SignalServer, group: str) -> None:
+def test_a_group_of_odd_characters(
+    machine: Machine, heat: SignalServer, group: str
+) -> None:
     """heat-agents took the hook directory itself for the hook, and signalled nothing; ours fails the deployment."""
     machine.hook("own", "#!/bin/sh\n")
 
@@ -203,8 +266,12 @@ def test_a_group_of_odd_characters(machine: Machine, heat: SignalServer, group: 
     assert "no hook for the tool" in value["deploy_stderr"]
 
 
-@pytest.mark.parametrize(("first", "mode"), [("#!/bin/sh", 0o644), ("#!/no/such/interpreter", 0o755)])
-def test_a_hook_that_cannot_be_started(machine: Machine, heat: SignalServer, first: str, mode: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "mode"), [("#!/bin/sh", 0o644), ("#!/no/such/interpreter", 0o755)]
+)
+def test_a_hook_that_cannot_be_started(
+    machine: Machine, heat: SignalServer, first: str, mode: int
+) -> None:
     """heat-agents marked a deployment as done whose hook could not be started; ours fails it, with the reason."""
     hook = machine.hook("own", f"{first}\n", mode=mode)
 
@@ -217,7 +284,9 @@ def test_a_hook_that_cannot_be_started(machine: Machine, heat: SignalServer, fir
 # What is stuck there.
 
 
-def test_a_child_that_keeps_the_output_open(machine: Machine, heat: SignalServer) -> None:
+def test_a_child_that_keeps_the_output_open(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents waited for a background child that kept stdout open; ours waits for the script alone."""
     began = time.monotonic()
     value = told(machine, heat, "#!/bin/sh\necho started\nsleep 30 &\n")
@@ -230,7 +299,11 @@ def test_a_child_that_keeps_the_output_open(machine: Machine, heat: SignalServer
 def test_a_script_that_never_ends(machine: Machine, heat: SignalServer) -> None:
     """heat-agents waited for ever for a script, and all later deployments with them; ours ends it at its time limit."""
     given = [
-        deployment("stuck", "#!/bin/sh\necho so far\nsleep 30 & wait\n", signal=heat.url("stuck")),
+        deployment(
+            "stuck",
+            "#!/bin/sh\necho so far\nsleep 30 & wait\n",
+            signal=heat.url("stuck"),
+        ),
         deployment("next", signal=heat.url("next")),
     ]
 
@@ -264,10 +337,17 @@ def test_an_empty_config_that_nobody_waits_for(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     "config",
-    ["echo $((6 * 7))\n", "#!/bin/sh\r\necho 42\r\n", "\ufeff#!/bin/sh\necho 42\n", "#! /bin/sh -e\necho 42"],
+    [
+        "echo $((6 * 7))\n",
+        "#!/bin/sh\r\necho 42\r\n",
+        "\ufeff#!/bin/sh\necho 42\n",
+        "#! /bin/sh -e\necho 42",
+    ],
     ids=["no interpreter", "CRLF", "byte order mark", "no last newline"],
 )
-def test_however_a_script_begins(machine: Machine, heat: SignalServer, config: str) -> None:
+def test_however_a_script_begins(
+    machine: Machine, heat: SignalServer, config: str
+) -> None:
     """heat-agents answered a script without #! with a traceback; ours runs it with the shell, and Windows' ones too."""
     value = told(machine, heat, config)
 
@@ -276,7 +356,16 @@ def test_however_a_script_begins(machine: Machine, heat: SignalServer, config: s
 
 def test_inputs_of_every_type(machine: Machine, heat: SignalServer) -> None:
     """heat-agents' hook died of inputs of other types than text; ours writes all types in one documented way."""
-    inputs = {"t": "a b", "i": 7, "f": 1.5, "yes": True, "no": False, "none": None, "l": [1, "b"], "m": {"k": [None]}}
+    inputs = {
+        "t": "a b",
+        "i": 7,
+        "f": 1.5,
+        "yes": True,
+        "no": False,
+        "none": None,
+        "l": [1, "b"],
+        "m": {"k": [None]},
+    }
     script = "#!/bin/sh\n" + "".join(f'echo "{name}=${name}"\n' for name in inputs)
 
     assert told(machine, heat, script, inputs=inputs)["deploy_stdout"] == (
@@ -292,29 +381,59 @@ def test_a_shorter_script_of_the_same_id(machine: Machine, heat: SignalServer) -
     assert told(machine, heat, "#!/bin/sh\necho short\n")["deploy_stdout"] == "short\n"
 
 
-@pytest.mark.parametrize("identity", ["../../escaped", "/escaped", "..", "a/b", ".hidden", "a\nb", "x" * 300])
-def test_id_with_path_characters_stays_in_its_folder(machine: Machine, heat: SignalServer, identity: str) -> None:
+@pytest.mark.parametrize(
+    "identity", ["../../escaped", "/escaped", "..", "a/b", ".hidden", "a\nb", "x" * 300]
+)
+def test_id_with_path_characters_stays_in_its_folder(
+    machine: Machine, heat: SignalServer, identity: str
+) -> None:
     """heat-agents wrote a script to wherever its id led; ours keeps all files in their folders."""
-    before = {path for path in machine.folder.rglob("*") if machine.state not in path.parents}
+    before = {
+        path for path in machine.folder.rglob("*") if machine.state not in path.parents
+    }
 
-    value = told(machine, heat, "#!/bin/sh\ncat <$0 >/dev/null && echo $heat_outputs_path\n", identity=identity)
+    value = told(
+        machine,
+        heat,
+        "#!/bin/sh\ncat <$0 >/dev/null && echo $heat_outputs_path\n",
+        identity=identity,
+    )
 
     assert value["deploy_status_code"] == 0
-    assert Path(value["deploy_stdout"].strip()).parent == machine.state / "run" / "heat-config-script"
-    after = {path for path in machine.folder.rglob("*") if machine.state not in path.parents}
+    assert (
+        Path(value["deploy_stdout"].strip()).parent
+        == machine.state / "run" / "heat-config-script"
+    )
+    after = {
+        path for path in machine.folder.rglob("*") if machine.state not in path.parents
+    }
     assert {path.name for path in after - before} == {"document.json", "state"}
 
 
 def test_a_clean_environment(machine: Machine, heat: SignalServer) -> None:
     """heat-agents handed its own environment on to every script; ours gives what a program needs, and the inputs."""
-    machine.environment |= {"OS_PASSWORD": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "NOTIFY_SOCKET": "/run/x"}
+    machine.environment |= {
+        "OS_PASSWORD": SECRET,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "NOTIFY_SOCKET": "/run/x",
+    }
 
     names = {
         line.partition("=")[0]
-        for line in told(machine, heat, "#!/bin/sh\nenv\n", inputs={"who": "me"})["deploy_stdout"].splitlines()
+        for line in told(machine, heat, "#!/bin/sh\nenv\n", inputs={"who": "me"})[
+            "deploy_stdout"
+        ].splitlines()
     }
 
-    assert names >= {"PATH", "HOME", "LANG", "TZ", "who", "deploy_action", "heat_outputs_path"}
+    assert names >= {
+        "PATH",
+        "HOME",
+        "LANG",
+        "TZ",
+        "who",
+        "deploy_action",
+        "heat_outputs_path",
+    }
     assert not {name for name in names if name.startswith(("OS_", "AWS_", "NOTIFY"))}
 
 
@@ -328,15 +447,24 @@ def test_secrets_in_what_is_shown(machine: Machine, heat: SignalServer) -> None:
         {"name": "hidden", "value": f"{SECRET}/2", "hidden": True},
         {"name": "deploy_password", "value": f"{SECRET}+3"},
     ]
-    script = f'#!/bin/sh\necho "$db_password $hidden"\necho "{heat.url()}" >&2\nexit 1\n'
+    script = (
+        f'#!/bin/sh\necho "$db_password $hidden"\necho "{heat.url()}" >&2\nexit 1\n'
+    )
     given = [deployment(config=script, inputs=inputs, signal=heat.url(), name="web")]
 
     shown = [machine.apply(given), machine.agent("status"), machine.agent("log", "d1")]
-    shown += [machine.agent("status", "--json"), machine.agent("show", "d1"), machine.agent("show", "d1", "--json")]
+    shown += [
+        machine.agent("status", "--json"),
+        machine.agent("show", "d1"),
+        machine.agent("show", "d1", "--json"),
+    ]
     machine.agent("forget", "d1")
     shown += [machine.apply(given, "--json")]
 
-    for text in [*(each.out + each.err for each in shown), heat.signals[0].body.decode()]:
+    for text in [
+        *(each.out + each.err for each in shown),
+        heat.signals[0].body.decode(),
+    ]:
         assert SECRET not in text
         assert "c2lnbmVk" not in text
     assert heat.values()[0]["deploy_stdout"] == "*** ***\n"
@@ -344,7 +472,9 @@ def test_secrets_in_what_is_shown(machine: Machine, heat: SignalServer) -> None:
 
 def test_the_log_can_be_read(machine: Machine) -> None:
     """heat-agents' log «for humans» held base64; ours prints what the tool printed."""
-    machine.apply([deployment(config="#!/bin/sh\necho öffentlich\nprintf '\\377\\n' >&2\n")])
+    machine.apply(
+        [deployment(config="#!/bin/sh\necho öffentlich\nprintf '\\377\\n' >&2\n")]
+    )
 
     log = machine.agent("log", "d1")
 
@@ -356,7 +486,9 @@ def test_the_inputs_of_a_run_are_removed_when_it_ends(machine: Machine) -> None:
     machine.hook("own", "#!/bin/sh\necho '{\"deploy_status_code\": 0}'\n")
     inputs = {"db_password": SECRET}
 
-    machine.apply([deployment(inputs=inputs), deployment("d2", group="own", inputs=inputs)])
+    machine.apply(
+        [deployment(inputs=inputs), deployment("d2", group="own", inputs=inputs)]
+    )
 
     runs = [path for path in (machine.state / "runs").rglob("*") if path.is_file()]
     assert len(runs) >= 6
@@ -368,7 +500,9 @@ def test_nothing_is_kept_of_a_forgotten_deployment(machine: Machine, tool: str) 
     """heat-agents never removed what they kept of a deployment; ours removes all of it when told to forget it."""
     machine.hook("own", "#!/bin/sh\necho '{\"deploy_status_code\": 0}'\n")
     script = f"#!/bin/sh\nprintf {SECRET} >$heat_outputs_path.out\n"
-    given = deployment("d1", script, group=tool, inputs={"db_password": SECRET}, outputs=["out"])
+    given = deployment(
+        "d1", script, group=tool, inputs={"db_password": SECRET}, outputs=["out"]
+    )
     assert machine.apply([given]).code == 0
 
     assert machine.agent("forget", "d1").code == 0
@@ -378,36 +512,76 @@ def test_nothing_is_kept_of_a_forgotten_deployment(machine: Machine, tool: str) 
     assert not [path for path in files if SECRET in path.read_text()]
 
 
-def test_records_are_on_disk_before_they_are_relied_on(machine: Machine, heat: SignalServer) -> None:
+def test_records_are_on_disk_before_they_are_relied_on(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents flushed nothing to the disk; ours flushes before it runs a command, and before it sends a result."""
     trace = machine.folder / "trace"
     path = machine.write([deployment(config="#!/bin/sh\n", signal=heat.url())])
-    command = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(path)]
+    command = [
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(machine.state),
+        str(path),
+    ]
     calls = "trace=fdatasync,fsync,write,writev,sendto,sendmsg"
-    strace = ["strace", "-f", "-qq", "-y", "-s", "400", "-e", calls, "-o", str(trace), *command]
+    strace = [
+        "strace",
+        "-f",
+        "-qq",
+        "-y",
+        "-s",
+        "400",
+        "-e",
+        calls,
+        "-o",
+        str(trace),
+        *command,
+    ]
     try:
         done = subprocess.run(
-            strace, env=machine.environment, capture_output=True, text=True, check=False, timeout=pace.seconds(30)
+            strace,
+            env=machine.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=pace.seconds(30),
         )
     except FileNotFoundError:
         pytest.skip("strace is missing: apt-get install strace")
     if not heat.signals:
         pytest.skip(f"strace cannot trace here: {done.stderr.strip()}")
     if os.geteuid() != 0:
-        pytest.skip("only root's strace sees what a process writes that leaves no core: run the tests as root")
+        pytest.skip(
+            "only root's strace sees what a process writes that leaves no core: run the tests as root"
+        )
 
     def first(pattern: str) -> int:
-        return next(number for number, line in enumerate(lines) if re.search(pattern, line))
+        return next(
+            number for number, line in enumerate(lines) if re.search(pattern, line)
+        )
 
     lines = trace.read_text().splitlines()
-    running, word = first(r"write\(.*/journal>.*running"), first(r'write\(.*pipe.*"\\n"')
-    finished, sent = first(r"write\(.*/journal>.*finished"), first(r'send(to|msg)\(.*"POST ')
-    synced = [number for number, line in enumerate(lines) if re.search(r"f(data)?sync\(.*/journal>", line)]
+    running, word = (
+        first(r"write\(.*/journal>.*running"),
+        first(r'write\(.*pipe.*"\\n"'),
+    )
+    finished, sent = (
+        first(r"write\(.*/journal>.*finished"),
+        first(r'send(to|msg)\(.*"POST '),
+    )
+    synced = [
+        number
+        for number, line in enumerate(lines)
+        if re.search(r"f(data)?sync\(.*/journal>", line)
+    ]
     assert any(running < number < word for number in synced)
     assert any(finished < number < sent for number in synced)
 
 
-def test_a_script_goes_on_without_the_agent(machine: Machine, heat: SignalServer) -> None:
+def test_a_script_goes_on_without_the_agent(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents' successor never learned what became of a script that outlived its agent; ours picks it up."""
     begun = machine.folder / "begun"
     script = f"#!/bin/sh\ntouch {begun}\nsleep 0.5\necho done\nexit 4\n"
@@ -418,4 +592,6 @@ def test_a_script_goes_on_without_the_agent(machine: Machine, heat: SignalServer
     agent.communicate(timeout=pace.seconds(60))
     machine.apply(given)
 
-    assert heat.values() == [{"deploy_stdout": "done\n", "deploy_stderr": "", "deploy_status_code": 4}]
+    assert heat.values() == [
+        {"deploy_stdout": "done\n", "deploy_stderr": "", "deploy_status_code": 4}
+    ]

@@ -22,24 +22,47 @@ def retry(times: int = 2, delay: float = 0.05, **more: Any) -> dict[str, Any]:
     return {"retry": {"codes": [100], "times": times, "delay": delay}, **more}
 
 
-def test_a_command_is_run_again_until_it_succeeds(machine: Machine, heat: SignalServer) -> None:
+def test_a_command_is_run_again_until_it_succeeds(
+    machine: Machine, heat: SignalServer
+) -> None:
     """There is one result, which says how many attempts there were; each attempt knows its number."""
     end = 'echo "attempt ${HEAT_ATTEMPT:-1}" >&2; [ "$HEAT_ATTEMPT" = 3 ] || exit 100'
-    done = machine.apply([counted(machine, "d1", end, options=retry(5), signal=heat.url())])
+    done = machine.apply(
+        [counted(machine, "d1", end, options=retry(5), signal=heat.url())]
+    )
     assert done.code == 0
     assert runs(machine) == ["d1"] * 3
     (signal,) = heat.signals
     assert signal.value["deploy_status_code"] == 0
-    assert signal.value["deploy_stderr"] == "3 attempts were made, as the option retry says\nattempt 3\n"
-    assert [line.split()[0] for line in done.out.splitlines()[:3]] == ["retry", "retry", "ok"]
+    assert (
+        signal.value["deploy_stderr"]
+        == "3 attempts were made, as the option retry says\nattempt 3\n"
+    )
+    assert [line.split()[0] for line in done.out.splitlines()[:3]] == [
+        "retry",
+        "retry",
+        "ok",
+    ]
     assert "exit code 100: attempt 1; attempt 2 begins " in done.out
     assert "3 attempts" in machine.agent("status").out
     assert machine.status()["d1"]["attempts"] == 3
 
 
-def test_a_command_is_not_run_more_often_than_allowed(machine: Machine, heat: SignalServer) -> None:
+def test_a_command_is_not_run_more_often_than_allowed(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The result is that of the last attempt."""
-    done = machine.apply([counted(machine, "d1", "echo locked >&2; exit 100", options=retry(2), signal=heat.url())])
+    done = machine.apply(
+        [
+            counted(
+                machine,
+                "d1",
+                "echo locked >&2; exit 100",
+                options=retry(2),
+                signal=heat.url(),
+            )
+        ]
+    )
     assert done.code == 1
     assert runs(machine) == ["d1"] * 3
     (signal,) = heat.signals
@@ -48,18 +71,32 @@ def test_a_command_is_not_run_more_often_than_allowed(machine: Machine, heat: Si
 
 
 @pytest.mark.parametrize("code", [1, 99])
-def test_another_exit_code_is_a_failure_at_once(machine: Machine, heat: SignalServer, code: int) -> None:
+def test_another_exit_code_is_a_failure_at_once(
+    machine: Machine, heat: SignalServer, code: int
+) -> None:
     """Only the codes that the option names are retried."""
-    machine.apply([counted(machine, "d1", f"exit {code}", options=retry(), signal=heat.url())])
+    machine.apply(
+        [counted(machine, "d1", f"exit {code}", options=retry(), signal=heat.url())]
+    )
     assert runs(machine) == ["d1"]
     (signal,) = heat.signals
-    assert signal.value == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": code}
+    assert signal.value == {
+        "deploy_stdout": "",
+        "deploy_stderr": "",
+        "deploy_status_code": code,
+    }
 
 
 def test_the_timeout_is_for_all_attempts_together(machine: Machine) -> None:
     """A delay that would pass the timeout is not waited for."""
     delay = pace.limit(1)
-    machine.apply([counted(machine, "d1", "exit 100", options=retry(50, delay, timeout=3 * delay))])
+    machine.apply(
+        [
+            counted(
+                machine, "d1", "exit 100", options=retry(50, delay, timeout=3 * delay)
+            )
+        ]
+    )
     assert runs(machine) == ["d1", "d1"]  # the second delay is twice as long
     assert machine.status()["d1"]["reason"].startswith("exit code 100")
 
@@ -71,7 +108,10 @@ def test_a_later_attempt_has_only_what_is_left_of_the_timeout(machine: Machine) 
     limit = pace.limit(1.5)
     machine.apply([counted(machine, "d1", end, options=retry(timeout=limit))])
     assert time.monotonic() - began < pace.seconds(6)
-    assert machine.status()["d1"]["reason"] == f"ended because it timed out after {limit:g} s (2 attempts)"
+    assert (
+        machine.status()["d1"]["reason"]
+        == f"ended because it timed out after {limit:g} s (2 attempts)"
+    )
 
 
 def test_every_tool_is_retried_in_the_same_way(machine: Machine) -> None:
@@ -89,14 +129,20 @@ def test_every_tool_is_retried_in_the_same_way(machine: Machine) -> None:
 
 def test_nothing_passes_a_deployment_that_is_retried(machine: Machine) -> None:
     """The deployments after it wait as they would for its run."""
-    first = counted(machine, "d1", '[ -n "$HEAT_ATTEMPT" ] || exit 100', options=retry(delay=0.3))
+    first = counted(
+        machine, "d1", '[ -n "$HEAT_ATTEMPT" ] || exit 100', options=retry(delay=0.3)
+    )
     machine.apply([first, counted(machine, "d2")])
     assert runs(machine) == ["d1", "d1", "d2"]
 
 
-def test_a_deployment_that_leaves_is_not_run_again(machine: Machine, heat: SignalServer) -> None:
+def test_a_deployment_that_leaves_is_not_run_again(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A deployment that returns after its first attempt does not run from the start."""
-    given = [counted(machine, "d1", "exit 100", options=retry(delay=300), signal=heat.url())]
+    given = [
+        counted(machine, "d1", "exit 100", options=retry(delay=300), signal=heat.url())
+    ]
     agent = machine.start_apply(given)
     wait_until(lambda: _state(machine) is State.RETRY)
     agent.kill()
@@ -110,7 +156,14 @@ def test_a_deployment_that_leaves_is_not_run_again(machine: Machine, heat: Signa
 
 def test_a_person_can_have_it_run_at_once(machine: Machine) -> None:
     """`retry` begins from the first attempt, and waits for nothing."""
-    given = [counted(machine, "d1", f"[ -e {machine.folder}/free ] || exit 100", options=retry(delay=300))]
+    given = [
+        counted(
+            machine,
+            "d1",
+            f"[ -e {machine.folder}/free ] || exit 100",
+            options=retry(delay=300),
+        )
+    ]
     agent = machine.start_apply(given)
     wait_until(lambda: _state(machine) is State.RETRY)
     agent.kill()
@@ -121,15 +174,31 @@ def test_a_person_can_have_it_run_at_once(machine: Machine) -> None:
     assert machine.status()["d1"]["reason"] == ""
 
 
-def test_a_delete_does_not_wait_for_a_retry(machine: Machine, heat: SignalServer) -> None:
+def test_a_delete_does_not_wait_for_a_retry(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The retry is answered as failed, and says why."""
     inputs = {"deploy_stack_id": "s/1", "deploy_resource_name": "web"}
-    create = counted(machine, "d1", "exit 100", options=retry(delay=300), inputs=inputs, signal=heat.url("d1"))
+    create = counted(
+        machine,
+        "d1",
+        "exit 100",
+        options=retry(delay=300),
+        inputs=inputs,
+        signal=heat.url("d1"),
+    )
     agent = machine.start_apply([create])
     wait_until(lambda: _state(machine) is State.RETRY)
     agent.kill()
     agent.communicate()
-    machine.apply([create, counted(machine, "d2", action="DELETE", inputs=inputs, signal=heat.url("d2"))])
+    machine.apply(
+        [
+            create,
+            counted(
+                machine, "d2", action="DELETE", inputs=inputs, signal=heat.url("d2")
+            ),
+        ]
+    )
     assert runs(machine) == ["d1", "d2"]
     assert "replaced by a DELETE" in machine.status()["d1"]["reason"]
     assert len(heat.signals) == 2
@@ -153,7 +222,9 @@ def test_a_delete_does_not_wait_for_a_retry(machine: Machine, heat: SignalServer
         ({"codes": [100], "dealy": 5}, "options.retry.dealy"),
     ],
 )
-def test_a_mistake_in_the_option_fails_the_deployment(machine: Machine, value: object, path: str) -> None:
+def test_a_mistake_in_the_option_fails_the_deployment(
+    machine: Machine, value: object, path: str
+) -> None:
     """The place of the mistake is said, and nothing is run."""
     done = machine.apply([counted(machine, "d1", options={"retry": value})])
     assert (done.code, runs(machine)) == (1, [])
@@ -161,11 +232,24 @@ def test_a_mistake_in_the_option_fails_the_deployment(machine: Machine, value: o
 
 
 @pytest.mark.parametrize(
-    "value", [{"codes": ["100"], "times": "1", "delay": "0.05"}, '{"codes": [100], "delay": 0.05}']
+    "value",
+    [
+        {"codes": ["100"], "times": "1", "delay": "0.05"},
+        '{"codes": [100], "delay": 0.05}',
+    ],
 )
 def test_values_may_be_text(machine: Machine, value: Mapping[str, Any] | str) -> None:
     """Parameters of templates make text of them."""
-    machine.apply([counted(machine, "d1", '[ -n "$HEAT_ATTEMPT" ] || exit 100', options={"retry": value})])
+    machine.apply(
+        [
+            counted(
+                machine,
+                "d1",
+                '[ -n "$HEAT_ATTEMPT" ] || exit 100',
+                options={"retry": value},
+            )
+        ]
+    )
     assert runs(machine) == ["d1", "d1"]
 
 
@@ -175,7 +259,10 @@ def test_a_stack_retries_its_deployments(machine: Machine) -> None:
     template = {
         "heat_template_version": "2021-04-16",
         "resources": {
-            "here": {"type": "OS::Heat::DeployedServer", "properties": {"name": "here"}},
+            "here": {
+                "type": "OS::Heat::DeployedServer",
+                "properties": {"name": "here"},
+            },
             "config": {
                 "type": "OS::Heat::SoftwareConfig",
                 "properties": {
@@ -186,7 +273,10 @@ def test_a_stack_retries_its_deployments(machine: Machine) -> None:
             },
             "deployment": {
                 "type": "OS::Heat::SoftwareDeployment",
-                "properties": {"config": {"get_resource": "config"}, "server": {"get_resource": "here"}},
+                "properties": {
+                    "config": {"get_resource": "config"},
+                    "server": {"get_resource": "here"},
+                },
             },
         },
     }
@@ -199,7 +289,9 @@ def test_a_tosca_service_retries_its_operations(machine: Machine) -> None:
     """The metadata of a node has the option as text."""
     log = machine.folder / "runs"
     script = machine.folder / "create.sh"
-    script.write_text(f'#!/bin/sh\necho ran >>{log}\n[ -n "$HEAT_ATTEMPT" ] || exit 100\n')
+    script.write_text(
+        f'#!/bin/sh\necho ran >>{log}\n[ -n "$HEAT_ATTEMPT" ] || exit 100\n'
+    )
     node = {
         "type": "tosca.nodes.SoftwareComponent",
         "metadata": {"retry": json.dumps(retry()["retry"])},
@@ -208,7 +300,12 @@ def test_a_tosca_service_retries_its_operations(machine: Machine) -> None:
     }
     template = {
         "tosca_definitions_version": "tosca_simple_yaml_1_3",
-        "topology_template": {"node_templates": {"here": {"type": "tosca.nodes.Compute"}, "software": node}},
+        "topology_template": {
+            "node_templates": {
+                "here": {"type": "tosca.nodes.Compute"},
+                "software": node,
+            }
+        },
     }
     done = machine.apply(json.dumps(template), "--name", "site")
     assert done.code == 0, done.err
@@ -220,7 +317,9 @@ def _state(machine: Machine) -> State | None:
     return entry.state if entry else None
 
 
-def test_delivered_result_is_not_sent_again(machine: Machine, heat: SignalServer) -> None:
+def test_delivered_result_is_not_sent_again(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The server has it; the message names the page about stacks that wait nevertheless."""
     machine.apply([deployment("d1", signal=heat.url())])
     done = machine.agent("retry", "--signal", "d1")

@@ -30,14 +30,18 @@ def test_retry_runs_it_again(machine: Machine, heat: SignalServer) -> None:
     assert len(heat.signals) == 2
 
 
-def test_deployment_that_left_before_its_retry_keeps_its_result(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_that_left_before_its_retry_keeps_its_result(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A deployment that left before its second run keeps the result of the first one in the journal."""
     given = [counted(machine, "d1", signal=heat.url())]
     machine.apply(given)
     machine.agent("retry", "d1")
     armed = machine.folder / "armed"
     armed.touch()
-    killed = machine.apply(given, **kill_points.environment("journal.accepted.after", 1, armed))
+    killed = machine.apply(
+        given, **kill_points.environment("journal.accepted.after", 1, armed)
+    )
     assert killed.code == -signal.SIGKILL
 
     machine.apply([])
@@ -48,7 +52,9 @@ def test_deployment_that_left_before_its_retry_keeps_its_result(machine: Machine
 
 
 @pytest.mark.parametrize("status", [404, 503])
-def test_retry_sends_the_result_again(machine: Machine, heat: SignalServer, status: int) -> None:
+def test_retry_sends_the_result_again(
+    machine: Machine, heat: SignalServer, status: int
+) -> None:
     """With --signal nothing is run: a result that was refused, or that waits for its time, is sent by the next pass."""
     heat.answers.append(Answer(status, {"Retry-After": "1000"}))
     given = [counted(machine, end="echo hi", signal=heat.url())]
@@ -76,7 +82,9 @@ def test_retry_has_nothing_to_send(machine: Machine) -> None:
     assert "cannot send the result of d1 again" in done.err
 
 
-def test_delivering_an_old_failure_exits_with_zero(machine: Machine, heat: SignalServer) -> None:
+def test_delivering_an_old_failure_exits_with_zero(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The exit code is about this run: what failed in an earlier one, and is delivered now, is well."""
     heat.always = Answer(503)
     given = [counted(machine, end="exit 3", signal=heat.url())]

@@ -16,7 +16,13 @@ SH = "#!/bin/sh\n"
 
 def named(identity: str, **more: Any) -> dict[str, Any]:
     """Return a deployment with a hidden input whose value is a part of its names."""
-    given = deployment(identity, f"{SH}echo said", name=f"db-{planted.WORD}", outputs=[planted.WORD], **more)
+    given = deployment(
+        identity,
+        f"{SH}echo said",
+        name=f"db-{planted.WORD}",
+        outputs=[planted.WORD],
+        **more,
+    )
     given["inputs"].append({"name": "pw", "value": planted.WORD, "hidden": True})
     given["inputs"].append({"name": f"in_{planted.WORD}", "value": "1"})
     return given
@@ -24,7 +30,13 @@ def named(identity: str, **more: Any) -> dict[str, Any]:
 
 def shown(machine: Machine, identity: str) -> Mapping[str, Any]:
     """Return the deployment as `status` has it, after every command that shows it has been asked."""
-    for command in ("status", f"show {identity}", f"show {identity} --json", f"log {identity}", "prune --plan"):
+    for command in (
+        "status",
+        f"show {identity}",
+        f"show {identity} --json",
+        f"log {identity}",
+        "prune --plan",
+    ):
         assert machine.agent(*command.split()).code in (0, 1)
     found: Mapping[str, Any] = machine.status()[identity]
     return found
@@ -44,7 +56,9 @@ def test_secret_in_the_names_of_a_deployment_is_masked(machine: Machine) -> None
     assert shown(machine, "d1")["name"] == "db-***"
     machine.agent("retry", "d1")
     machine.apply([given])
-    assert list(machine.agent("show", "d1", "--json").json["inputs"]).count("in_***") == 1
+    assert (
+        list(machine.agent("show", "d1", "--json").json["inputs"]).count("in_***") == 1
+    )
     assert machine.apply([], "--config", str(_pruning(machine))).code == 0
     assert shown(machine, "d1")["name"] == "db-***"
     assert machine.agent("forget", "d1").code == 0
@@ -63,9 +77,14 @@ def test_secret_as_the_tool_is_masked(machine: Machine) -> None:
     assert shown(machine, "d2")["tool"] == "***"
 
 
-def test_deployment_is_found_by_the_name_that_its_document_has(machine: Machine) -> None:
+def test_deployment_is_found_by_the_name_that_its_document_has(
+    machine: Machine,
+) -> None:
     """`--only` takes it, and so does `show` as long as the agent has the document."""
     given = named("d3")
-    assert machine.apply([given, deployment("d4")], "--only", f"db-{planted.WORD}").code == 0
+    assert (
+        machine.apply([given, deployment("d4")], "--only", f"db-{planted.WORD}").code
+        == 0
+    )
     assert [*machine.status()] == ["d3"]
     assert machine.agent("show", "db-***").code == 0

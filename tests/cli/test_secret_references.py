@@ -26,8 +26,14 @@ def vault(machine: Machine) -> Path:
     (place / "password").write_text(f"{SECRET}\n")
     (place / "password").chmod(0o600)
     machine.config = machine.folder / "agent.conf"
-    lines = ["[agent]", f"secrets_dir = {place}", f"age_identity = {machine.folder}/age.key"]
-    machine.config.write_text("\n".join([*lines, f"provider_dirs = {machine.folder}/providers", ""]))
+    lines = [
+        "[agent]",
+        f"secrets_dir = {place}",
+        f"age_identity = {machine.folder}/age.key",
+    ]
+    machine.config.write_text(
+        "\n".join([*lines, f"provider_dirs = {machine.folder}/providers", ""])
+    )
     return place
 
 
@@ -41,36 +47,65 @@ def provider(machine: Machine, name: str, script: str) -> None:
 
 def apply(machine: Machine, given: object, *arguments: str, **environment: Any) -> Done:
     """Run `heat-config-apply` with the settings of the machine."""
-    return machine.apply(given, "--config", str(machine.config), *arguments, **environment)
+    return machine.apply(
+        given, "--config", str(machine.config), *arguments, **environment
+    )
 
 
 def traces(machine: Machine) -> list[str]:
     """Return the files in the state directory that have the secret in them, in any form."""
-    files = [path for path in machine.state.rglob("*") if path.is_file() and not path.is_symlink()]
-    return planted.leaks(((str(path), path.read_bytes()) for path in files), planted.pattern(planted.WORD))
+    files = [
+        path
+        for path in machine.state.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    ]
+    return planted.leaks(
+        ((str(path), path.read_bytes()) for path in files),
+        planted.pattern(planted.WORD),
+    )
 
 
-def referring(identity: str, config: str, reference: str = "file:password", **more: Any) -> dict[str, Any]:
+def referring(
+    identity: str, config: str, reference: str = "file:password", **more: Any
+) -> dict[str, Any]:
     """Return a deployment whose input `password` refers to a secret. No other secret is planted in it."""
-    given = {"inputs": {"password": {"secret": reference}, **more.pop("inputs", {})}, **more}
+    given = {
+        "inputs": {"password": {"secret": reference}, **more.pop("inputs", {})},
+        **more,
+    }
     found = deployment(identity, config, **given)
-    found["inputs"] = [item for item in found["inputs"] if item["name"] not in ("deploy_password", "planted")]
+    found["inputs"] = [
+        item
+        for item in found["inputs"]
+        if item["name"] not in ("deploy_password", "planted")
+    ]
     return found
 
 
 @pytest.mark.usefixtures("vault")
-def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalServer) -> None:
+def test_a_run_gets_its_secrets_and_leaves_none(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Built-in and executable hooks get the secret, and an output that is the secret is masked."""
     expected = machine.folder / "expected"
     expected.write_text(SECRET)
-    machine.hook("reads", f"{SH}cat >{machine.folder}/read\necho '{{\"deploy_status_code\": 0}}'\n")
+    machine.hook(
+        "reads",
+        f"{SH}cat >{machine.folder}/read\necho '{{\"deploy_status_code\": 0}}'\n",
+    )
     script = (
         f'{SH}printf %s "$password" | cmp - {expected} && [ "$SECRET_X" = "" ] && [ "$other" = one ] || exit 1\n'
         'echo "it is $password"; echo "$password" >&2\n'
         'printf %s "$password" >"$heat_outputs_path.same"; echo fine >"$heat_outputs_path.fine"\n'
     )
     given = [
-        referring("d1", script, outputs=["same", "fine"], inputs={"other": {"secret": "env:X"}}, signal=heat.url("d1")),
+        referring(
+            "d1",
+            script,
+            outputs=["same", "fine"],
+            inputs={"other": {"secret": "env:X"}},
+            signal=heat.url("d1"),
+        ),
         referring("d2", "", group="reads"),
     ]
     plan = apply(machine, given, "--plan")
@@ -85,7 +120,10 @@ def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalSe
         "same": "***",
         "fine": "fine\n",
     }
-    read = {item["name"]: item["value"] for item in json.loads((machine.folder / "read").read_text())["inputs"]}
+    read = {
+        item["name"]: item["value"]
+        for item in json.loads((machine.folder / "read").read_text())["inputs"]
+    }
     assert read["password"] == SECRET
     (machine.folder / "read").unlink()
     assert "file:password" in machine.agent("show", "d1").out
@@ -125,33 +163,56 @@ def test_encrypted_secrets(machine: Machine, vault: Path, name: str) -> None:
     if name == "age":
         key = machine.folder / "age.key"
         subprocess.run(["age-keygen", "-o", key], check=True, capture_output=True)
-        recipient = subprocess.run(["age-keygen", "-y", key], check=True, capture_output=True, text=True).stdout
+        recipient = subprocess.run(
+            ["age-keygen", "-y", key], check=True, capture_output=True, text=True
+        ).stdout
         command = ["age", "--encrypt", "--recipient", recipient.strip()]
         file = vault / "it.age"
     else:
-        command, file = ["systemd-creds", "encrypt", "--with-key=host", "--name=it", "-", "-"], vault / "it.cred"
-    encrypted = subprocess.run(command, input=SECRET.encode(), capture_output=True, check=False)
+        command, file = (
+            ["systemd-creds", "encrypt", "--with-key=host", "--name=it", "-", "-"],
+            vault / "it.cred",
+        )
+    encrypted = subprocess.run(
+        command, input=SECRET.encode(), capture_output=True, check=False
+    )
     if encrypted.returncode:
         pytest.skip(f"{name} cannot encrypt here: {encrypted.stderr.decode().strip()}")
     file.write_bytes(encrypted.stdout)
     other = file.with_name(f"other{file.suffix}")
     other.write_bytes(encrypted.stdout)
     if name == "age":
-        foreign = subprocess.run(["age-keygen"], check=True, capture_output=True, text=True).stdout
+        foreign = subprocess.run(
+            ["age-keygen"], check=True, capture_output=True, text=True
+        ).stdout
         recipient = subprocess.run(
-            ["age-keygen", "-y"], input=foreign, check=True, capture_output=True, text=True
+            ["age-keygen", "-y"],
+            input=foreign,
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         theirs = ["age", "--encrypt", "--recipient", recipient.strip()]
-        other.write_bytes(subprocess.run(theirs, input=SECRET.encode(), check=True, capture_output=True).stdout)
+        other.write_bytes(
+            subprocess.run(
+                theirs, input=SECRET.encode(), check=True, capture_output=True
+            ).stdout
+        )
         file.with_name("cut.age").write_bytes(encrypted.stdout[:-20])
     wanted = machine.folder / "wanted"
     wanted.write_text(SECRET)
     script = f'{SH}printf %s "$password" | cmp - {wanted}\n'
     assert apply(machine, [referring("d1", script, f"{name}:it")]).code == 0
     assert apply(machine, [referring("d2", script, f"{name}:other")]).code == 1
-    assert f"the secret {name}:other is missing: the provider '{name}' has failed" in machine.agent("show", "d2").out
+    assert (
+        f"the secret {name}:other is missing: the provider '{name}' has failed"
+        in machine.agent("show", "d2").out
+    )
     if name == "age":
-        assert "no identity matched any of the recipients" in machine.agent("show", "d2").out
+        assert (
+            "no identity matched any of the recipients"
+            in machine.agent("show", "d2").out
+        )
         assert apply(machine, [referring("d3", script, "age:cut")]).code == 1
     assert traces(machine) == []
 
@@ -160,7 +221,10 @@ def test_encrypted_secrets(machine: Machine, vault: Path, name: str) -> None:
     ("reference", "why"),
     [
         ("file:nothing", "cannot read {vault}/nothing: No such file or directory"),
-        ("file:../agent.conf", "expected the name of a file in {vault}, not '../agent.conf'"),
+        (
+            "file:../agent.conf",
+            "expected the name of a file in {vault}, not '../agent.conf'",
+        ),
         ("file:link", "cannot read {vault}/link: it is a symbolic link"),
         ("env:PATH", "the agent was started without the variable SECRET_PATH"),
         ("none:x", "there is no provider 'none'"),
@@ -174,7 +238,10 @@ def test_a_secret_that_cannot_be_had_fails_its_deployment(
     (vault / "link").symlink_to("password")
     provider(machine, "broken", "echo the vault is sealed >&2; exit 1")
     proof = machine.folder / "proof"
-    given = [referring("d1", f"{SH}echo ran >{proof}\n", reference, signal=heat.url("d1")), deployment("d2")]
+    given = [
+        referring("d1", f"{SH}echo ran >{proof}\n", reference, signal=heat.url("d1")),
+        deployment("d2"),
+    ]
     assert apply(machine, given).code == 1
     assert not proof.exists()
     result = json.loads(heat.signals[0].body)
@@ -185,29 +252,51 @@ def test_a_secret_that_cannot_be_had_fails_its_deployment(
 
 
 @pytest.mark.usefixtures("vault")
-def test_a_provider_gets_no_secret_of_another_one(machine: Machine, heat: SignalServer) -> None:
+def test_a_provider_gets_no_secret_of_another_one(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Neither in its environment, nor in the sentence with which it fails."""
-    provider(machine, "tells", f"env | grep -c SECRET_; cat {machine.folder}/secrets/password >&2; exit 1")
+    provider(
+        machine,
+        "tells",
+        f"env | grep -c SECRET_; cat {machine.folder}/secrets/password >&2; exit 1",
+    )
     references = {"one": {"secret": "file:password"}, "two": {"secret": "env:X"}}
-    given = referring("d1", f"{SH}true\n", "tells:x", inputs=references, signal=heat.url("d1"))
+    given = referring(
+        "d1", f"{SH}true\n", "tells:x", inputs=references, signal=heat.url("d1")
+    )
     given["inputs"].sort(key=lambda item: item["name"] == "password")
     assert apply(machine, [given], SECRET_X=SECRET).code == 1
-    assert "the provider 'tells' has failed: ***\n" in f"{heat.values('d1')[0]['deploy_stderr']}\n"
+    assert (
+        "the provider 'tells' has failed: ***\n"
+        in f"{heat.values('d1')[0]['deploy_stderr']}\n"
+    )
     provider(machine, "tells", "env | grep -c SECRET_X; true")
-    given = referring("d2", f"{SH}echo it is $password\n", "tells:x", inputs=references, signal=heat.url("d2"))
+    given = referring(
+        "d2",
+        f"{SH}echo it is $password\n",
+        "tells:x",
+        inputs=references,
+        signal=heat.url("d2"),
+    )
     assert apply(machine, [given], SECRET_X=SECRET).code == 0
     assert heat.values("d2")[0]["deploy_stdout"] == "it is 0\n"
     assert traces(machine) == []
 
 
 @pytest.mark.fault(
-    3, "a provider of secrets hangs, and ignores signals", "its deployment times out; others go on; no process is left"
+    3,
+    "a provider of secrets hangs, and ignores signals",
+    "its deployment times out; others go on; no process is left",
 )
 @pytest.mark.usefixtures("vault")
 def test_a_provider_that_hangs_delays_no_other_deployment(machine: Machine) -> None:
     """The timeout of the run ends a hung provider with all its processes."""
     provider(machine, "hangs", "trap '' TERM; sleep 600 & sleep 600")
-    given = [referring("d1", f"{SH}true\n", "hangs:x", options={"timeout": 1}), deployment("d2")]
+    given = [
+        referring("d1", f"{SH}true\n", "hangs:x", options={"timeout": 1}),
+        deployment("d2"),
+    ]
     assert apply(machine, given, "--grace", "0.5").code == 1
     shown = machine.status()
     assert (shown["d1"]["failed"], shown["d2"]["failed"]) == (True, False)
@@ -215,9 +304,13 @@ def test_a_provider_that_hangs_delays_no_other_deployment(machine: Machine) -> N
     assert machine.processes() == []
 
 
-@pytest.mark.fault(4, "the secrets of a run are removed while it goes on", "its output is withheld")
+@pytest.mark.fault(
+    4, "the secrets of a run are removed while it goes on", "its output is withheld"
+)
 @pytest.mark.usefixtures("vault")
-def test_output_that_cannot_be_masked_is_withheld(machine: Machine, heat: SignalServer) -> None:
+def test_output_that_cannot_be_masked_is_withheld(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The run has failed then, because its outputs are lost."""
     script = f'{SH}echo "$password"\nrm {machine.state}/runs/d1/resolved.json\n'
     assert apply(machine, [referring("d1", script, signal=heat.url("d1"))]).code == 1
@@ -231,10 +324,21 @@ def test_output_that_cannot_be_masked_is_withheld(machine: Machine, heat: Signal
 def test_log_of_a_running_deployment_is_masked(machine: Machine, vault: Path) -> None:
     """Before its secrets are known, nothing is shown; then they are masked."""
     go, resolve = machine.folder / "go", machine.folder / "resolve"
-    provider(machine, "waits", f"until [ -e {resolve} ]; do sleep 0.05; done; cat {vault}/password")
+    provider(
+        machine,
+        "waits",
+        f"until [ -e {resolve} ]; do sleep 0.05; done; cat {vault}/password",
+    )
     script = f'{SH}echo "it is $password"\nuntil [ -e {go} ]; do sleep 0.05; done\n'
-    agent = machine.start_apply([referring("d1", script, "waits:x")], "--config", str(machine.config))
-    wait_until(lambda: machine.state.is_dir() and machine.status().get("d1", {}).get("state") == "running")
+    agent = machine.start_apply(
+        [referring("d1", script, "waits:x")], "--config", str(machine.config)
+    )
+    wait_until(
+        lambda: (
+            machine.state.is_dir()
+            and machine.status().get("d1", {}).get("state") == "running"
+        )
+    )
     assert machine.agent("log", "d1").out == ""
     resolve.touch()
     wait_until(lambda: bool(machine.agent("log", "d1").out))
@@ -246,15 +350,25 @@ def test_log_of_a_running_deployment_is_masked(machine: Machine, vault: Path) ->
 
 
 @pytest.mark.fault(
-    4, "a process that a run has left behind prints a secret after the result", "it is neither kept nor shown"
+    4,
+    "a process that a run has left behind prints a secret after the result",
+    "it is neither kept nor shown",
 )
 @pytest.mark.usefixtures("vault")
 @pytest.mark.parametrize("stream", [1, 2])
-def test_leftover_process_cannot_print_secrets_later(machine: Machine, stream: int) -> None:
+def test_leftover_process_cannot_print_secrets_later(
+    machine: Machine, stream: int
+) -> None:
     """The output of a run is final once its secrets are overwritten in it."""
     go, said = machine.folder / "go", machine.folder / "said"
     later = f'until [ -e {go} ]; do sleep 0.05; done; echo "later $password" >&{stream}; touch {said}'
-    assert apply(machine, [referring("d1", f'{SH}echo "now $password" >&{stream}\n({later}) &\n')]).code == 0
+    assert (
+        apply(
+            machine,
+            [referring("d1", f'{SH}echo "now $password" >&{stream}\n({later}) &\n')],
+        ).code
+        == 0
+    )
     go.touch()
     wait_until(said.exists)
     log = machine.agent("log", "d1")
@@ -313,19 +427,28 @@ def test_stacks_pass_references_through(machine: Machine, language: str) -> None
     """References are passed on from parameters and from values of the template, also at the deletion."""
     expected, proof = machine.folder / "expected", machine.folder / "proof"
     expected.write_text(SECRET)
-    checks = "".join(f'printf %s "${name}" | cmp - {expected} || exit 1\n' for name in ("one", "two", "three"))
-    (machine.folder / "script.sh").write_text(f"{SH}{checks}echo ran >>{proof}\n" + 'echo "it is $one"\n')
+    checks = "".join(
+        f'printf %s "${name}" | cmp - {expected} || exit 1\n'
+        for name in ("one", "two", "three")
+    )
+    (machine.folder / "script.sh").write_text(
+        f"{SH}{checks}echo ran >>{proof}\n" + 'echo "it is $one"\n'
+    )
     template = machine.write({"hot": HOT, "tosca": TOSCA}[language], "site.yaml")
     option = {"hot": "--parameter", "tosca": "--input"}[language]
     given = [f'{name}={{"secret": "file:password"}}' for name in ("text", "map")]
-    done = apply(machine, template, *(word for value in given for word in (option, value)))
+    done = apply(
+        machine, template, *(word for value in given for word in (option, value))
+    )
     assert done.code == 0, done.out + done.err
     assert proof.read_text() == "ran\n"
     if language == "hot":
         assert "it is ***" in done.out
     assert traces(machine) == []
     places = ["--config", str(machine.config), "--state-dir", str(machine.state)]
-    deleted = machine.command("heat-config-agent", ["stack", "delete", "--yes", *places, "site"], {})
+    deleted = machine.command(
+        "heat-config-agent", ["stack", "delete", "--yes", *places, "site"], {}
+    )
     assert deleted.code == 0, deleted.out + deleted.err
     assert proof.read_text() == ("ran\n" if language == "hot" else "ran\nran\n")
     assert traces(machine) == []

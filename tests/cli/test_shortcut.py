@@ -32,8 +32,15 @@ def applied(machine: Machine, *arguments: str, **environment: str) -> tuple[Done
     """Apply the document of the machine, and return how that ended, and whether everything was looked at anew."""
     lock = machine.state / "lock"
     before = lock.stat().st_mtime_ns if lock.exists() else 0
-    named = ["--state-dir", str(machine.state), *arguments, str(machine.folder / "document.json")]
-    process = machine.start(sys.executable, "-c", CODE, *named, stdin=None, **environment)
+    named = [
+        "--state-dir",
+        str(machine.state),
+        *arguments,
+        str(machine.folder / "document.json"),
+    ]
+    process = machine.start(
+        sys.executable, "-c", CODE, *named, stdin=None, **environment
+    )
     out, err = process.communicate(timeout=pace.seconds(30))
     return Done(process.returncode, out, err), lock.stat().st_mtime_ns != before
 
@@ -42,7 +49,14 @@ def applied(machine: Machine, *arguments: str, **environment: str) -> tuple[Done
 def idle(machine: Machine, heat: SignalServer) -> Machine:
     """A machine on which there is nothing to do, and that is known."""
     machine.write(
-        [deployment(each, f"#!/bin/sh\necho {each} >>{machine.folder}/ran\n", signal=heat.url(each)) for each in "ab"]
+        [
+            deployment(
+                each,
+                f"#!/bin/sh\necho {each} >>{machine.folder}/ran\n",
+                signal=heat.url(each),
+            )
+            for each in "ab"
+        ]
     )
     assert applied(machine)[0].code == 0
     assert applied(machine)[1]
@@ -70,7 +84,15 @@ def test_nothing_to_do_is_reported_again(idle: Machine) -> None:
 
 def _write(machine: Machine, *names: str) -> None:
     given = json.loads((machine.folder / "document.json").read_text())
-    machine.write([*given, *(deployment(each, f"#!/bin/sh\necho {each} >>{machine.folder}/ran\n") for each in names)])
+    machine.write(
+        [
+            *given,
+            *(
+                deployment(each, f"#!/bin/sh\necho {each} >>{machine.folder}/ran\n")
+                for each in names
+            ),
+        ]
+    )
 
 
 def _ask(folder: Path, wish: str) -> None:
@@ -85,21 +107,38 @@ def _no_deployments(machine: Machine) -> None:
 CHANGES: dict[str, tuple[Callable[[Machine], object], str]] = {
     "a new deployment": (lambda machine: _write(machine, "c"), "a\nb\nc\n"),
     "deployments that have left": (_no_deployments, "a\nb\n"),
-    "a mark that somebody removed": (lambda machine: (machine.state / "deployed/a.json").unlink(), "a\nb\na\n"),
+    "a mark that somebody removed": (
+        lambda machine: (machine.state / "deployed/a.json").unlink(),
+        "a\nb\na\n",
+    ),
     "a wish": (lambda machine: machine.agent("retry", "b"), "a\nb\nb\n"),
     "a wish left for later": (
         lambda machine: _ask(machine.state / "asked", "a.again"),
         "a\nb\na\n",
     ),
-    "a journal that is gone": (lambda machine: (machine.state / "journal").unlink(), "a\nb\n"),
-    "a pause": (lambda machine: machine.agent("pause", "--reason", "x"), "a\nb\n"),
-    "a state that is another instance's": (
-        lambda machine: (machine.state / "instance.json").write_text('{"identity": {}}'),
+    "a journal that is gone": (
+        lambda machine: (machine.state / "journal").unlink(),
         "a\nb\n",
     ),
-    "a record that is torn": (lambda machine: _tear(machine.state / shortcut.FILE, 40), "a\nb\n"),
-    "a record of nothing": (lambda machine: _tear(machine.state / shortcut.FILE, 0), "a\nb\n"),
-    "a record whose time is over": (lambda machine: _age(machine.state / shortcut.FILE), "a\nb\n"),
+    "a pause": (lambda machine: machine.agent("pause", "--reason", "x"), "a\nb\n"),
+    "a state that is another instance's": (
+        lambda machine: (machine.state / "instance.json").write_text(
+            '{"identity": {}}'
+        ),
+        "a\nb\n",
+    ),
+    "a record that is torn": (
+        lambda machine: _tear(machine.state / shortcut.FILE, 40),
+        "a\nb\n",
+    ),
+    "a record of nothing": (
+        lambda machine: _tear(machine.state / shortcut.FILE, 0),
+        "a\nb\n",
+    ),
+    "a record whose time is over": (
+        lambda machine: _age(machine.state / shortcut.FILE),
+        "a\nb\n",
+    ),
 }
 
 
@@ -153,7 +192,9 @@ def test_mistake_in_a_document_is_reported_each_time(machine: Machine) -> None:
     assert not (machine.state / shortcut.FILE).exists()
 
 
-def test_a_result_that_is_not_delivered_is_sent_again(machine: Machine, heat: SignalServer) -> None:
+def test_a_result_that_is_not_delivered_is_sent_again(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The shortcut is not taken while a result is undelivered."""
     heat.refuse()
     machine.write([deployment("a", signal=heat.url())])
@@ -164,7 +205,9 @@ def test_a_result_that_is_not_delivered_is_sent_again(machine: Machine, heat: Si
     assert len(heat.signals) == 1
 
 
-def test_the_state_directory_is_the_one_of_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_state_directory_is_the_one_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Without an option, the state directory is that of the settings."""
     monkeypatch.setattr(effective, "OWN_FILES", tmp_path)
     monkeypatch.setattr(effective, "OTHER_FILE", tmp_path / "none")

@@ -12,13 +12,27 @@ from support.machine import Machine, deployment
 def test_show_tells_all_of_one(machine: Machine, heat: SignalServer) -> None:
     """`show` prints a deployment with its state, inputs and result, as text and as JSON."""
     script = f"{SH}echo hello $who\nprintf 42 >$heat_outputs_path.answer\n"
-    given = deployment("abcdef01", script, name="web", inputs={"who": "world"}, outputs=["answer"], signal=heat.url())
+    given = deployment(
+        "abcdef01",
+        script,
+        name="web",
+        inputs={"who": "world"},
+        outputs=["answer"],
+        signal=heat.url(),
+    )
     machine.apply([given])
     heat.refuse()
 
-    shown, facts = machine.agent("show", "web"), machine.agent("show", "--json", "web").json
+    shown, facts = (
+        machine.agent("show", "web"),
+        machine.agent("show", "--json", "web").json,
+    )
 
-    assert (facts["id"], facts["name"], facts["state"]) == ("abcdef01", "web", "signalled")
+    assert (facts["id"], facts["name"], facts["state"]) == (
+        "abcdef01",
+        "web",
+        "signalled",
+    )
     assert facts["inputs"]["who"] == "world"
     assert facts["result"] == heat.values()[0]
     for words in (
@@ -42,30 +56,72 @@ def test_show_shortens_long_output_for_people(machine: Machine) -> None:
 
     assert len(lines) < 60
     assert "980 lines" in next(line for line in lines if "[..." in line)
-    assert len(machine.agent("show", "--json", "d1").json["result"]["deploy_stdout"].splitlines()) == 1000
+    assert (
+        len(
+            machine.agent("show", "--json", "d1")
+            .json["result"]["deploy_stdout"]
+            .splitlines()
+        )
+        == 1000
+    )
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_secrets_are_never_shown(machine: Machine, heat: SignalServer, compacted: bool) -> None:
+def test_secrets_are_never_shown(
+    machine: Machine, heat: SignalServer, compacted: bool
+) -> None:
     """Credentials, the signed URL, and inputs hidden or named like secrets are in nothing that a command prints."""
-    secrets = ["pa55-w0rd", "hidden-value", "0123456789abcdef", "c2lnbmVk", "dep10y-pw", "nested-hidden"]
+    secrets = [
+        "pa55-w0rd",
+        "hidden-value",
+        "0123456789abcdef",
+        "c2lnbmVk",
+        "dep10y-pw",
+        "nested-hidden",
+    ]
     inputs = [
         {"name": "db_password", "type": "String", "value": secrets[0]},
         {"name": "code", "type": "String", "value": secrets[1], "hidden": True},
         {"name": "deploy_password", "type": "String", "value": secrets[4]},
         {"name": "map", "type": "Json", "value": {"a": [secrets[5]]}, "no_echo": True},
-        {"name": "filler", "type": "String", "value": "." * (400_000 if compacted else 1)},
+        {
+            "name": "filler",
+            "type": "String",
+            "value": "." * (400_000 if compacted else 1),
+        },
     ]
     script = (
         f'{SH}echo "$db_password $code $map"\nenv | grep -v filler\necho "bad: $db_password $code" >&2\n'
         f"echo '{heat.url()} {secrets[4]}' | tee $heat_outputs_path.out\n"
         'printf "$code $map" >$heat_outputs_path.other\nexit 1\n'
     )
-    given = [deployment("d1", script, inputs=inputs, outputs=["out", "other"], signal=heat.url())]
-    printed = [machine.apply(given, "--plan"), machine.apply(given, "--plan", "--json"), machine.apply(given)]
-    printed += [machine.apply(given, "--json")]  # opens the journal anew, which may drop what is settled
-    printed += [machine.agent(*each) for each in (["status"], ["status", "--json"], ["log", "d1"], ["log", "-f", "d1"])]
-    printed += [machine.agent("show", "d1"), machine.agent("show", "--json", "d1"), machine.agent("retry", "d1")]
+    given = [
+        deployment(
+            "d1", script, inputs=inputs, outputs=["out", "other"], signal=heat.url()
+        )
+    ]
+    printed = [
+        machine.apply(given, "--plan"),
+        machine.apply(given, "--plan", "--json"),
+        machine.apply(given),
+    ]
+    printed += [
+        machine.apply(given, "--json")
+    ]  # opens the journal anew, which may drop what is settled
+    printed += [
+        machine.agent(*each)
+        for each in (
+            ["status"],
+            ["status", "--json"],
+            ["log", "d1"],
+            ["log", "-f", "d1"],
+        )
+    ]
+    printed += [
+        machine.agent("show", "d1"),
+        machine.agent("show", "--json", "d1"),
+        machine.agent("retry", "d1"),
+    ]
     printed += [machine.apply(given, "--json")]
 
     assert [each.code for each in printed] == [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]
@@ -73,18 +129,38 @@ def test_secrets_are_never_shown(machine: Machine, heat: SignalServer, compacted
         assert "Traceback" not in each.err
         assert [secret for secret in secrets if secret in each.out + each.err] == []
     assert len(heat.signals) == 2
-    assert [secret for secret in secrets if any(secret.encode() in signal.body for signal in heat.signals)] == []
+    assert [
+        secret
+        for secret in secrets
+        if any(secret.encode() in signal.body for signal in heat.signals)
+    ] == []
 
 
-def test_a_secret_output_is_sent_but_not_shown(machine: Machine, heat: SignalServer) -> None:
+def test_a_secret_output_is_sent_but_not_shown(
+    machine: Machine, heat: SignalServer
+) -> None:
     """An output may be about what an input's name says is secret: Heat is given it, and nobody else is shown it."""
     script = f'{SH}printf "postgres://u:$db_password@db" >$heat_outputs_path.dsn\n'
-    given = [deployment("d1", script, inputs={"db_password": "pa55-w0rd"}, outputs=["dsn"], signal=heat.url())]
+    given = [
+        deployment(
+            "d1",
+            script,
+            inputs={"db_password": "pa55-w0rd"},
+            outputs=["dsn"],
+            signal=heat.url(),
+        )
+    ]
 
-    printed = [machine.apply(given, "--only", "d1"), machine.agent("show", "d1"), machine.agent("show", "--json", "d1")]
+    printed = [
+        machine.apply(given, "--only", "d1"),
+        machine.agent("show", "d1"),
+        machine.agent("show", "--json", "d1"),
+    ]
     printed += [machine.agent("retry", "d1"), machine.apply(given, "--json")]
 
-    assert [value["dsn"] for value in heat.values()] == ["postgres://u:pa55-w0rd@db"] * 2
+    assert [value["dsn"] for value in heat.values()] == [
+        "postgres://u:pa55-w0rd@db"
+    ] * 2
     assert [each.out for each in printed if "pa55-w0rd" in each.out + each.err] == []
 
 
@@ -94,7 +170,11 @@ def test_a_secret_inside_another_input_is_not_shown(machine: Machine) -> None:
         {"name": "db_password", "value": "pa55-w0rd"},
         {"name": "code", "value": "hidden-value", "hidden": True},
         {"name": "db_url", "value": "postgres://u:pa55-w0rd@db"},
-        {"name": "setup", "type": "Json", "value": {"pin": ["hidden-value"], "password": "pa55-w0rd"}},
+        {
+            "name": "setup",
+            "type": "Json",
+            "value": {"pin": ["hidden-value"], "password": "pa55-w0rd"},
+        },
     ]
     machine.apply([deployment(inputs=inputs)])
 

@@ -19,7 +19,10 @@ from support.loopback import SignalServer
 from support.machine import deployment
 from support.signers import BOMB, Signer, sign
 
-pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
+pytestmark = pytest.mark.skipif(
+    shutil.which("ssh-keygen") is None,
+    reason="needs ssh-keygen: install openssh-client",
+)
 
 TEMPLATE = """\
 heat_template_version: 2021-04-16
@@ -86,18 +89,25 @@ def test_an_archive_in_the_place_of_a_signed_template_is_not_opened(
     proof, main = tmp_path / "proof", site(tmp_path / "site", tmp_path / "proof")
     sign(governed, alice, str(main))
     packed(main, proof)
-    assert "site.yaml: it was changed after it was signed" in governed.apply_file(main).err
+    assert (
+        "site.yaml: it was changed after it was signed" in governed.apply_file(main).err
+    )
     main.unlink()
     main.mkdir()
     packed(main / "service.yaml", proof)
     refused = governed.apply_file(main)
     assert refused.code == 2
-    assert f"cannot use {main}/service.yaml: it is not signed, and the rule signers" in refused.err
+    assert (
+        f"cannot use {main}/service.yaml: it is not signed, and the rule signers"
+        in refused.err
+    )
     plain = packed(tmp_path / "service", proof)
     sign(governed, alice, str(plain))
     whole = plain.read_bytes()
     plain.write_bytes(whole + b"\0")
-    assert "service: it was changed after it was signed" in governed.apply_file(plain).err
+    assert (
+        "service: it was changed after it was signed" in governed.apply_file(plain).err
+    )
     assert not proof.exists()
     plain.write_bytes(whole)
     done = governed.apply_file(plain)
@@ -105,7 +115,9 @@ def test_an_archive_in_the_place_of_a_signed_template_is_not_opened(
     assert proof.read_text() == "ran\n"
 
 
-def test_a_script_is_read_once(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_a_script_is_read_once(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
     """A pipe in its place gives the signed content once, and what it gives afterwards is not asked for."""
     proof, main = tmp_path / "proof", site(tmp_path / "site", tmp_path / "proof")
     sign(governed, alice, str(main))
@@ -128,13 +140,19 @@ def test_a_script_is_read_once(governed: Governed, alice: Signer, tmp_path: Path
     assert "run.sh: it was changed after it was signed" in governed.apply_file(main).err
 
 
-def test_a_script_of_a_signed_folder_sees_signed_files_only(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_a_script_of_a_signed_folder_sees_signed_files_only(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
     """A file that was added is not there for it, a link stands for its content, and the stack is deleted as signed."""
     proof, folder = tmp_path / "proof", tmp_path / "service"
     folder.mkdir()
     interface = "{operations: {create: {implementation: run.sh}, delete: {implementation: gone.sh}}}"
-    (folder / "service.yaml").write_text(SERVICE.replace("{operations: {create: {implementation: run.sh}}}", interface))
-    (folder / "run.sh").write_text(f'#!/bin/sh\ncd "$(dirname "$0")" && cat *.txt >>{shlex.quote(str(proof))}\n')
+    (folder / "service.yaml").write_text(
+        SERVICE.replace("{operations: {create: {implementation: run.sh}}}", interface)
+    )
+    (folder / "run.sh").write_text(
+        f'#!/bin/sh\ncd "$(dirname "$0")" && cat *.txt >>{shlex.quote(str(proof))}\n'
+    )
     (folder / "gone.sh").write_text(script(proof, "gone"))
     (tmp_path / "kept.txt").write_text("signed\n")
     (folder / "linked.txt").symlink_to(tmp_path / "kept.txt")
@@ -155,20 +173,35 @@ def test_a_script_of_a_signed_folder_sees_signed_files_only(governed: Governed, 
 
 
 @pytest.mark.slow
-def test_signature_is_checked_before_parsing(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_signature_is_checked_before_parsing(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
     """A template, an archive and a folder that are too much for any parser: the signature is looked at first."""
-    template, archive, folder = tmp_path / "site.yaml", tmp_path / "svc.csar", tmp_path / "service"
+    template, archive, folder = (
+        tmp_path / "site.yaml",
+        tmp_path / "svc.csar",
+        tmp_path / "service",
+    )
     template.write_text(f"heat_template_version: 2021-04-16\n{BOMB}")
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for number in range(20):
             file.writestr(f"{number}.yaml", bytes(8 * 1024**2))
     folder.mkdir()
-    (folder / "service.yaml").write_text(f"tosca_definitions_version: tosca_simple_yaml_1_3\n{BOMB}")
+    (folder / "service.yaml").write_text(
+        f"tosca_definitions_version: tosca_simple_yaml_1_3\n{BOMB}"
+    )
     mallory = Signer(tmp_path, "mallory")
     for path in (template, archive, folder, folder / "service.yaml"):
-        assert "it is not signed, and the rule signers of the policy requires it" in governed.apply_file(path).err
+        assert (
+            "it is not signed, and the rule signers of the policy requires it"
+            in governed.apply_file(path).err
+        )
         name = path.name if path.is_file() else f"{path.name}/service.yaml"
-        content = path.read_bytes() if path.is_file() else (folder / "service.yaml").read_bytes()
+        content = (
+            path.read_bytes()
+            if path.is_file()
+            else (folder / "service.yaml").read_bytes()
+        )
         for signer, digest, why in (
             (mallory, signed.digest(content), "its signer is not an allowed one"),
             (alice, "0" * 64, "it was changed after it was signed"),
@@ -178,9 +211,17 @@ def test_signature_is_checked_before_parsing(governed: Governed, alice: Signer, 
             assert why in governed.apply_file(path).err
     document = tmp_path / "site.json"
     document.write_text(BOMB)
-    assert "it is not signed, and the rule signers of the policy requires it" in governed.apply_file(document).err
-    document.with_name("site.json.signed").write_text(ssh.sign(alice.key, signed.FILES, f"{'0' * 64}  site.json\n"))
-    assert "site.json: it was changed after it was signed" in governed.apply_file(document).err
+    assert (
+        "it is not signed, and the rule signers of the policy requires it"
+        in governed.apply_file(document).err
+    )
+    document.with_name("site.json.signed").write_text(
+        ssh.sign(alice.key, signed.FILES, f"{'0' * 64}  site.json\n")
+    )
+    assert (
+        "site.json: it was changed after it was signed"
+        in governed.apply_file(document).err
+    )
 
 
 def test_a_deployment_that_calls_itself_a_cleanup_is_not_one(
@@ -191,7 +232,9 @@ def test_a_deployment_that_calls_itself_a_cleanup_is_not_one(
     assert alice.key.exists()  # the policy requires signatures
     given = deployment("d1", script(proof))
     others = [each for each in given["inputs"] if each["name"] != "deploy_action"]
-    done = governed.apply([{**given, "inputs": [*others, {"name": "deploy_action", "value": "(left)"}]}])
+    done = governed.apply(
+        [{**given, "inputs": [*others, {"name": "deploy_action", "value": "(left)"}]}]
+    )
     assert "only the agent makes cleanups" in done.out
     given = deployment("d2", script(proof), signal=heat.url(), heat_config_left="d3")
     assert "only the agent makes cleanups" in governed.apply([given]).out

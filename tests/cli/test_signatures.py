@@ -16,7 +16,10 @@ from support.loopback import SignalServer
 from support.machine import deployment
 from support.signers import SIGNERS, Signer
 
-pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
+pytestmark = pytest.mark.skipif(
+    shutil.which("ssh-keygen") is None,
+    reason="needs ssh-keygen: install openssh-client",
+)
 
 
 @pytest.fixture
@@ -42,7 +45,9 @@ def sign(governed: Governed, signer: Signer, *words: str) -> None:
     assert done.code == 0, done.err
 
 
-def test_a_document_runs_only_as_it_was_signed(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_a_document_runs_only_as_it_was_signed(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
     """Unsigned, unknown, expired, of another purpose or altered, it is refused with the reason."""
     proof, mallory = tmp_path / "proof", Signer(tmp_path, "mallory")
     trust(governed, alice.line())
@@ -50,7 +55,10 @@ def test_a_document_runs_only_as_it_was_signed(governed: Governed, alice: Signer
     path = governed.machine.write(given)
     unsigned = governed.apply(given)
     assert unsigned.code == 1
-    assert f"refused by the rule signers of {POLICY}: neither the document nor the config is signed" in unsigned.out
+    assert (
+        f"refused by the rule signers of {POLICY}: neither the document nor the config is signed"
+        in unsigned.out
+    )
     given = [deployment("d2", script(proof))]
     governed.machine.write(given)
     sign(governed, mallory, str(path))
@@ -73,7 +81,9 @@ def test_a_document_runs_only_as_it_was_signed(governed: Governed, alice: Signer
     assert governed.apply(given).code == 0
     assert proof.read_text() == "ran\n"
     said = governed.agent("policy", "explain").out
-    assert said.endswith("would be refused today\nsignatures were checked only for documents that the daemon keeps\n")
+    assert said.endswith(
+        "would be refused today\nsignatures were checked only for documents that the daemon keeps\n"
+    )
 
 
 def test_a_config_from_heat_runs_if_its_list_is_signed(
@@ -103,17 +113,27 @@ def test_a_config_from_heat_runs_if_its_list_is_signed(
         assert not proof.exists()
         return done.out
 
-    assert "the config is not in the signed list" in refused(deployment("d1", "#!/bin/sh\ntrue\n"))
-    assert "is not in the signed list" in refused(deployment("d2", script(proof), options={"timeout": 9}))
-    assert "is not in the signed list" in refused(deployment("d3", script(proof), group="python"))
+    assert "the config is not in the signed list" in refused(
+        deployment("d1", "#!/bin/sh\ntrue\n")
+    )
+    assert "is not in the signed list" in refused(
+        deployment("d2", script(proof), options={"timeout": 9})
+    )
+    assert "is not in the signed list" in refused(
+        deployment("d3", script(proof), group="python")
+    )
     more = f"{'0' * 64}  other\n{listed}"
     assert "the signed list does not count: signature verification failed" in refused(
         deployment("d4", script(proof)), more
     )
-    sign(governed, alice, str(tmp_path / "run.sh"))  # of another purpose: a list of files
+    sign(
+        governed, alice, str(tmp_path / "run.sh")
+    )  # of another purpose: a list of files
     other = (tmp_path / "run.sh.signed").read_text()
     assert "namespace does not match" in refused(deployment("d5", script(proof)), other)
-    done = governed.apply(metadata(deployment("d6", script(proof), signal=heat.url("d6"))))
+    done = governed.apply(
+        metadata(deployment("d6", script(proof), signal=heat.url("d6")))
+    )
     assert done.code == 0, done.out
     assert proof.read_text() == "ran\n"
     trust(governed, alice.line('valid-before="20200101"'))
@@ -138,7 +158,9 @@ def test_only_declared_inputs_of_a_signed_config_are_variables(
     sign(governed, alice, "--configs", str(template))
     listed = (tmp_path / "site.yaml.signed").read_text()
     assert listed.partition("\n")[0].endswith('  config  ["greeting", "other"]')
-    given = deployment("d1", config, inputs={"greeting": "hello", "SOME_TOOL_CONFIG": "/evil"})
+    given = deployment(
+        "d1", config, inputs={"greeting": "hello", "SOME_TOOL_CONFIG": "/evil"}
+    )
     done = governed.apply({"deployments": [given], "heat-config-signatures": listed})
     assert done.code == 0, done.out
     variables, _, inputs = seen.read_text().rpartition("\n")
@@ -154,8 +176,13 @@ def test_only_declared_inputs_of_a_signed_config_are_variables(
     with_input = {**given, "id": "d2"}
     done = governed.apply({"deployments": [with_input], "heat-config-signatures": old})
     assert done.code == 1
-    assert "the signed list does not name the inputs of the config, and there is " in done.out
-    inputs_of_heat = [each for each in given["inputs"] if each["name"].startswith("deploy_")]
+    assert (
+        "the signed list does not name the inputs of the config, and there is "
+        in done.out
+    )
+    inputs_of_heat = [
+        each for each in given["inputs"] if each["name"].startswith("deploy_")
+    ]
     without = {**given, "id": "d3", "inputs": inputs_of_heat}
     done = governed.apply({"deployments": [without], "heat-config-signatures": old})
     assert done.code == 0, done.out
@@ -179,7 +206,10 @@ def test_a_policy_whose_signers_cannot_be_trusted_allows_nothing(
         (lambda: replace_by_link(signers, tmp_path / "s"), "signers: cannot read"),
         (signers.unlink, "signers: there is no"),
         (lambda: signers.write_text("# nobody\n"), "names no signer"),
-        (lambda: governed.policy("signers = allowed_signers"), "expected the full path"),
+        (
+            lambda: governed.policy("signers = allowed_signers"),
+            "expected the full path",
+        ),
     ):
         spoil()
         done = governed.apply([deployment("d1", script(proof))])

@@ -22,7 +22,8 @@ from support.repositories import Repository, template
 from support.signers import BOMB, SIGNERS, Signer
 
 pytestmark = pytest.mark.skipif(
-    not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen: install openssh-client"
+    not (shutil.which("git") and shutil.which("ssh-keygen")),
+    reason="needs git and ssh-keygen: install openssh-client",
 )
 
 
@@ -48,17 +49,25 @@ class Followed:
     def configure(self, **values: object) -> None:
         """Follow a source with these settings."""
         lines = [f"[agent]\nstate_dir = {self.governed.machine.state}\n\n[follow web]"]
-        self.path.write_text("\n".join([*lines, *(f"{name} = {value}" for name, value in values.items()), ""]))
+        self.path.write_text(
+            "\n".join(
+                [*lines, *(f"{name} = {value}" for name, value in values.items()), ""]
+            )
+        )
 
     def follow(self) -> str:
         """Poll once, and return what is said."""
-        done = self.governed.run("heat-config-agent", "follow", "--config", str(self.path))
+        done = self.governed.run(
+            "heat-config-agent", "follow", "--config", str(self.path)
+        )
         return done.out + done.err
 
     def document(self, line: str) -> str:
         """Return a document whose deployment adds a line to the proof."""
         config = f"#!/bin/sh\necho {line} >>{shlex.quote(str(self.proof))}\n"
-        return json.dumps([{"id": line, "name": "d", "group": "script", "config": config}])
+        return json.dumps(
+            [{"id": line, "name": "d", "group": "script", "config": config}]
+        )
 
     @property
     def ran(self) -> list[str]:
@@ -77,11 +86,16 @@ def followed(governed: Governed, tmp_path: Path) -> Iterator[Followed]:
 
 def listed(signer: Signer, **files: bytes) -> bytes:
     """Return a signed list of files; `__` stands for a dot in their names."""
-    lines = (f"{signed.digest(content)}  {name.replace('__', '.')}\n" for name, content in files.items())
+    lines = (
+        f"{signed.digest(content)}  {name.replace('__', '.')}\n"
+        for name, content in files.items()
+    )
     return ssh.sign(signer.key, signed.FILES, "".join(lines)).encode()
 
 
-def test_a_document_at_a_url_runs_with_its_list(followed: Followed, alice: Signer, tmp_path: Path) -> None:
+def test_a_document_at_a_url_runs_with_its_list(
+    followed: Followed, alice: Signer, tmp_path: Path
+) -> None:
     """Without a list, with that of another file, another content or another user, it is refused and nothing runs."""
     followed.configure(url=f"http://{followed.base}/site.json")
     mallory = Signer(tmp_path, "mallory")
@@ -89,26 +103,47 @@ def test_a_document_at_a_url_runs_with_its_list(followed: Followed, alice: Signe
     for number, (text, why) in enumerate(
         (
             (None, "site.json is not signed: there is no site.json.signed next to it"),
-            (listed(mallory, site__json=body[1]), "its signature does not count: its signer is not an allowed one"),
-            (listed(alice, other__json=body[2]), "site.json.signed signs another version of site.json"),
-            (listed(alice, site__json=body[2]), "site.json.signed signs another version of site.json"),
+            (
+                listed(mallory, site__json=body[1]),
+                "its signature does not count: its signer is not an allowed one",
+            ),
+            (
+                listed(alice, other__json=body[2]),
+                "site.json.signed signs another version of site.json",
+            ),
+            (
+                listed(alice, site__json=body[2]),
+                "site.json.signed signs another version of site.json",
+            ),
             (b"#" + listed(alice, site__json=body[4]), "signature verification failed"),
             (b"0" * 2 * 1024**2, "its signature does not count: it has no signature"),
         )
     ):
-        followed.files = {"/site.json": body[number]} | ({} if text is None else {"/site.json.signed": text})
+        followed.files = {"/site.json": body[number]} | (
+            {} if text is None else {"/site.json.signed": text}
+        )
         assert why in followed.follow()
     assert followed.ran == []
-    followed.files = {"/site.json": body[6], "/site.json.signed": listed(alice, site__json=body[6])}
+    followed.files = {
+        "/site.json": body[6],
+        "/site.json.signed": listed(alice, site__json=body[6]),
+    }
     assert "is in force" in followed.follow()
     assert followed.ran == ["d6"]
 
 
-def test_an_archive_at_a_url_is_not_unpacked_before_it_is_known_to_be_signed(followed: Followed, alice: Signer) -> None:
+def test_an_archive_at_a_url_is_not_unpacked_before_it_is_known_to_be_signed(
+    followed: Followed, alice: Signer
+) -> None:
     """One that unpacks to far more than is allowed is refused for its signature, and not for its size."""
-    followed.configure(url=f"http://{followed.base}/svc.tar.gz", path="site.json", size_limit=200_000)
+    followed.configure(
+        url=f"http://{followed.base}/svc.tar.gz", path="site.json", size_limit=200_000
+    )
     bomb = io.BytesIO()
-    with gzip.open(bomb, "wb") as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+    with (
+        gzip.open(bomb, "wb") as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
         info = tarfile.TarInfo("site.json")
         info.size = 1_000_000
         archive.addfile(info, io.BytesIO(bytes(info.size)))
@@ -121,7 +156,10 @@ def test_an_archive_at_a_url_is_not_unpacked_before_it_is_known_to_be_signed(fol
         info.size = len(content)
         archive.addfile(info, io.BytesIO(content))
     list_of = listed(alice, svc__tar__gz=good.getvalue())
-    followed.files = {"/svc.tar.gz": good.getvalue() + b"\0", "/svc.tar.gz.signed": list_of}
+    followed.files = {
+        "/svc.tar.gz": good.getvalue() + b"\0",
+        "/svc.tar.gz.signed": list_of,
+    }
     assert "signs another version of svc.tar.gz" in followed.follow()
     followed.files["/svc.tar.gz"] = good.getvalue()
     assert "is in force" in followed.follow()
@@ -140,15 +178,35 @@ def test_an_artifact_is_not_parsed_before_it_is_known_to_be_signed(
             digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
             followed.files[f"/v2/site/blobs/{digest}"] = content
             notes = {"org.opencontainers.image.title": name.replace("__", ".")}
-            layers.append({"mediaType": "text/plain", "digest": digest, "size": len(content), "annotations": notes})
-        followed.files["/v2/site/manifests/latest"] = json.dumps({"schemaVersion": 2, "layers": layers}).encode()
+            layers.append(
+                {
+                    "mediaType": "text/plain",
+                    "digest": digest,
+                    "size": len(content),
+                    "annotations": notes,
+                }
+            )
+        followed.files["/v2/site/manifests/latest"] = json.dumps(
+            {"schemaVersion": 2, "layers": layers}
+        ).encode()
 
     push(site__yaml=BOMB.encode())
-    assert "it is not signed, and the rule signers of the policy requires it" in followed.follow()
-    push(site__yaml=BOMB.encode(), site__yaml__signed=listed(Signer(tmp_path, "mallory"), site__yaml=BOMB.encode()))
+    assert (
+        "it is not signed, and the rule signers of the policy requires it"
+        in followed.follow()
+    )
+    push(
+        site__yaml=BOMB.encode(),
+        site__yaml__signed=listed(
+            Signer(tmp_path, "mallory"), site__yaml=BOMB.encode()
+        ),
+    )
     assert "its signer is not an allowed one" in followed.follow()
     document = followed.document("d1").encode()
-    push(site__yaml=document + b"\n", site__yaml__signed=listed(alice, site__yaml=document))
+    push(
+        site__yaml=document + b"\n",
+        site__yaml__signed=listed(alice, site__yaml=document),
+    )
     assert "site.yaml: it was changed after it was signed" in followed.follow()
     assert followed.ran == []
     push(site__yaml=document, site__yaml__signed=listed(alice, site__yaml=document))
@@ -156,13 +214,17 @@ def test_an_artifact_is_not_parsed_before_it_is_known_to_be_signed(
     assert followed.ran == ["d1"]
 
 
-def test_a_path_is_followed_with_the_list_next_to_it(followed: Followed, alice: Signer, tmp_path: Path) -> None:
+def test_a_path_is_followed_with_the_list_next_to_it(
+    followed: Followed, alice: Signer, tmp_path: Path
+) -> None:
     """A file with its list, and a folder in which other files are not signed; each change of both is a revision."""
     path = tmp_path / "site.json"
     followed.configure(url=path)
     path.write_text(followed.document("d1"))
     assert "it is not signed" in followed.follow()
-    path.with_name("site.json.signed").write_bytes(listed(alice, site__json=path.read_bytes()))
+    path.with_name("site.json.signed").write_bytes(
+        listed(alice, site__json=path.read_bytes())
+    )
     assert "is in force" in followed.follow()
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -199,6 +261,8 @@ def test_older_signed_revision_is_refused_once_the_rule_is_there(
     assert f"{two[:12]} is in force" not in followed.follow()
     repository.git("checkout", "-q", "-B", "main", two)
     repository.git("tag", "-d", "main")
-    three = repository.commit({"stack.yaml": template(followed.proof, "three")}, *alice.git)
+    three = repository.commit(
+        {"stack.yaml": template(followed.proof, "three")}, *alice.git
+    )
     assert f"revision {three[:12]} is in force" in followed.follow()
     assert followed.ran == ["two", "red", "three", "red"]

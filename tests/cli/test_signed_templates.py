@@ -19,7 +19,8 @@ from support.repositories import Repository, template
 from support.signers import Signer, sign
 
 pytestmark = pytest.mark.skipif(
-    not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen: install openssh-client"
+    not (shutil.which("git") and shutil.which("ssh-keygen")),
+    reason="needs git and ssh-keygen: install openssh-client",
 )
 
 HOT = """\
@@ -37,7 +38,9 @@ resources:
 """
 
 
-def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_a_template_is_signed_with_all_that_it_names(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
     """A file that was changed, added, exchanged or linked is refused before it is used, and so is a policy's change."""
     proof, folder = tmp_path / "proof", tmp_path / "site"
     folder.mkdir()
@@ -46,14 +49,21 @@ def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: 
     inner.write_text(INNER.replace("SCRIPT", "run.sh"))
     script.write_text(f"#!/bin/sh\necho $deploy_action >>{shlex.quote(str(proof))}\n")
     (folder / "wipe.sh").write_text("#!/bin/sh\nfalse\n")
-    assert "it is not signed, and the rule signers of the policy requires it" in governed.apply_file(main).err
+    assert (
+        "it is not signed, and the rule signers of the policy requires it"
+        in governed.apply_file(main).err
+    )
     sign(governed, alice, str(main))
     good = {path: path.read_text() for path in (main, inner, script)}
     elsewhere = tmp_path / "elsewhere.sh"
     for path, text, why in (
         (main, HOT + "# more\n", "site.yaml: it was changed after it was signed"),
         (inner, good[inner] + " ", "inner.yaml: it was changed after it was signed"),
-        (script, (folder / "wipe.sh").read_text(), "run.sh: it was changed after it was signed"),
+        (
+            script,
+            (folder / "wipe.sh").read_text(),
+            "run.sh: it was changed after it was signed",
+        ),
         (inner, INNER.replace("SCRIPT", "wipe.sh"), "inner.yaml: it was changed"),
     ):
         path.write_text(text)
@@ -62,16 +72,25 @@ def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: 
         assert why in done.err
         path.write_text(good[path])
     elsewhere.write_text(good[script] + "true\n")
-    for target in (elsewhere, inner):  # the content counts that the name stands for, also if that is signed itself
+    for target in (
+        elsewhere,
+        inner,
+    ):  # the content counts that the name stands for, also if that is signed itself
         script.unlink()
         script.symlink_to(target)
-        assert "run.sh: it was changed after it was signed" in governed.apply_file(main).err
+        assert (
+            "run.sh: it was changed after it was signed"
+            in governed.apply_file(main).err
+        )
     script.unlink()
     script.write_text(good[script])
     environment = folder / "more.yaml"
     environment.write_text("resource_registry: {inner.yaml: other.yaml}\n")
     (folder / "other.yaml").write_text(INNER.replace("SCRIPT", str(elsewhere)))
-    assert "more.yaml is not in the signed list" in governed.apply_file(main, "-e", str(environment)).err
+    assert (
+        "more.yaml is not in the signed list"
+        in governed.apply_file(main, "-e", str(environment)).err
+    )
     assert not proof.exists()
     assert not (governed.machine.state / "stacks/site").exists()
     done = governed.apply_file(main)
@@ -81,14 +100,19 @@ def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: 
     (governed.own / "allowed_signers").write_text(mallory.line())
     gone = governed.agent("stack", "delete", "--yes", "site")
     assert gone.code == 1
-    assert "the signature of the document does not count: its signer is not an allowed one" in gone.out
+    assert (
+        "the signature of the document does not count: its signer is not an allowed one"
+        in gone.out
+    )
     assert proof.read_text() == "CREATE\n"
     (governed.own / "allowed_signers").write_text(mallory.line() + alice.line())
     assert governed.agent("stack", "delete", "--yes", "site").code == 0
     assert proof.read_text() == "CREATE\nDELETE\n"
 
 
-def test_an_archive_is_signed_as_a_whole(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_an_archive_is_signed_as_a_whole(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
     """The archive or folder of a TOSCA service is signed as a whole, and read only after the signature counts."""
     proof, folder = tmp_path / "proof", tmp_path / "service"
     folder.mkdir()
@@ -108,11 +132,16 @@ def test_an_archive_is_signed_as_a_whole(governed: Governed, alice: Signer, tmp_
         sign(governed, alice, str(packed))
     whole = archive.read_bytes()
     archive.write_bytes(whole + b"\0")
-    assert "svc.csar: it was changed after it was signed" in governed.apply_file(archive).err
+    assert (
+        "svc.csar: it was changed after it was signed"
+        in governed.apply_file(archive).err
+    )
     archive.write_bytes(whole)
     text = (folder / "run.sh").read_text()
     (folder / "run.sh").write_text(text + "true\n")
-    assert "run.sh: it was changed after it was signed" in governed.apply_file(folder).err
+    assert (
+        "run.sh: it was changed after it was signed" in governed.apply_file(folder).err
+    )
     (folder / "run.sh").write_text(text)
     assert not proof.exists()
     for number, packed in enumerate((archive, folder), 1):
@@ -164,13 +193,17 @@ def test_a_followed_document_runs_by_the_signature_of_its_commit(
         f"[agent]\nstate_dir = {governed.machine.state}\n\n[follow doc]\nurl = {repository.url}\npath = site.json\n"
     )
     config = f"#!/bin/sh\necho ran >>{shlex.quote(str(proof))}\n"
-    given = json.dumps([{"id": "d1", "name": "d1", "group": "script", "config": config}])
+    given = json.dumps(
+        [{"id": "d1", "name": "d1", "group": "script", "config": config}]
+    )
     repository.commit({"site.json": given}, *alice.git)
     done = governed.run("heat-config-agent", "follow", "--config", str(path))
     assert "is in force" in done.out + done.err
     assert proof.read_text() == "ran\n"
     (evidence,) = (governed.machine.state / "follow/doc/trees").glob("*.signature")
-    elsewhere = governed.machine.write([deployment("d2", f"#!/bin/sh\necho ran >>{shlex.quote(str(proof))}\n")])
+    elsewhere = governed.machine.write(
+        [deployment("d2", f"#!/bin/sh\necho ran >>{shlex.quote(str(proof))}\n")]
+    )
     refused = governed.apply_file(elsewhere, "--signature", str(evidence))
     assert "is not in the signed revision" in refused.err
     (repository.folder / "site.json").unlink()
@@ -181,15 +214,21 @@ def test_a_followed_document_runs_by_the_signature_of_its_commit(
     assert proof.read_text() == "ran\n"
 
 
-def test_document_replaced_after_verification_is_not_used(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_document_replaced_after_verification_is_not_used(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
     """A document is read once: what stands in its place a moment later is neither verified nor run."""
     proof, path = tmp_path / "proof", tmp_path / "site.json"
-    good = json.dumps([deployment("d1", f"#!/bin/sh\necho good >>{shlex.quote(str(proof))}\n")])
+    good = json.dumps(
+        [deployment("d1", f"#!/bin/sh\necho good >>{shlex.quote(str(proof))}\n")]
+    )
     path.write_text(good)
     sign(governed, alice, str(path))
     path.unlink()
     os.mkfifo(path)
-    evil = json.dumps([deployment("d2", f"#!/bin/sh\necho evil >>{shlex.quote(str(proof))}\n")])
+    evil = json.dumps(
+        [deployment("d2", f"#!/bin/sh\necho evil >>{shlex.quote(str(proof))}\n")]
+    )
 
     other = tmp_path / "other.json"
     other.write_text(evil)

@@ -139,13 +139,24 @@ class Archive:
         (self.folder / "inner" / "child.yaml").write_text(CHILD)
         (self.folder / "inner" / "text").write_text("a text")
         (self.folder / "t.yaml").write_text(TEMPLATE.replace("HERE", str(self.folder)))
-        (self.folder / "e.yaml").write_text("resource_registry: {'My::Child': inner/child.yaml}\n")
-        (self.folder / "agent.conf").write_text(f"[agent]\nplugin_dirs = {self.folder}/plugins\n")
-        self.places = ["--state-dir", str(machine.state), "--config", str(self.folder / "agent.conf")]
+        (self.folder / "e.yaml").write_text(
+            "resource_registry: {'My::Child': inner/child.yaml}\n"
+        )
+        (self.folder / "agent.conf").write_text(
+            f"[agent]\nplugin_dirs = {self.folder}/plugins\n"
+        )
+        self.places = [
+            "--state-dir",
+            str(machine.state),
+            "--config",
+            str(self.folder / "agent.conf"),
+        ]
 
     def __call__(self, *words: str, code: int = 0) -> Done:
         """Run `heat-config-agent stack WORDS`, which ends with that code."""
-        done = self.machine.command("heat-config-agent", ["stack", *words, *self.places], {}, 120)
+        done = self.machine.command(
+            "heat-config-agent", ["stack", *words, *self.places], {}, 120
+        )
         assert done.code == code, done.out + done.err
         return done
 
@@ -160,12 +171,17 @@ class Archive:
 
     def listed(self) -> list[dict[str, Any]]:
         """Return the snapshots of `s`."""
-        found: list[dict[str, Any]] = json.loads(self("snapshot", "list", "s", "--json").out)
+        found: list[dict[str, Any]] = json.loads(
+            self("snapshot", "list", "s", "--json").out
+        )
         return found
 
     def states(self) -> dict[str, str]:
         """Return the stacks with their states."""
-        return {each["stack_name"]: each["stack_status"] for each in json.loads(self("list", "--json").out)}
+        return {
+            each["stack_name"]: each["stack_status"]
+            for each in json.loads(self("list", "--json").out)
+        }
 
     def killed(self, *words: str, at: str) -> None:
         """Run a command that waits in a handler, and kill it with SIGKILL once the log has a line."""
@@ -193,14 +209,23 @@ def test_a_stack_is_restored_to_a_snapshot(archive: Archive) -> None:
     """The handlers of plug-ins take part: what they stored for the snapshot is given to them again."""
     archive.create()
     before = archive.outputs()
-    assert "status         COMPLETE" in archive("snapshot", "create", "s", "--name", "one").out
+    assert (
+        "status         COMPLETE"
+        in archive("snapshot", "create", "s", "--name", "one").out
+    )
     assert archive.states() == {"s": "SNAPSHOT_COMPLETE"}
     archive("update", "--existing", "--parameter", "size=5", "s")
     assert archive.outputs()["size"] == 5
     archive("snapshot", "restore", "s", "one")
     assert archive.states() == {"s": "RESTORE_COMPLETE"}
     assert archive.outputs() == {**before, "source": "backup-1"}
-    assert archive.log == ["create", "run CREATE", "snapshot", "update size", "update size source"]
+    assert archive.log == [
+        "create",
+        "run CREATE",
+        "snapshot",
+        "update size",
+        "update size source",
+    ]
     archive("snapshot", "delete", "s", "one", "--yes")
     assert archive.log[-1] == "delete_snapshot backup-1"
     assert archive.listed() == []
@@ -212,7 +237,12 @@ def test_a_snapshot_is_shown_without_secrets(archive: Archive) -> None:
     archive.create()
     archive("snapshot", "create", "s", "--name", "one")
     (brief,) = archive.listed()
-    assert (brief["name"], brief["action"], brief["status"], brief["status_reason"]) == (
+    assert (
+        brief["name"],
+        brief["action"],
+        brief["status"],
+        brief["status_reason"],
+    ) == (
         "one",
         "CREATE",
         "COMPLETE",
@@ -243,11 +273,20 @@ def test_a_snapshot_that_fails(archive: Archive) -> None:
     """A failed snapshot is kept with the reason, cannot be restored, and can be deleted."""
     archive.create()
     (archive.folder / "broken").touch()
-    assert "no room for a backup" in archive("snapshot", "create", "s", "--name", "one", code=1).out
+    assert (
+        "no room for a backup"
+        in archive("snapshot", "create", "s", "--name", "one", code=1).out
+    )
     (archive.folder / "broken").unlink()
     assert archive.listed()[0]["status"] == "FAILED"
-    assert "is not complete: CREATE_FAILED" in archive("snapshot", "restore", "s", "one", code=2).err
-    assert "s has no snapshot 'two' (it has one)" in archive("snapshot", "restore", "s", "two", code=2).err
+    assert (
+        "is not complete: CREATE_FAILED"
+        in archive("snapshot", "restore", "s", "one", code=2).err
+    )
+    assert (
+        "s has no snapshot 'two' (it has one)"
+        in archive("snapshot", "restore", "s", "two", code=2).err
+    )
     archive("resume", "s", code=1)
     archive("delete", "s", "--yes")
     assert archive.states() == {}
@@ -259,8 +298,9 @@ def test_a_stack_is_deleted_with_its_snapshots(archive: Archive) -> None:
     archive("snapshot", "create", "s", "--name", "one")
     archive("snapshot", "create", "s", "--name", "two")
     (archive.folder / "broken").touch()
-    assert "the snapshot one is not deleted: disk: RuntimeError: the backup is gone" in (
-        archive("delete", "s", "--yes", code=1).err
+    assert (
+        "the snapshot one is not deleted: disk: RuntimeError: the backup is gone"
+        in (archive("delete", "s", "--yes", code=1).err)
     )
     assert [(each["action"], each["status"]) for each in archive.listed()] == [
         ("DELETE", "FAILED"),
@@ -277,7 +317,10 @@ def test_a_stack_is_deleted_with_its_snapshots(archive: Archive) -> None:
 def test_a_killed_snapshot_is_completed(archive: Archive) -> None:
     """The same command completes it, and there is one snapshot; any other command completes it before its own work."""
     archive.create()
-    for name, words in (("one", ("snapshot", "create", "s", "--name", "one")), ("two", ("check", "s"))):
+    for name, words in (
+        ("one", ("snapshot", "create", "s", "--name", "one")),
+        ("two", ("check", "s")),
+    ):
         archive.killed("snapshot", "create", "s", "--name", name, at="snapshot")
         assert archive.listed()[-1]["status"] == "IN_PROGRESS"
         archive(*words)
@@ -302,7 +345,10 @@ def test_an_abandoned_stack_is_adopted(archive: Archive) -> None:
     archive("update", "--existing", "new")
     assert archive.log == [*log, "adopt disk-1"]
     archive("delete", "new", "--yes")
-    assert archive.log[-2:] in (["delete disk-1", "run DELETE"], ["run DELETE", "delete disk-1"])
+    assert archive.log[-2:] in (
+        ["delete disk-1", "run DELETE"],
+        ["run DELETE", "delete disk-1"],
+    )
 
 
 def test_a_killed_adoption_continues(archive: Archive) -> None:
@@ -326,13 +372,30 @@ def _without_template(data: dict[str, Any]) -> Any:
     [
         (_without_template, "has no template: expected the output of `stack abandon`"),
         (lambda data: [data], "is not a map: expected the output of `stack abandon`"),
-        (lambda data: {**data, "resources": []}, "the resources in bad.json are not a map"),
-        (lambda data: {**data, "environment": "x"}, "the environment in bad.json is not a map"),
-        (lambda data: {**data, "files": {"a": 1}}, "files in bad.json is not a map of texts"),
-        (lambda data: {**data, "template": {"heat_template_version": "2018-08-31", "resorces": {}}}, "resorces"),
+        (
+            lambda data: {**data, "resources": []},
+            "the resources in bad.json are not a map",
+        ),
+        (
+            lambda data: {**data, "environment": "x"},
+            "the environment in bad.json is not a map",
+        ),
+        (
+            lambda data: {**data, "files": {"a": 1}},
+            "files in bad.json is not a map of texts",
+        ),
+        (
+            lambda data: {
+                **data,
+                "template": {"heat_template_version": "2018-08-31", "resorces": {}},
+            },
+            "resorces",
+        ),
     ],
 )
-def test_data_that_cannot_be_adopted(archive: Archive, change: Callable[[Any], Any], problem: str) -> None:
+def test_data_that_cannot_be_adopted(
+    archive: Archive, change: Callable[[Any], Any], problem: str
+) -> None:
     """Data that cannot be adopted is refused with a sentence, and no stack is created."""
     data = {"template": {"heat_template_version": "2018-08-31"}, "resources": {}}
     (archive.folder / "bad.json").write_text(json.dumps(change(data)))
@@ -354,18 +417,28 @@ def test_a_resource_without_an_id_is_not_adopted(archive: Archive) -> None:
     )
     archive("delete", "s", "--yes")
     text = (archive.folder / "heat.yaml").read_text()
-    (archive.folder / "heat.yaml").write_text(text.replace("resource_id: null", "resource_id: there"))
+    (archive.folder / "heat.yaml").write_text(
+        text.replace("resource_id: null", "resource_id: there")
+    )
     archive("adopt", "s", "--adopt-file", "heat.yaml")
     assert archive.states() == {"s": "ADOPT_COMPLETE"}
-    assert "there is a stack s already" in archive("adopt", "s", "--adopt-file", "heat.yaml", code=2).err
+    assert (
+        "there is a stack s already"
+        in archive("adopt", "s", "--adopt-file", "heat.yaml", code=2).err
+    )
 
 
 def test_nothing_is_abandoned_if_the_state_is_lost(archive: Archive) -> None:
     """A file that cannot be written, or a reader that has gone, leaves the stack as it is."""
     archive.create()
     done = archive("abandon", "s", "--output-file", "nowhere/out.json", code=1)
-    assert "cannot write nowhere/out.json: No such file or directory (nothing was abandoned)" in done.err
-    process = archive.machine.start("heat-config-agent", "stack", "abandon", "s", *archive.places)
+    assert (
+        "cannot write nowhere/out.json: No such file or directory (nothing was abandoned)"
+        in done.err
+    )
+    process = archive.machine.start(
+        "heat-config-agent", "stack", "abandon", "s", *archive.places
+    )
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()
@@ -373,7 +446,10 @@ def test_nothing_is_abandoned_if_the_state_is_lost(archive: Archive) -> None:
     process.stderr.close()
     assert process.wait(pace.seconds(60)) == 1
     assert archive.states() == {"s": "CREATE_COMPLETE"}
-    assert json.loads(archive("abandon", "s").out)["resources"]["disk"]["resource_id"] == "disk-1"
+    assert (
+        json.loads(archive("abandon", "s").out)["resources"]["disk"]["resource_id"]
+        == "disk-1"
+    )
     assert archive.states() == {}
 
 
@@ -383,7 +459,11 @@ def test_a_damaged_snapshot_is_noticed(archive: Archive) -> None:
     archive("snapshot", "create", "s", "--name", "one")
     path = Path(archive.machine.state) / "stacks" / "s" / "stack"
     lines = path.read_bytes().splitlines(keepends=True)
-    last = max(index for index, line in enumerate(lines) if b'"snapshot"' in line or b"backup-1" in line)
+    last = max(
+        index
+        for index, line in enumerate(lines)
+        if b'"snapshot"' in line or b"backup-1" in line
+    )
     lines[last] = lines[last].replace(b"COMPLETE", b"C0MPLETE", 1)
     path.write_bytes(b"".join(lines))
     assert "damaged line" in archive("snapshot", "create", "s", code=2).err

@@ -70,7 +70,10 @@ class Stacks:
 
     def template(self, script: str = SAYS, name: str = "hello.yaml") -> Path:
         """Write a template whose deployment runs a script; in it, LOG is the log's path."""
-        body = "".join(f"        {line}\n" for line in script.replace("LOG", str(self.log)).splitlines())
+        body = "".join(
+            f"        {line}\n"
+            for line in script.replace("LOG", str(self.log)).splitlines()
+        )
         path = self.machine.folder / name
         path.write_text(HEAD + body + TAIL)
         return path
@@ -160,7 +163,9 @@ def test_a_plan_does_nothing(stacks: Stacks) -> None:
     assert stacks.logged == []
     assert not stacks.machine.state.exists()
     stacks.apply(path)
-    found = json.loads(stacks.apply(path, "--plan", "--parameter", "who=ada", "--json").out)
+    found = json.loads(
+        stacks.apply(path, "--plan", "--parameter", "who=ada", "--json").out
+    )
     assert [(each["name"], each["change"]) for each in found] == [
         ("config", "unchanged"),
         ("greeting", "updated"),
@@ -172,7 +177,9 @@ def test_a_plan_does_nothing(stacks: Stacks) -> None:
 def test_a_missing_parameter_is_one_sentence(stacks: Stacks) -> None:
     """The sentence has the parameter's position and the option for its value, and nothing begins."""
     path = stacks.template()
-    path.write_text(path.read_text().replace("{type: string, default: world}", "{type: string}"))
+    path.write_text(
+        path.read_text().replace("{type: string, default: world}", "{type: string}")
+    )
     done = stacks.apply(path, code=2)
     assert done.out == ""
     assert done.err == (
@@ -196,7 +203,9 @@ def test_documents_refuse_the_options_of_templates(stacks: Stacks) -> None:
 def test_a_mistake_in_the_text_of_a_template_has_its_place(stacks: Stacks) -> None:
     """A broken template is reported with the position, and not as a broken document."""
     path = stacks.template()
-    path.write_text(path.read_text().replace("outputs:\n  greeting: {", "outputs:\n  greeting: {{"))
+    path.write_text(
+        path.read_text().replace("outputs:\n  greeting: {", "outputs:\n  greeting: {{")
+    )
     done = stacks.apply(path, code=2)
     assert done.err.startswith(f"{path}:")
     assert ": error: " in done.err
@@ -204,7 +213,9 @@ def test_a_mistake_in_the_text_of_a_template_has_its_place(stacks: Stacks) -> No
 
 def test_a_failing_deployment_is_explained(stacks: Stacks) -> None:
     """The exit code, which resource it was and why, and the command that shows what the script printed."""
-    path = stacks.template("[ $deploy_action = CREATE ] || exit 0\necho out of paint >&2\nexit 3\n")
+    path = stacks.template(
+        "[ $deploy_action = CREATE ] || exit 0\necho out of paint >&2\nexit 3\n"
+    )
     done = stacks.apply(path, code=1)
     assert "FAILED    greeting" in done.out
     assert "hello: CREATE_FAILED in " in done.out
@@ -221,22 +232,42 @@ def test_a_failing_update_is_rolled_back(stacks: Stacks) -> None:
     """With --rollback the stack is again what it was, and the command has failed."""
     stacks("create", "hello", "-t", str(stacks.template()))
     stacks.template('echo "$deploy_action $who" >> LOG\n[ "$who" = world ]\n')
-    done = stacks("update", "hello", "-t", "hello.yaml", "--rollback", "enable", "--parameter", "who=x", code=1)
+    done = stacks(
+        "update",
+        "hello",
+        "-t",
+        "hello.yaml",
+        "--rollback",
+        "enable",
+        "--parameter",
+        "who=x",
+        code=1,
+    )
     assert "hello: ROLLBACK_COMPLETE" in done.out
-    assert json.loads(stacks("show", "hello", "--json").out)["parameters"]["who"] == "world"
+    assert (
+        json.loads(stacks("show", "hello", "--json").out)["parameters"]["who"]
+        == "world"
+    )
 
 
-def test_each_action_of_a_stack_reaches_its_deployment_and_delete_leaves_nothing(stacks: Stacks) -> None:
+def test_each_action_of_a_stack_reaches_its_deployment_and_delete_leaves_nothing(
+    stacks: Stacks,
+) -> None:
     """Created, suspended, resumed, checked and deleted, each time the deployment is told so; nothing is left."""
     stacks("create", "one", "-t", str(stacks.template()), "--wait", "--timeout", "5")
     for turn in ("suspend", "resume", "check"):
         assert f"one: {turn.upper()}_COMPLETE" in stacks(turn, "one").out
-    assert "there is a stack one already" in stacks("create", "one", "-t", "hello.yaml", code=2).err
+    assert (
+        "there is a stack one already"
+        in stacks("create", "one", "-t", "hello.yaml", code=2).err
+    )
     assert stacks("delete", "one", code=2).err.endswith("(give --yes)\n")
     assert "one: DELETE_COMPLETE" in stacks("delete", "one", "--yes").out
     assert stacks.logged == ["CREATE", "SUSPEND", "RESUME", "DELETE"]
     assert list((stacks.machine.state / "stacks").iterdir()) == []
-    assert stacks("delete", "one", "-y", code=2).err.startswith("error: there is no stack one")
+    assert stacks("delete", "one", "-y", code=2).err.startswith(
+        "error: there is no stack one"
+    )
 
 
 def test_existing_values_are_kept(stacks: Stacks) -> None:
@@ -258,38 +289,74 @@ def test_stack_is_shown_with_the_keys_of_heat(stacks: Stacks) -> None:
     def shown(*words: str) -> Any:
         return json.loads(stacks(*words, "--json").out)
 
-    assert [(each["stack_name"], each["stack_status"]) for each in shown("list")] == [("a", "CREATE_COMPLETE")]
+    assert [(each["stack_name"], each["stack_status"]) for each in shown("list")] == [
+        ("a", "CREATE_COMPLETE")
+    ]
     stack = shown("show", "a")
     assert stack["parameters"]["pin"] == "******"
-    assert [(each["output_key"], each["output_value"]) for each in stack["outputs"]] == [
+    assert [
+        (each["output_key"], each["output_value"]) for each in stack["outputs"]
+    ] == [
         ("greeting", "Hello, world!"),
         ("pin", "******"),
         ("password", "******"),
     ]
-    assert [each["output_key"] for each in shown("output", "list", "a")] == ["greeting", "pin", "password"]
+    assert [each["output_key"] for each in shown("output", "list", "a")] == [
+        "greeting",
+        "pin",
+        "password",
+    ]
     assert shown("output", "show", "a", "greeting")["output_value"] == "Hello, world!"
     assert stacks("output", "show", "a", "password", "--reveal").out == "opensesame\n"
     assert "it has greeting" in stacks("output", "show", "a", "nothing", code=2).err
-    statuses = {each["resource_name"]: each["resource_status"] for each in shown("resource", "list", "a")}
-    assert statuses == dict.fromkeys(("config", "greeting", "server"), "CREATE_COMPLETE")
-    assert shown("resource", "show", "a", "greeting")["requires"] == ["config", "server"]
-    events = [json.loads(line) for line in stacks("event", "list", "a", "--json").out.splitlines()]
+    statuses = {
+        each["resource_name"]: each["resource_status"]
+        for each in shown("resource", "list", "a")
+    }
+    assert statuses == dict.fromkeys(
+        ("config", "greeting", "server"), "CREATE_COMPLETE"
+    )
+    assert shown("resource", "show", "a", "greeting")["requires"] == [
+        "config",
+        "server",
+    ]
+    events = [
+        json.loads(line)
+        for line in stacks("event", "list", "a", "--json").out.splitlines()
+    ]
     assert events[-1]["resource_status"] == "CREATE_COMPLETE"
     assert events[-1]["resource_name"] == "a"
-    everything = stacks("show", "a").out + stacks("event", "list", "a").out + stacks("resource", "list", "a").out
+    everything = (
+        stacks("show", "a").out
+        + stacks("event", "list", "a").out
+        + stacks("resource", "list", "a").out
+    )
     assert planted.WORD not in everything + json.dumps(stack)
     assert "opensesame" not in everything + json.dumps(stack)
     folder = stacks.machine.state / "stacks/a"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir() if each.is_file()} == {0o600}
+    assert {
+        stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir() if each.is_file()
+    } == {0o600}
 
 
 def test_events_are_objects_as_they_happen(stacks: Stacks) -> None:
     """With --json, one in a line, and at last the stack with the exit code."""
-    lines = stacks("create", "a", "-t", str(stacks.template()), "--json").out.splitlines()
+    lines = stacks(
+        "create", "a", "-t", str(stacks.template()), "--json"
+    ).out.splitlines()
     *events, last = map(json.loads, lines)
-    assert set(events[0]) == {"event_time", "resource_name", "resource_status", "resource_status_reason"}
-    assert [each["resource_status"] for each in events if each["resource_name"] == "greeting"] == [
+    assert set(events[0]) == {
+        "event_time",
+        "resource_name",
+        "resource_status",
+        "resource_status_reason",
+    }
+    assert [
+        each["resource_status"]
+        for each in events
+        if each["resource_name"] == "greeting"
+    ] == [
         "CREATE_IN_PROGRESS",
         "CREATE_COMPLETE",
     ]
@@ -308,7 +375,9 @@ printf "Hello, $who!" > $heat_outputs_path.greeting
 @pytest.mark.slow
 @pytest.mark.parametrize("update", [False, True], ids=["create", "update"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["KILL", "INT"])
-def test_after_an_interruption_the_same_command_goes_on(stacks: Stacks, number: int, update: bool) -> None:
+def test_after_an_interruption_the_same_command_goes_on(
+    stacks: Stacks, number: int, update: bool
+) -> None:
     """The script that was running goes on, is not run again, and its result counts."""
     go = Path(f"{stacks.log}.go")
     path = stacks.template(WAITS)
@@ -325,8 +394,13 @@ def test_after_an_interruption_the_same_command_goes_on(stacks: Stacks, number: 
     _, err = process.communicate(timeout=pace.seconds(30))
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert err == "interrupted: runs that have begun go on; run the command again to follow them\n"
-    assert json.loads(stacks("list", "--json").out)[0]["stack_status"].endswith("_IN_PROGRESS")
+        assert (
+            err
+            == "interrupted: runs that have begun go on; run the command again to follow them\n"
+        )
+    assert json.loads(stacks("list", "--json").out)[0]["stack_status"].endswith(
+        "_IN_PROGRESS"
+    )
     go.touch()
     done = stacks.apply(path, *words)
     assert ("UPDATE_COMPLETE" if update else "CREATE_COMPLETE") in done.out
@@ -362,13 +436,27 @@ def test_the_graph_is_drawn(stacks: Stacks) -> None:
     picture = ET.fromstring(stacks("graph", "a", "--format", "svg").out)  # noqa: S314  # our own
     titles = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
     assert "greeting OS::Heat::SoftwareDeployment CREATE_COMPLETE" in titles
-    assert len([line for line in picture.iter("{http://www.w3.org/2000/svg}path") if line.get("marker-end")]) == 2
+    assert (
+        len(
+            [
+                line
+                for line in picture.iter("{http://www.w3.org/2000/svg}path")
+                if line.get("marker-end")
+            ]
+        )
+        == 2
+    )
     timeline = stacks("graph", "a", "--timeline").out.splitlines()
     assert [line.split()[0] for line in timeline] == ["config", "server", "greeting"]
     lanes = ET.fromstring(stacks("graph", "a", "--timeline", "--format", "svg").out)  # noqa: S314  # our own
     assert len(list(lanes.iter("{http://www.w3.org/2000/svg}title"))) == 3
-    assert [text for text in lanes.itertext() if text.startswith("CREATE ")], "a lane has its action"
-    assert "no timelines" in stacks("graph", "a", "--timeline", "--format", "dot", code=2).err
+    assert [text for text in lanes.itertext() if text.startswith("CREATE ")], (
+        "a lane has its action"
+    )
+    assert (
+        "no timelines"
+        in stacks("graph", "a", "--timeline", "--format", "dot", code=2).err
+    )
 
 
 def test_the_timeline_tells_waiting_from_working(stacks: Stacks) -> None:
@@ -393,7 +481,13 @@ def test_the_timeline_tells_waiting_from_working(stacks: Stacks) -> None:
 def test_only_one_server(stacks: Stacks) -> None:
     """With --server, what is for others is not carried out, and that is said."""
     path = stacks.template()
-    text = Path(path).read_text().replace("resources:", "resources:\n  other: {type: OS::Heat::DeployedServer}", 1)
+    text = (
+        Path(path)
+        .read_text()
+        .replace(
+            "resources:", "resources:\n  other: {type: OS::Heat::DeployedServer}", 1
+        )
+    )
     Path(path).write_text(text)
     done = stacks.apply(path, "--server", "other")
     assert done.err == "warning: left to other servers than other: greeting\n"
@@ -455,7 +549,9 @@ def test_types_of_plugins_are_known(stacks: Stacks) -> None:
     settings = folder / "agent.conf"
     settings.write_text(f"[agent]\nplugin_dirs = {folder / 'plugins'}\n")
     note = {"type": "My::Own::Note", "properties": {"path": str(folder / "note")}}
-    path = stacks.machine.write({"heat_template_version": "2018-08-31", "resources": {"note": note}}, "own.yaml")
+    path = stacks.machine.write(
+        {"heat_template_version": "2018-08-31", "resources": {"note": note}}, "own.yaml"
+    )
     assert "My::Own::Note" in stacks.apply(path, code=2).err
     assert list((stacks.machine.state / "stacks").iterdir()) == []  # nothing was begun
     done = stacks.apply(path, "--config", str(settings))
@@ -469,8 +565,13 @@ def test_a_template_whose_file_names_no_stack(machine: Machine) -> None:
     """Such as one that a shell hands over as /dev/fd/63: one sentence says what to add."""
     path = machine.folder / "63"
     path.write_text("heat_template_version: 2021-04-16\n")
-    done = machine.command("heat-config-apply", [str(path), "--state-dir", str(machine.state)], {})
+    done = machine.command(
+        "heat-config-apply", [str(path), "--state-dir", str(machine.state)], {}
+    )
     assert done.code == 2
-    assert "63 gives the stack no name, as a name begins with a letter (add --name NAME)" in done.err
+    assert (
+        "63 gives the stack no name, as a name begins with a letter (add --name NAME)"
+        in done.err
+    )
     named = [str(path), "--name", "named", "--state-dir", str(machine.state)]
     assert machine.command("heat-config-apply", named, {}).code == 0

@@ -48,7 +48,9 @@ def deleted(machine: Machine, name: str) -> Iterator[None]:
 def asked(port: int) -> str:
     """Return what the shop says; nothing where nobody answers."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=pace.seconds(10)) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/", timeout=pace.seconds(10)
+        ) as answer:
             said: str = answer.read().decode()
             return said
     except urllib.error.URLError:
@@ -58,7 +60,12 @@ def asked(port: int) -> str:
 @pytest.mark.slow
 def test_the_shop_serves_as_long_as_it_is_to(machine: Machine, port: int) -> None:
     """Two tiers: the web tier shows what is in the database, rests with the stack, and goes with it."""
-    given = ["--parameter", f"folder={machine.folder / 'made'}", "--parameter", f"port={port}"]
+    given = [
+        "--parameter",
+        f"folder={machine.folder / 'made'}",
+        "--parameter",
+        f"port={port}",
+    ]
     with deleted(machine, "shop"):
         assert machine.apply(SHOP, *given).code == 0
         assert asked(port) == "apples\npears\n"

@@ -28,45 +28,67 @@ echo "the value is $ok" >&2
 def component(*actions: str) -> dict[str, Any]:
     """Return a component with one script for each of some actions."""
     configs = [{"actions": list(actions), "tool": "script", "config": SCRIPT}]
-    inputs = [{"name": "ok"}, {"name": "service"}, {"name": "place", "replace_on_change": True}]
-    return {"type": "OS::Heat::SoftwareComponent", "properties": {"configs": configs, "inputs": inputs}}
+    inputs = [
+        {"name": "ok"},
+        {"name": "service"},
+        {"name": "place", "replace_on_change": True},
+    ]
+    return {
+        "type": "OS::Heat::SoftwareComponent",
+        "properties": {"configs": configs, "inputs": inputs},
+    }
 
 
 def deployment(server: str = "server", **values: Any) -> dict[str, Any]:
     """Return a deployment of the component."""
     given = {"ok": {"get_param": "ok"}, "service": "svc", **values}
-    properties = {"config": {"get_resource": "config"}, "server": {"get_resource": server}, "input_values": given}
+    properties = {
+        "config": {"get_resource": "config"},
+        "server": {"get_resource": server},
+        "input_values": given,
+    }
     return {"type": "OS::Heat::SoftwareDeployment", "properties": properties}
 
 
 def template(*actions: str, **resources: Any) -> dict[str, Any]:
     """Return a template with two servers, the component and some resources."""
     servers = {
-        name: {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}} for name in ("server", "other")
+        name: {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}}
+        for name in ("server", "other")
     }
     return {
         "heat_template_version": "2018-08-31",
         "parameters": {"ok": {"type": "string", "default": "yes"}},
-        "resources": {**servers, "config": component(*(actions or ("CREATE", "UPDATE", "DELETE"))), **resources},
+        "resources": {
+            **servers,
+            "config": component(*(actions or ("CREATE", "UPDATE", "DELETE"))),
+            **resources,
+        },
     }
 
 
 def write(machine: Machine, name: str, content: dict[str, Any]) -> None:
     """Write a template, whose scripts work in the folder of the machine; JSON is YAML too."""
-    (machine.folder / name).write_text(json.dumps(content).replace("FOLDER", str(machine.folder)))
+    (machine.folder / name).write_text(
+        json.dumps(content).replace("FOLDER", str(machine.folder))
+    )
 
 
 def apply(machine: Machine, content: dict[str, Any], *words: str) -> Done:
     """Apply a template as the stack `s`."""
     write(machine, "s.yaml", content)
-    done = machine.command("heat-config-apply", ["s.yaml", "--state-dir", str(machine.state), *words], {})
+    done = machine.command(
+        "heat-config-apply", ["s.yaml", "--state-dir", str(machine.state), *words], {}
+    )
     assert "Traceback" not in done.err
     return done
 
 
 def stack(machine: Machine, *words: str) -> Done:
     """Run `heat-config-agent stack WORDS`."""
-    done = machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+    done = machine.command(
+        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
+    )
     assert "Traceback" not in done.err
     return done
 
@@ -107,7 +129,9 @@ def test_rollback_of_an_update_runs_update(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("existed", [True, False])
-def test_reason_and_output_of_a_run_survive_the_rollback(machine: Machine, existed: bool) -> None:
+def test_reason_and_output_of_a_run_survive_the_rollback(
+    machine: Machine, existed: bool
+) -> None:
     """The command that rolls back shows both, and they are shown until the next update."""
     content = template(svc=deployment())
     if existed:
@@ -117,15 +141,22 @@ def test_reason_and_output_of_a_run_survive_the_rollback(machine: Machine, exist
     why = f"Resource {'UPDATE' if existed else 'CREATE'} failed: Error: resources.svc: Deployment to server failed"
     assert f"rolled back after: {why}" in done.out
     assert "s/svc printed last:\n  | the value is no\n" in done.out
-    words = re.search(r"`heat-config-agent (log s/\S+ .*)` shows all of its output", done.out)
+    words = re.search(
+        r"`heat-config-agent (log s/\S+ .*)` shows all of its output", done.out
+    )
     assert words is not None
-    assert machine.command("heat-config-agent", words[1].split(), {}).err == "the value is no\n"
+    assert (
+        machine.command("heat-config-agent", words[1].split(), {}).err
+        == "the value is no\n"
+    )
     assert f"rolled back after: {why}" in stack(machine, "show", "s").out
     assert apply(machine, content).code == 0
     assert "rolled back" not in stack(machine, "show", "s").out
 
 
-def test_failed_deployments_of_nested_templates_and_groups_run_again(machine: Machine) -> None:
+def test_failed_deployments_of_nested_templates_and_groups_run_again(
+    machine: Machine,
+) -> None:
     """In a group and in a nested template, too, a failed member runs its CREATE again."""
     group = {
         "type": "OS::Heat::SoftwareDeploymentGroup",
@@ -147,7 +178,9 @@ def test_failed_deployments_of_nested_templates_and_groups_run_again(machine: Ma
 
 
 @pytest.mark.parametrize("change", ["server", "input", "type", "name"])
-def test_replaced_deployment_is_deleted_before_its_successor_is_created(machine: Machine, change: str) -> None:
+def test_replaced_deployment_is_deleted_before_its_successor_is_created(
+    machine: Machine, change: str
+) -> None:
     """Whatever the reason of the replacement is, the service is there at the end."""
     assert apply(machine, template(svc=deployment())).code == 0
     log(machine)
@@ -164,7 +197,9 @@ def test_replaced_deployment_is_deleted_before_its_successor_is_created(machine:
     assert (machine.folder / "svc").exists()
 
 
-def test_deployment_that_left_a_nested_template_is_deleted_first(machine: Machine) -> None:
+def test_deployment_that_left_a_nested_template_is_deleted_first(
+    machine: Machine,
+) -> None:
     """A deployment with another name in a nested template is created after the DELETE of the old one."""
     write(machine, "child.yaml", template(old=deployment()))
     content = template(child={"type": "child.yaml"})
@@ -188,22 +223,39 @@ def test_nothing_runs_after_a_removal_that_failed(machine: Machine) -> None:
     assert (machine.folder / "svc").exists()
 
 
-def test_removed_deployments_are_deleted_in_the_order_of_their_dependencies(machine: Machine) -> None:
+def test_removed_deployments_are_deleted_in_the_order_of_their_dependencies(
+    machine: Machine,
+) -> None:
     """The one that depended on the other goes first, also where a resource between them runs nothing."""
-    between = {"type": "OS::Heat::Value", "properties": {"value": "v"}, "depends_on": ["low"]}
+    between = {
+        "type": "OS::Heat::Value",
+        "properties": {"value": "v"},
+        "depends_on": ["low"],
+    }
     high = {**deployment(service="high"), "depends_on": ["between"]}
-    assert apply(machine, template(low=deployment(service="low"), between=between, high=high)).code == 0
+    assert (
+        apply(
+            machine, template(low=deployment(service="low"), between=between, high=high)
+        ).code
+        == 0
+    )
     log(machine)
     assert apply(machine, template(new=deployment())).code == 0
     assert log(machine) == ["high DELETE", "low DELETE", "new CREATE"]
 
 
 @pytest.mark.parametrize("action", ["check", "snapshot"])
-def test_check_and_snapshot_leave_a_failed_deployment_failed(machine: Machine, action: str) -> None:
+def test_check_and_snapshot_leave_a_failed_deployment_failed(
+    machine: Machine, action: str
+) -> None:
     """A check and a snapshot leave a failed deployment failed, so that the next update runs it again."""
     content = template(svc=deployment())
     assert apply(machine, content, "--parameter", "ok=no").code == 1
-    done = stack(machine, "check", "s") if action == "check" else stack(machine, "snapshot", "create", "s")
+    done = (
+        stack(machine, "check", "s")
+        if action == "check"
+        else stack(machine, "snapshot", "create", "s")
+    )
     assert done.code == 1
     assert "CREATE has failed: Deployment to server failed" in done.out + done.err
     listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
@@ -229,11 +281,17 @@ def test_adopted_failure_stays_one(machine: Machine) -> None:
     assert log(machine) == ["svc UPDATE"]
 
 
-def planned(machine: Machine, content: dict[str, Any], *words: str) -> dict[str, tuple[str, list[str]]]:
+def planned(
+    machine: Machine, content: dict[str, Any], *words: str
+) -> dict[str, tuple[str, list[str]]]:
     """Return the effect on each resource but servers and config by a plan, and the actions that it names."""
     rows = json.loads(apply(machine, content, "--plan", "--json", *words).out)
     plain = {"server", "other", "config"}
-    return {each["name"]: (each["change"], each["runs"]) for each in rows if each["name"] not in plain}
+    return {
+        each["name"]: (each["change"], each["runs"])
+        for each in rows
+        if each["name"] not in plain
+    }
 
 
 def test_plan_names_the_actions_that_will_run(machine: Machine) -> None:
@@ -242,18 +300,37 @@ def test_plan_names_the_actions_that_will_run(machine: Machine) -> None:
     child = {"type": "child.yaml", "properties": {"ok": {"get_param": "ok"}}}
     content = template(svc=deployment(), child=child)
     bad = ("--parameter", "ok=no")
-    assert planned(machine, content) == {"svc": ("added", ["CREATE"]), "child": ("added", ["CREATE"])}
+    assert planned(machine, content) == {
+        "svc": ("added", ["CREATE"]),
+        "child": ("added", ["CREATE"]),
+    }
     assert apply(machine, content, *bad).code == 1
-    assert planned(machine, content, *bad) == {"svc": ("again", ["CREATE"]), "child": ("updated", ["inner CREATE"])}
-    assert planned(machine, content) == {"svc": ("updated", ["CREATE"]), "child": ("updated", ["inner CREATE"])}
+    assert planned(machine, content, *bad) == {
+        "svc": ("again", ["CREATE"]),
+        "child": ("updated", ["inner CREATE"]),
+    }
+    assert planned(machine, content) == {
+        "svc": ("updated", ["CREATE"]),
+        "child": ("updated", ["inner CREATE"]),
+    }
     assert apply(machine, content).code == 0
-    assert planned(machine, content) == {"svc": ("unchanged", []), "child": ("unchanged", [])}
-    assert planned(machine, content, *bad) == {"svc": ("updated", ["UPDATE"]), "child": ("updated", ["inner UPDATE"])}
+    assert planned(machine, content) == {
+        "svc": ("unchanged", []),
+        "child": ("unchanged", []),
+    }
+    assert planned(machine, content, *bad) == {
+        "svc": ("updated", ["UPDATE"]),
+        "child": ("updated", ["inner UPDATE"]),
+    }
     assert planned(machine, template(svc=deployment("other"))) == {
         "svc": ("replaced", ["DELETE", "CREATE"]),
         "child": ("removed", ["DELETE"]),
     }
-    line = next(each for each in apply(machine, content, *bad, "--plan").out.splitlines() if " svc " in each)
+    line = next(
+        each
+        for each in apply(machine, content, *bad, "--plan").out.splitlines()
+        if " svc " in each
+    )
     assert line.split() == ["updated", "svc", "OS::Heat::SoftwareDeployment", "UPDATE"]
 
 
@@ -270,7 +347,11 @@ def test_plan_names_the_member_that_a_group_removes(machine: Machine) -> None:
     """A plan removes the member that the policy names, and nothing once it is removed."""
 
     def group(count: int, *removed: str) -> dict[str, Any]:
-        member = {"resource_def": deployment(), "count": count, "removal_policies": [{"resource_list": [*removed]}]}
+        member = {
+            "resource_def": deployment(),
+            "count": count,
+            "removal_policies": [{"resource_list": [*removed]}],
+        }
         return template(group={"type": "OS::Heat::ResourceGroup", "properties": member})
 
     assert apply(machine, group(3)).code == 0
@@ -286,11 +367,15 @@ def test_plan_names_a_removal_that_failed(machine: Machine) -> None:
     assert planned(machine, template()) == {"old": ("removed", ["DELETE"])}
 
 
-def test_interrupted_update_repeated_with_other_values_runs_with_these(machine: Machine) -> None:
+def test_interrupted_update_repeated_with_other_values_runs_with_these(
+    machine: Machine,
+) -> None:
     """The run of the killed command ends first, and its result is not taken for that of the new one."""
     content = template(svc=deployment())
     script = f"while [ $ok = wait ] && [ ! -e {machine.folder}/go ]; do sleep 0.1; done\necho $ok >> FOLDER/log\n"
-    content["resources"]["config"]["properties"]["configs"][0]["config"] = f"#!/bin/sh\ntouch FOLDER/$ok\n{script}"
+    content["resources"]["config"]["properties"]["configs"][0]["config"] = (
+        f"#!/bin/sh\ntouch FOLDER/$ok\n{script}"
+    )
     assert apply(machine, content).code == 0
     words = ["--state-dir", str(machine.state), "s.yaml", "--parameter", "ok=wait"]
     process = machine.start("heat-config-apply", *words)
@@ -302,13 +387,19 @@ def test_interrupted_update_repeated_with_other_values_runs_with_these(machine: 
     assert log(machine) == ["yes", "wait", "other"]
 
 
-def test_interrupted_creation_repeated_with_other_values_begins_nothing_of_the_former(machine: Machine) -> None:
+def test_interrupted_creation_repeated_with_other_values_begins_nothing_of_the_former(
+    machine: Machine,
+) -> None:
     """A deployment that the killed command had not begun is created with the new values alone, as the plan says."""
     content = template(svc=deployment(), later=deployment())
     content["resources"]["later"]["depends_on"] = "svc"
-    script = f"while [ $ok = wait ] && [ ! -e {machine.folder}/go ]; do sleep 0.1; done\n"
+    script = (
+        f"while [ $ok = wait ] && [ ! -e {machine.folder}/go ]; do sleep 0.1; done\n"
+    )
     script += "echo $deploy_resource_name $deploy_action $ok >> FOLDER/log\n"
-    content["resources"]["config"]["properties"]["configs"][0]["config"] = f"#!/bin/sh\ntouch FOLDER/$ok\n{script}"
+    content["resources"]["config"]["properties"]["configs"][0]["config"] = (
+        f"#!/bin/sh\ntouch FOLDER/$ok\n{script}"
+    )
     write(machine, "s.yaml", content)
     words = ["--state-dir", str(machine.state), "s.yaml", "--parameter", "ok=wait"]
     process = machine.start("heat-config-apply", *words)
@@ -319,7 +410,10 @@ def test_interrupted_creation_repeated_with_other_values_begins_nothing_of_the_f
         process.communicate()
     (machine.folder / "go").touch()
     plan = planned(machine, content, "--parameter", "ok=other")
-    assert (plan["svc"], plan["later"]) == (("updated", ["CREATE"]), ("added", ["CREATE"]))
+    assert (plan["svc"], plan["later"]) == (
+        ("updated", ["CREATE"]),
+        ("added", ["CREATE"]),
+    )
     assert apply(machine, content, "--parameter", "ok=other").code == 0
     assert log(machine) == ["svc CREATE wait", "svc CREATE other", "later CREATE other"]
     assert apply(machine, content, "--parameter", "ok=other").code == 0
@@ -327,16 +421,22 @@ def test_interrupted_creation_repeated_with_other_values_begins_nothing_of_the_f
 
 
 @pytest.mark.parametrize("before", [1, 2])
-def test_plan_names_the_create_of_a_member_that_a_group_adds(machine: Machine, before: int) -> None:
+def test_plan_names_the_create_of_a_member_that_a_group_adds(
+    machine: Machine, before: int
+) -> None:
     """It has the actions of the first member; then the update runs what the plan has named."""
 
     def group(count: int) -> dict[str, Any]:
         properties = {"count": count, "resource_def": deployment()}
-        return template(group={"type": "OS::Heat::ResourceGroup", "properties": properties})
+        return template(
+            group={"type": "OS::Heat::ResourceGroup", "properties": properties}
+        )
 
     assert apply(machine, group(before)).code == 0
     log(machine)
-    assert planned(machine, group(before + 1)) == {"group": ("updated", [f"{before} CREATE"])}
+    assert planned(machine, group(before + 1)) == {
+        "group": ("updated", [f"{before} CREATE"])
+    }
     assert apply(machine, group(before + 1)).code == 0
     assert log(machine) == [f"{before} CREATE"]
 
@@ -346,11 +446,17 @@ def rolled(**values: Any) -> dict[str, Any]:
     properties = {"count": 1, "resource_def": deployment(**values)}
     policy = {"rolling_update": {"min_in_service": 1, "max_batch_size": 1}}
     return template(
-        group={"type": "OS::Heat::ResourceGroup", "properties": properties, "update_policy": policy},
+        group={
+            "type": "OS::Heat::ResourceGroup",
+            "properties": properties,
+            "update_policy": policy,
+        },
     )
 
 
-def test_group_gets_no_temporary_member_in_the_place_of_another(machine: Machine) -> None:
+def test_group_gets_no_temporary_member_in_the_place_of_another(
+    machine: Machine,
+) -> None:
     """Members without their number are alike: the DELETE of a temporary one would undo what the other has set up."""
     assert apply(machine, rolled()).code == 0
     log(machine)
@@ -361,12 +467,16 @@ def test_group_gets_no_temporary_member_in_the_place_of_another(machine: Machine
     assert (machine.folder / "svc").exists()
 
 
-def test_plan_names_a_temporary_member_with_a_place_of_its_own(machine: Machine) -> None:
+def test_plan_names_a_temporary_member_with_a_place_of_its_own(
+    machine: Machine,
+) -> None:
     """Members that use their number have places of their own, so one stays in service as in Heat."""
     assert apply(machine, rolled(service="svc-%index%")).code == 0
     log(machine)
     content = rolled(service="svc-%index%", more="x")
-    assert planned(machine, content) == {"group": ("updated", ["1 CREATE", "0 UPDATE", "1 DELETE"])}
+    assert planned(machine, content) == {
+        "group": ("updated", ["1 CREATE", "0 UPDATE", "1 DELETE"])
+    }
     assert apply(machine, content).code == 0
     assert log(machine) == ["1 CREATE", "0 UPDATE", "1 DELETE"]
     assert (machine.folder / "svc-0").exists()
@@ -374,13 +484,22 @@ def test_plan_names_a_temporary_member_with_a_place_of_its_own(machine: Machine)
     assert planned(machine, content) == {"group": ("unchanged", [])}
 
 
-def test_scaling_group_gets_no_temporary_member_on_one_machine(machine: Machine) -> None:
+def test_scaling_group_gets_no_temporary_member_on_one_machine(
+    machine: Machine,
+) -> None:
     """The members of a scaling group are alike by their nature."""
 
     def group(**values: Any) -> dict[str, Any]:
         policy = {"min_in_service": 1, "max_batch_size": 1}
-        properties = {"min_size": 1, "max_size": 2, "resource": deployment(**values), "rolling_updates": policy}
-        return template(group={"type": "OS::Heat::AutoScalingGroup", "properties": properties})
+        properties = {
+            "min_size": 1,
+            "max_size": 2,
+            "resource": deployment(**values),
+            "rolling_updates": policy,
+        }
+        return template(
+            group={"type": "OS::Heat::AutoScalingGroup", "properties": properties}
+        )
 
     assert apply(machine, group()).code == 0
     log(machine)
@@ -390,10 +509,15 @@ def test_scaling_group_gets_no_temporary_member_on_one_machine(machine: Machine)
 
 
 @pytest.mark.parametrize("needed", [False, True])
-def test_deployment_that_moves_out_of_a_nested_template_is_deleted_first(machine: Machine, needed: bool) -> None:
+def test_deployment_that_moves_out_of_a_nested_template_is_deleted_first(
+    machine: Machine, needed: bool
+) -> None:
     """Also where the nested template, which stays, gets an output of the new one, and is updated after it."""
     rest = deployment(service="rest")
-    child = {**template(svc=deployment(), rest=rest), "parameters": {"ok": {"default": "yes"}, "of": {"default": ""}}}
+    child = {
+        **template(svc=deployment(), rest=rest),
+        "parameters": {"ok": {"default": "yes"}, "of": {"default": ""}},
+    }
     for each in child["parameters"].values():
         each["type"] = "string"
     write(machine, "child.yaml", child)
@@ -405,17 +529,24 @@ def test_deployment_that_moves_out_of_a_nested_template_is_deleted_first(machine
     if needed:
         nested["properties"] = {"of": {"get_attr": ["svc", "deploy_status_code"]}}
     assert apply(machine, template(child=nested, svc=deployment())).code == 0
-    assert [each for each in log(machine) if each.startswith("svc")] == ["svc DELETE", "svc CREATE"]
+    assert [each for each in log(machine) if each.startswith("svc")] == [
+        "svc DELETE",
+        "svc CREATE",
+    ]
     assert (machine.folder / "svc").exists()
     assert (machine.folder / "rest").exists()
 
 
-def test_deployment_that_moves_between_nested_templates_is_deleted_first(machine: Machine) -> None:
+def test_deployment_that_moves_between_nested_templates_is_deleted_first(
+    machine: Machine,
+) -> None:
     """The one that gets it is updated before the other, and after the DELETE all the same."""
     rest = {"one": deployment(service="one"), "two": deployment(service="two")}
     write(machine, "one.yaml", template(one=rest["one"], svc=deployment()))
     write(machine, "two.yaml", template(two=rest["two"]))
-    content = template(b={"type": "two.yaml"}, c={"type": "one.yaml", "depends_on": ["b"]})
+    content = template(
+        b={"type": "two.yaml"}, c={"type": "one.yaml", "depends_on": ["b"]}
+    )
     assert apply(machine, content).code == 0
     log(machine)
     write(machine, "one.yaml", template(one=rest["one"]))
@@ -427,7 +558,11 @@ def test_deployment_that_moves_between_nested_templates_is_deleted_first(machine
 
 def test_failed_removal_in_a_nested_template_names_its_path(machine: Machine) -> None:
     """Nothing new begins, and the next update tries the DELETE again."""
-    write(machine, "child.yaml", template(svc=deployment(ok="not DELETE"), rest=deployment(service="rest")))
+    write(
+        machine,
+        "child.yaml",
+        template(svc=deployment(ok="not DELETE"), rest=deployment(service="rest")),
+    )
     content = template(child={"type": "child.yaml"})
     assert apply(machine, content).code == 0
     log(machine)
@@ -439,16 +574,28 @@ def test_failed_removal_in_a_nested_template_names_its_path(machine: Machine) ->
     assert log(machine) == ["svc DELETE"] * 2
 
 
-def test_deployment_that_a_condition_may_keep_is_not_deleted_early(machine: Machine) -> None:
+def test_deployment_that_a_condition_may_keep_is_not_deleted_early(
+    machine: Machine,
+) -> None:
     """A nested template that may still have it, by a value that is known later, decides about it in its own update."""
-    child = template(svc={**deployment(), "condition": {"equals": [{"get_param": "of"}, "0"]}})
+    child = template(
+        svc={**deployment(), "condition": {"equals": [{"get_param": "of"}, "0"]}}
+    )
     child["parameters"]["of"] = {"type": "string", "default": "0"}
     write(machine, "child.yaml", child)
-    given: dict[str, Any] = {"type": "child.yaml", "properties": {"of": {"get_attr": ["low", "deploy_status_code"]}}}
+    given: dict[str, Any] = {
+        "type": "child.yaml",
+        "properties": {"of": {"get_attr": ["low", "deploy_status_code"]}},
+    }
     low = deployment(service="low")
     assert apply(machine, template(low=low, child=given)).code == 0
     log(machine)
     child["parameters"]["of"]["default"] = "1"
     write(machine, "child.yaml", child)
-    assert apply(machine, template(low=low, child=given, new=deployment(service="new"))).code == 0
+    assert (
+        apply(
+            machine, template(low=low, child=given, new=deployment(service="new"))
+        ).code
+        == 0
+    )
     assert log(machine) == ["new CREATE"]

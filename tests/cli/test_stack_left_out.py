@@ -7,19 +7,33 @@ from typing import Any
 
 import pytest
 
-from cli.test_stack_failed_again import apply, component, deployment, log, planned, stack, template
+from cli.test_stack_failed_again import (
+    apply,
+    component,
+    deployment,
+    log,
+    planned,
+    stack,
+    template,
+)
 from support.machine import Done, Machine
 
 
 def two() -> dict[str, Any]:
     """Return a template with a deployment for each of two servers."""
-    return template(one=deployment(service="one"), two=deployment("other", service="two"))
+    return template(
+        one=deployment(service="one"), two=deployment("other", service="two")
+    )
 
 
 def states(machine: Machine) -> dict[str, str]:
     """Return the status of each deployment by `stack resource list`."""
     rows = json.loads(stack(machine, "resource", "list", "s", "--json").out)
-    return {each["resource_name"]: each["resource_status"] for each in rows if "Deployment" in each["resource_type"]}
+    return {
+        each["resource_name"]: each["resource_status"]
+        for each in rows
+        if "Deployment" in each["resource_type"]
+    }
 
 
 @pytest.mark.parametrize("words", [(), ("--plan",)])
@@ -32,23 +46,39 @@ def test_unknown_server_is_refused(machine: Machine, words: tuple[str, ...]) -> 
     assert apply(machine, two()).code == 0
     log(machine)
     assert apply(machine, two(), "--server", "config", *words).code == 2
-    assert "has no server 'othr'" in stack(machine, "suspend", "s", "--server", "othr").err
+    assert (
+        "has no server 'othr'" in stack(machine, "suspend", "s", "--server", "othr").err
+    )
     assert log(machine) == []
 
 
-def test_left_out_deployment_is_begun_when_it_is_for_this_machine(machine: Machine) -> None:
+def test_left_out_deployment_is_begun_when_it_is_for_this_machine(
+    machine: Machine,
+) -> None:
     """Every listing says that it was left out, and CREATE runs as soon as it is for this machine."""
-    assert planned(machine, two(), "--server", "server") == {"one": ("added", ["CREATE"]), "two": ("left out", [])}
+    assert planned(machine, two(), "--server", "server") == {
+        "one": ("added", ["CREATE"]),
+        "two": ("left out", []),
+    }
     done = apply(machine, two(), "--server", "server")
     assert (done.code, log(machine)) == (0, ["one CREATE"])
-    assert "left out  two                      CREATE       0.00 s  it is for the server" in done.out
+    assert (
+        "left out  two                      CREATE       0.00 s  it is for the server"
+        in done.out
+    )
     assert "left to other servers than server: two" in done.err
     assert states(machine) == {"one": "CREATE_COMPLETE", "two": "LEFT_OUT"}
-    assert planned(machine, two(), "--server", "server") == {"one": ("unchanged", []), "two": ("left out", [])}
+    assert planned(machine, two(), "--server", "server") == {
+        "one": ("unchanged", []),
+        "two": ("left out", []),
+    }
     done = apply(machine, two(), "--server", "server")
     assert (log(machine), states(machine)["two"]) == ([], "LEFT_OUT")
     assert "left out  two" in done.out
-    assert planned(machine, two()) == {"one": ("unchanged", []), "two": ("again", ["CREATE"])}
+    assert planned(machine, two()) == {
+        "one": ("unchanged", []),
+        "two": ("again", ["CREATE"]),
+    }
     assert apply(machine, two()).code == 0
     assert (log(machine), states(machine)["two"]) == (["two CREATE"], "CREATE_COMPLETE")
     assert "left out" not in apply(machine, two()).out
@@ -57,7 +87,9 @@ def test_left_out_deployment_is_begun_when_it_is_for_this_machine(machine: Machi
 def test_update_that_was_left_out_is_an_update_later(machine: Machine) -> None:
     """A deployment that was created here, and was changed for another server, gets the change as UPDATE."""
     assert apply(machine, two()).code == 0
-    changed = template(one=deployment(service="one"), two=deployment("other", service="two", more="x"))
+    changed = template(
+        one=deployment(service="one"), two=deployment("other", service="two", more="x")
+    )
     assert apply(machine, changed, "--server", "server").code == 0
     log(machine)
     assert states(machine)["two"] == "LEFT_OUT"
@@ -74,7 +106,10 @@ def test_nothing_is_undone_that_was_never_made(machine: Machine, action: str) ->
     content["resources"]["config"] = component("CREATE", "UPDATE", "SUSPEND", "DELETE")
     assert apply(machine, content, "--server", "server").code == 0
     log(machine)
-    assert stack(machine, action, "s", *(("--yes",) if action == "delete" else ())).code == 0
+    assert (
+        stack(machine, action, "s", *(("--yes",) if action == "delete" else ())).code
+        == 0
+    )
     assert log(machine) == [f"one {action.upper()}"]
 
 
@@ -82,7 +117,13 @@ def test_removed_deployment_that_was_left_out_runs_no_delete(machine: Machine) -
     """Its record goes, and the replacement is created."""
     assert apply(machine, two(), "--server", "server").code == 0
     log(machine)
-    assert apply(machine, template(one=deployment(service="one"), new=deployment(service="new"))).code == 0
+    assert (
+        apply(
+            machine,
+            template(one=deployment(service="one"), new=deployment(service="new")),
+        ).code
+        == 0
+    )
     assert log(machine) == ["new CREATE"]
 
 
@@ -92,7 +133,10 @@ def test_members_of_groups_are_left_out(machine: Machine) -> None:
         "type": "OS::Heat::SoftwareDeploymentGroup",
         "properties": {
             "config": {"get_resource": "config"},
-            "servers": {"a": {"get_resource": "server"}, "b": {"get_resource": "other"}},
+            "servers": {
+                "a": {"get_resource": "server"},
+                "b": {"get_resource": "other"},
+            },
             "input_values": {"ok": "yes", "service": "g"},
         },
     }
@@ -126,21 +170,31 @@ def service(machine: Machine, *words: str) -> Done:
     for name in ("create", "delete"):
         text = f'#!/bin/sh\necho "$deploy_resource_name {name.upper()}" >> {machine.folder}/log\n'
         (machine.folder / f"{name}.sh").write_text(text)
-    return machine.command("heat-config-apply", ["t.yaml", "--state-dir", str(machine.state), *words], {})
+    return machine.command(
+        "heat-config-apply", ["t.yaml", "--state-dir", str(machine.state), *words], {}
+    )
 
 
 def test_operations_of_a_service_are_left_out(machine: Machine) -> None:
     """As deployments of a template are: begun when they are for this machine, and not undone before that."""
     done = service(machine, "--server", "othr")
-    assert (done.code, "the template has no server 'othr' (did you mean other?)" in done.err) == (2, True)
+    assert (
+        done.code,
+        "the template has no server 'othr' (did you mean other?)" in done.err,
+    ) == (2, True)
     assert service(machine, "--server", "server").code == 0
     assert log(machine) == ["one.create CREATE"]
     rows = json.loads(stack(machine, "resource", "list", "t", "--json").out)
-    assert {each["resource_name"]: each["resource_status"] for each in rows}["two.create"] == "LEFT_OUT"
+    assert {each["resource_name"]: each["resource_status"] for each in rows}[
+        "two.create"
+    ] == "LEFT_OUT"
     assert stack(machine, "delete", "t", "--yes").code == 0
     assert log(machine) == ["one.create DELETE"]
     assert service(machine, "--server", "server").code == 0
-    plan = {each["name"]: each["runs"] for each in json.loads(service(machine, "--plan", "--json").out)}
+    plan = {
+        each["name"]: each["runs"]
+        for each in json.loads(service(machine, "--plan", "--json").out)
+    }
     assert plan["two.create"] == ["CREATE"]
     log(machine)
     assert service(machine).code == 0
@@ -150,21 +204,53 @@ def test_operations_of_a_service_are_left_out(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("resource", "show", "s", "servr"), "s has no resource 'servr' (did you mean server?)"),
-        (("event", "list", "s", "--resource", "servr"), "s has no resource 'servr' (did you mean server?)"),
-        (("resource", "signal", "s", "servr"), "there is no resource servr in s (did you mean server?)"),
-        (("output", "show", "s", "vlue"), "s has no output 'vlue' (did you mean value?)"),
-        (("update", "s", "--existing", "--clear-parameter", "okk"), "no parameter 'okk' (did you mean ok?)"),
+        (
+            ("resource", "show", "s", "servr"),
+            "s has no resource 'servr' (did you mean server?)",
+        ),
+        (
+            ("event", "list", "s", "--resource", "servr"),
+            "s has no resource 'servr' (did you mean server?)",
+        ),
+        (
+            ("resource", "signal", "s", "servr"),
+            "there is no resource servr in s (did you mean server?)",
+        ),
+        (
+            ("output", "show", "s", "vlue"),
+            "s has no output 'vlue' (did you mean value?)",
+        ),
+        (
+            ("update", "s", "--existing", "--clear-parameter", "okk"),
+            "no parameter 'okk' (did you mean ok?)",
+        ),
         (("update", "s", "--existing", "--parameter", "okk=1"), "(did you mean ok?)"),
-        (("update", "s", "--existing", "--attribute", "servr.x=1"), "'servr' (did you mean server?)"),
-        (("snapshot", "show", "s", "frst"), "s has no snapshot 'frst' (did you mean first?)"),
+        (
+            ("update", "s", "--existing", "--attribute", "servr.x=1"),
+            "'servr' (did you mean server?)",
+        ),
+        (
+            ("snapshot", "show", "s", "frst"),
+            "s has no snapshot 'frst' (did you mean first?)",
+        ),
         (("node", "show", "t", "on"), "the stack t has no node on (did you mean one?)"),
-        (("update", "t", "--existing", "--clear-parameter", "titel"), "no parameter 'titel' (did you mean title?)"),
-        (("update", "t", "--existing", "--parameter", "titel=1"), "(did you mean title?)"),
-        (("update", "t", "--existing", "--attribute", "servr.x=1"), "(did you mean server?)"),
+        (
+            ("update", "t", "--existing", "--clear-parameter", "titel"),
+            "no parameter 'titel' (did you mean title?)",
+        ),
+        (
+            ("update", "t", "--existing", "--parameter", "titel=1"),
+            "(did you mean title?)",
+        ),
+        (
+            ("update", "t", "--existing", "--attribute", "servr.x=1"),
+            "(did you mean server?)",
+        ),
     ],
 )
-def test_unknown_name_is_refused(machine: Machine, words: tuple[str, ...], problem: str) -> None:
+def test_unknown_name_is_refused(
+    machine: Machine, words: tuple[str, ...], problem: str
+) -> None:
     """Exit code 2, with a close name, and nothing runs."""
     if words[-1] != "on" and "t" not in words:
         content = template(svc=deployment()) | {"outputs": {"value": {"value": "x"}}}
@@ -175,12 +261,19 @@ def test_unknown_name_is_refused(machine: Machine, words: tuple[str, ...], probl
         assert stack(machine, "snapshot", "create", "s", "--name", "first").code == 0
     log(machine)
     done = stack(machine, *words)
-    assert (done.code, problem in done.err, log(machine)) == (2, True, []), done.out + done.err
+    assert (done.code, problem in done.err, log(machine)) == (2, True, []), (
+        done.out + done.err
+    )
 
 
 def test_unknown_deployment_of_only_is_refused(machine: Machine) -> None:
     """In documents too, a close name is suggested."""
-    (machine.folder / "d.yaml").write_text("- {id: c1, name: alpha, group: script, config: 'true'}\n")
+    (machine.folder / "d.yaml").write_text(
+        "- {id: c1, name: alpha, group: script, config: 'true'}\n"
+    )
     words = ["d.yaml", "--state-dir", str(machine.state), "--only", "alpa"]
     done = machine.command("heat-config-apply", words, {})
-    assert (done.code, "no deployment has the name or id 'alpa' (did you mean alpha?)" in done.err) == (2, True)
+    assert (
+        done.code,
+        "no deployment has the name or id 'alpa' (did you mean alpha?)" in done.err,
+    ) == (2, True)

@@ -28,7 +28,13 @@ tosca_definitions_version: tosca_simple_yaml_1_3
 """
 
 
-def template(machine: Machine, folder: str, value: str = "a", about: str = "x", name: str = "stack.yaml") -> Path:
+def template(
+    machine: Machine,
+    folder: str,
+    value: str = "a",
+    about: str = "x",
+    name: str = "stack.yaml",
+) -> Path:
     """Write a template into a folder of its own."""
     path = machine.folder / folder / name
     path.parent.mkdir(exist_ok=True)
@@ -41,7 +47,11 @@ def archive(machine: Machine, name: str, value: str, own: str = "") -> Path:
     path = machine.folder / name
     path.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path, "w") as file:
-        metadata = f"metadata: {{template_name: {own}, template_author: me, template_version: '1.0'}}\n" if own else ""
+        metadata = (
+            f"metadata: {{template_name: {own}, template_author: me, template_version: '1.0'}}\n"
+            if own
+            else ""
+        )
         file.writestr("service.yaml", SERVICE.format(name=metadata, value=value))
         if not own:
             lines = (
@@ -50,19 +60,32 @@ def archive(machine: Machine, name: str, value: str, own: str = "") -> Path:
                 "Created-By: me",
                 "Entry-Definitions: service.yaml",
             )
-            file.writestr("TOSCA-Metadata/TOSCA.meta", "".join(f"{line}\n" for line in lines))
+            file.writestr(
+                "TOSCA-Metadata/TOSCA.meta", "".join(f"{line}\n" for line in lines)
+            )
     return path
 
 
 def output(machine: Machine, stack: str = "stack") -> str:
     """Return the value of the output `value` of a stack."""
-    words = ["stack", "output", "show", "--state-dir", str(machine.state), stack, "value"]
+    words = [
+        "stack",
+        "output",
+        "show",
+        "--state-dir",
+        str(machine.state),
+        stack,
+        "value",
+    ]
     return machine.command("heat-config-agent", words, {}).out.strip()
 
 
 def test_other_file_does_not_replace_a_stack(machine: Machine) -> None:
     """The second project is refused with both paths and both ways on, in a plan too, and the stack stays."""
-    first, second = template(machine, "a", "first"), template(machine, "b", "second", "another project")
+    first, second = (
+        template(machine, "a", "first"),
+        template(machine, "b", "second", "another project"),
+    )
     assert machine.apply(first).code == 0
 
     for arguments in ((), ("--plan",)):
@@ -75,7 +98,9 @@ def test_other_file_does_not_replace_a_stack(machine: Machine) -> None:
     assert "first" in output(machine)
 
 
-@pytest.mark.parametrize(("name", "stacks"), [("stack", ["stack"]), ("other", ["other", "stack"])])
+@pytest.mark.parametrize(
+    ("name", "stacks"), [("stack", ["stack"]), ("other", ["other", "stack"])]
+)
 def test_name_is_consent(machine: Machine, name: str, stacks: list[str]) -> None:
     """With --name, the file replaces the stack or gets one of its own; from then on the stack is from there."""
     machine.apply(template(machine, "a", "first"))
@@ -83,9 +108,15 @@ def test_name_is_consent(machine: Machine, name: str, stacks: list[str]) -> None
 
     assert machine.apply(second, "--name", name).code == 0
     assert "second" in output(machine, name)
-    listed = machine.command("heat-config-agent", ["stack", "list", "--json", "--state-dir", str(machine.state)], {})
+    listed = machine.command(
+        "heat-config-agent",
+        ["stack", "list", "--json", "--state-dir", str(machine.state)],
+        {},
+    )
     assert sorted(each["stack_name"] for each in json.loads(listed.out)) == stacks
-    assert machine.apply(second, *(() if name == "stack" else ("--name", name))).code == 0
+    assert (
+        machine.apply(second, *(() if name == "stack" else ("--name", name))).code == 0
+    )
 
 
 def test_edited_file_updates_its_stack(machine: Machine) -> None:
@@ -94,7 +125,9 @@ def test_edited_file_updates_its_stack(machine: Machine) -> None:
     link = machine.folder / "current"
     link.symlink_to("r1")
     assert machine.apply(link / "stack.yaml").code == 0
-    first.write_text(HOT.format(value="edited", about="all new").replace("two", "three"))
+    first.write_text(
+        HOT.format(value="edited", about="all new").replace("two", "three")
+    )
     assert machine.apply(first).code == 0
     assert machine.apply(link / "stack.yaml").code == 0
     template(machine, "r2", "second", "another release")
@@ -145,7 +178,11 @@ def test_other_file_in_the_place_of_a_removed_one_is_refused(machine: Machine) -
 def test_deleted_stack_frees_its_name(machine: Machine) -> None:
     """After a deletion, the name is that of the next file."""
     machine.apply(template(machine, "a"))
-    machine.command("heat-config-agent", ["stack", "delete", "--yes", "--state-dir", str(machine.state), "stack"], {})
+    machine.command(
+        "heat-config-agent",
+        ["stack", "delete", "--yes", "--state-dir", str(machine.state), "stack"],
+        {},
+    )
 
     assert machine.apply(template(machine, "b", "second", "another project")).code == 0
 
@@ -164,16 +201,27 @@ def test_stack_of_a_command_is_recognised(machine: Machine) -> None:
     """`stack create` and `stack update` keep the place of their template too."""
     first = template(machine, "a")
     state = ["--state-dir", str(machine.state)]
-    machine.command("heat-config-agent", ["stack", "create", *state, "-t", str(first), "stack"], {})
+    machine.command(
+        "heat-config-agent", ["stack", "create", *state, "-t", str(first), "stack"], {}
+    )
 
     assert machine.apply(template(machine, "b", "second", "another project")).code == 2
     assert machine.apply(first).code == 0
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{", '{"path": 1}', '{"path": "/x", "real": "/x", "digest": "", "lines": {}}']
+    "content",
+    [
+        "",
+        "[]",
+        "{",
+        '{"path": 1}',
+        '{"path": "/x", "real": "/x", "digest": "", "lines": {}}',
+    ],
 )
-def test_damaged_record_of_the_file_is_passed_over(machine: Machine, content: str) -> None:
+def test_damaged_record_of_the_file_is_passed_over(
+    machine: Machine, content: str
+) -> None:
     """A stack without a usable record of its file is updated, as one of an older version, and has one then."""
     machine.apply(template(machine, "a"))
     (machine.state / "stacks/stack/origin.json").write_text(content)

@@ -36,7 +36,9 @@ def drawn(line: Line) -> Iterator[tuple[float, float]]:
             t = step / 40
             weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
             yield (
-                sum(w * p for w, p in zip(weights, (x, half, half, end_x), strict=True)),
+                sum(
+                    w * p for w, p in zip(weights, (x, half, half, end_x), strict=True)
+                ),
                 sum(w * p for w, p in zip(weights, (y, y, end_y, end_y), strict=True)),
             )
 
@@ -46,7 +48,8 @@ def random_nodes(seed: int) -> list[Node]:
     chance = random.Random(seed)  # noqa: S311  # no secret
     names = [f"r{place}" for place in range(chance.randint(2, 60))]
     return [
-        node(name, *chance.sample(names[:place], min(place, chance.randint(0, 3)))) for place, name in enumerate(names)
+        node(name, *chance.sample(names[:place], min(place, chance.randint(0, 3))))
+        for place, name in enumerate(names)
     ]
 
 
@@ -62,7 +65,8 @@ def test_no_line_runs_behind_a_box_and_no_boxes_overlap(seed: int) -> None:
             behind = [
                 name
                 for name, box in picture.boxes.items()
-                if box.x < x < box.x + box.width and box.y - 1 < y < box.y + box.height + 1
+                if box.x < x < box.x + box.width
+                and box.y - 1 < y < box.y + box.height + 1
             ]
             assert behind == [], line
             assert 0 < x < picture.width
@@ -86,15 +90,28 @@ def test_transitive_dependencies_are_left_out(seed: int) -> None:
         return {name}.union(*(reached(other, needs) for other in needs[name]))
 
     for resource in nodes:
-        assert reached(resource.name, direct) == reached(resource.name, {other.name: other.needs for other in nodes})
+        assert reached(resource.name, direct) == reached(
+            resource.name, {other.name: other.needs for other in nodes}
+        )
         for other in direct[resource.name]:
-            fewer = {**direct, resource.name: tuple(third for third in direct[resource.name] if third != other)}
+            fewer = {
+                **direct,
+                resource.name: tuple(
+                    third for third in direct[resource.name] if third != other
+                ),
+            }
             assert other not in reached(resource.name, fewer)
 
 
 def test_a_source_is_next_to_what_needs_it() -> None:
     """A config that only the last deployment needs stands in the column before it, not in the first."""
-    chain = [node("a"), node("b", "a"), node("c", "b"), node("config"), node("d", "c", "config")]
+    chain = [
+        node("a"),
+        node("b", "a"),
+        node("c", "b"),
+        node("config"),
+        node("d", "c", "config"),
+    ]
     boxes = placed(chain).boxes
     assert boxes["config"].x == boxes["c"].x
     assert all(len(line.points) == 2 for line in placed(chain).lines)
@@ -112,22 +129,37 @@ def test_a_large_graph_is_drawn_soon() -> None:
 def test_arrows_and_status() -> None:
     """Each line has an arrowhead, and each status a word, a mark and a border of its own."""
     states = ["CREATE_COMPLETE", "CREATE_FAILED", "UPDATE_IN_PROGRESS", "INIT_COMPLETE"]
-    nodes = [node("server"), *(node(state.lower(), "server", status=state) for state in states)]
+    nodes = [
+        node("server"),
+        *(node(state.lower(), "server", status=state) for state in states),
+    ]
     picture = ET.fromstring(drawing.svg_graph(layers(nodes)))  # noqa: S314  # our own
-    lines = [path for path in picture.iter(f"{SVG}path") if path.find(f"{SVG}title") is not None]
+    lines = [
+        path
+        for path in picture.iter(f"{SVG}path")
+        if path.find(f"{SVG}title") is not None
+    ]
     assert len(lines) == 4
     assert all(line.get("marker-end") == "url(#arrowhead)" for line in lines)
     assert picture.find(f".//{SVG}marker[@id='arrowhead']") is not None
     boxes = {box.get("id"): box for box in picture.iter(f"{SVG}rect") if box.get("id")}
     borders = {
-        (boxes[state.lower()].get("stroke-width"), boxes[state.lower()].get("stroke-dasharray")) for state in states
+        (
+            boxes[state.lower()].get("stroke-width"),
+            boxes[state.lower()].get("stroke-dasharray"),
+        )
+        for state in states
     }
     assert len(borders) == 4
     assert {text.text for text in picture.iter(f"{SVG}text")} >= set(states)
-    assert len([path for path in picture.iter(f"{SVG}path") if path.get("transform")]) == 3
+    assert (
+        len([path for path in picture.iter(f"{SVG}path") if path.get("transform")]) == 3
+    )
 
 
-@pytest.mark.parametrize("name", ["short", "W" * 30, "a_" * 100 + "end", "設定" * 40, "x\x1b[2J\ny<&>"])
+@pytest.mark.parametrize(
+    "name", ["short", "W" * 30, "a_" * 100 + "end", "設定" * 40, "x\x1b[2J\ny<&>"]
+)
 def test_names_fit(name: str) -> None:
     """A box is as wide as its texts; a text that would be too long loses its middle, and is whole in the title."""
     picture = ET.fromstring(drawing.svg_graph([[node(name)]]))  # noqa: S314  # our own
@@ -135,7 +167,9 @@ def test_names_fit(name: str) -> None:
     (box,) = (box for box in picture.iter(f"{SVG}rect") if box.get("id"))
     assert 12 + drawing.extent(texts[0], 8.2) < float(box.get("width", "0")) < 350
     title = picture.findtext(f".//{SVG}g/{SVG}title") or ""
-    assert title.startswith(re.sub(r"[\x00-\x1f]", lambda sign: " " if sign[0] == "\n" else "\ufffd", name))
+    assert title.startswith(
+        re.sub(r"[\x00-\x1f]", lambda sign: " " if sign[0] == "\n" else "\ufffd", name)
+    )
     if "…" in texts[0]:
         begin, end = texts[0].split("…")
         assert title.startswith(begin)
@@ -150,9 +184,16 @@ def test_the_timeline_tells_waiting_from_working() -> None:
         Span("second", "CREATE", "FAILED", 0, 10, 12),
         Span("third", "CREATE", "IN_PROGRESS", 0, 12, 12),
     ]
-    assert [span.times() for span in spans] == ["10 s", "2.00 s after waiting 10 s", "waiting for 12 s"]
+    assert [span.times() for span in spans] == [
+        "10 s",
+        "2.00 s after waiting 10 s",
+        "waiting for 12 s",
+    ]
     picture = ET.fromstring(drawing.svg_timeline(spans))  # noqa: S314  # our own
-    bars = [[bar.get("fill") for bar in lane.iter(f"{SVG}rect")] for lane in picture.iter(f"{SVG}g")]
+    bars = [
+        [bar.get("fill") for bar in lane.iter(f"{SVG}rect")]
+        for lane in picture.iter(f"{SVG}g")
+    ]
     assert [len(lane) for lane in bars] == [1, 2, 1]
     assert bars[1][0] == bars[2][0] == "url(#waiting)"
     assert bars[0][0] != bars[1][1]

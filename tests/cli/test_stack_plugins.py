@@ -72,15 +72,22 @@ def test_a_resource_of_a_plugin_is_signalled(machine: Machine) -> None:
     assert stack(machine, "create", "-t", str(template), "s").code == 0
     done = stack(machine, "resource", "signal", "s", "bell", "--data", '{"times": 3}')
     assert done.code == 0, done
-    assert json.loads(stack(machine, "output", "show", "s", "rung", "--json").out)["output_value"] == {"times": 3}
+    assert json.loads(stack(machine, "output", "show", "s", "rung", "--json").out)[
+        "output_value"
+    ] == {"times": 3}
     assert stack(machine, "resource", "signal", "s", "bell", "--data", "{").code == 2
-    assert "there is no resource whistle" in stack(machine, "resource", "signal", "s", "whistle").err
+    assert (
+        "there is no resource whistle"
+        in stack(machine, "resource", "signal", "s", "whistle").err
+    )
 
 
 def test_a_failing_plugin_shows_its_traceback(machine: Machine) -> None:
     """The traceback is on standard error, which is the log of the command."""
     template = Path(machine.folder / "t.yaml")
-    done = stack(machine, "create", "-t", str(template), "--parameter", "tone=broken", "s")
+    done = stack(
+        machine, "create", "-t", str(template), "--parameter", "tone=broken", "s"
+    )
     assert done.code == 1
     assert "bell.py" in done.err
     assert "raise RuntimeError('the bell is broken')" in done.err
@@ -88,7 +95,9 @@ def test_a_failing_plugin_shows_its_traceback(machine: Machine) -> None:
 
 def without_plugin(machine: Machine, *words: str) -> Done:
     """Run a command about stacks with settings that name no plug-ins."""
-    return machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+    return machine.command(
+        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
+    )
 
 
 @pytest.mark.slow
@@ -101,7 +110,10 @@ def test_a_stack_whose_plugin_is_gone_is_shown_and_forgotten(machine: Machine) -
     assert (shown.code, shown.err) == (0, f"warning: {missing}\n")
     assert "resource_status         CREATE_COMPLETE" in shown.out
     assert without_plugin(machine, "event", "list", "s").code == 0
-    assert "the attribute rung of bell is not known" in without_plugin(machine, "output", "show", "s", "rung").err
+    assert (
+        "the attribute rung of bell is not known"
+        in without_plugin(machine, "output", "show", "s", "rung").err
+    )
     for change in (["suspend", "s"], ["delete", "s", "--yes"]):
         refused = without_plugin(machine, *change)
         assert (refused.code, refused.err) == (2, f"error: {missing}\n")
@@ -117,11 +129,18 @@ def test_a_stack_whose_plugin_is_gone_is_abandoned(machine: Machine) -> None:
     abandoned = without_plugin(machine, "abandon", "s")
     assert json.loads(abandoned.out)["resources"]["bell"]["resource_id"] == "bell"
     (machine.folder / "s.json").write_text(abandoned.out)
-    assert stack(machine, "adopt", "s", "--adopt-file", str(machine.folder / "s.json")).code == 0
+    assert (
+        stack(
+            machine, "adopt", "s", "--adopt-file", str(machine.folder / "s.json")
+        ).code
+        == 0
+    )
 
 
 def test_status_names_the_stacks(machine: Machine) -> None:
     """Their deployments have journals of their own, so the table does not have them."""
     assert stack(machine, "create", "-t", str(machine.folder / "t.yaml"), "s").code == 0
-    assert machine.agent("status").out.startswith("1 stack: s (`heat-config-agent stack list")
+    assert machine.agent("status").out.startswith(
+        "1 stack: s (`heat-config-agent stack list"
+    )
     assert json.loads(machine.agent("status", "--json").out)["stacks"] == ["s"]

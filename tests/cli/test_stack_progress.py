@@ -23,20 +23,34 @@ WAITS = "echo begun >>LOG; while [ ! -e LOG.go ]; do sleep 0.05; done\n"
 
 def template(machine: Machine, one: str, two: str = "true", **more: Any) -> Path:
     """Write a template with two scripts, of which only one runs at a time; LOG is a file in the machine's folder."""
-    resources: dict[str, Any] = {"server": {"type": "OS::Nova::Server", "properties": {"flavor": "small"}}}
+    resources: dict[str, Any] = {
+        "server": {"type": "OS::Nova::Server", "properties": {"flavor": "small"}}
+    }
     for name, text in (("one", one), (LONG, two)):
         script = f"#!/bin/sh\n{text}\n".replace("LOG", str(machine.folder / "log"))
         config = {"group": "script", "config": script}
-        resources[f"{name}_config"] = {"type": "OS::Heat::SoftwareConfig", "properties": config}
-        deployment = {"config": {"get_resource": f"{name}_config"}, "server": {"get_resource": "server"}}
-        resources[name] = {"type": "OS::Heat::SoftwareDeployment", "properties": deployment}
+        resources[f"{name}_config"] = {
+            "type": "OS::Heat::SoftwareConfig",
+            "properties": config,
+        }
+        deployment = {
+            "config": {"get_resource": f"{name}_config"},
+            "server": {"get_resource": "server"},
+        }
+        resources[name] = {
+            "type": "OS::Heat::SoftwareDeployment",
+            "properties": deployment,
+        }
     document = {"heat_template_version": "2018-08-31", "resources": resources, **more}
     return machine.write(document, "pair.yaml")
 
 
 def on_terminal(machine: Machine, path: Path) -> Terminal:
     """Apply a template on a terminal."""
-    return Terminal([BIN / "heat-config-apply", "--state-dir", machine.state, path], dict(machine.environment))
+    return Terminal(
+        [BIN / "heat-config-apply", "--state-dir", machine.state, path],
+        dict(machine.environment),
+    )
 
 
 def begun(machine: Machine) -> None:
@@ -47,7 +61,9 @@ def begun(machine: Machine) -> None:
 
 def row(rows: list[str], name: str) -> list[str]:
     """Return the words of the last row of a resource."""
-    return next(words for words in map(str.split, reversed(rows)) if words[1:2] == [name])
+    return next(
+        words for words in map(str.split, reversed(rows)) if words[1:2] == [name]
+    )
 
 
 def test_only_what_runs_is_running(machine: Machine) -> None:
@@ -58,15 +74,27 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
     time.sleep(waited)
     (machine.folder / "log.go").touch()
     printed = terminal.printed()
-    during = next(frame for frame in frames(printed) if any(line.startswith("running   one ") for line in frame))
-    assert [line.split()[0] for line in during if line.split()[1:2][:1] and line.split()[1].startswith("two_with")] == [
+    during = next(
+        frame
+        for frame in frames(printed)
+        if any(line.startswith("running   one ") for line in frame)
+    )
+    assert [
+        line.split()[0]
+        for line in during
+        if line.split()[1:2][:1] and line.split()[1].startswith("two_with")
+    ] == [
         "ok",
         "queued",
     ]
     last = [line for line in screen(printed) if line.startswith("ok")][-1]
     assert float(re.findall(r"([\d.]+) s", last)[0]) < waited
     assert all(len(line) < COLUMNS for line in screen(printed))
-    long = [line.split()[1] for line in screen(printed) if line.split()[1:2] and line.split()[1].startswith("two_with")]
+    long = [
+        line.split()[1]
+        for line in screen(printed)
+        if line.split()[1:2] and line.split()[1].startswith("two_with")
+    ]
     assert len(set(long)) == len(long) == 2, "their ends distinguish them"
 
 
@@ -90,7 +118,9 @@ def test_lines_say_when_a_run_begins(machine: Machine) -> None:
 
 def test_a_failure_shows_its_last_words(machine: Machine) -> None:
     """A failure shows the end of its output and the command that shows all of it, within the terminal's width."""
-    terminal = on_terminal(machine, template(machine, "seq 9 >&2; echo out of paint >&2; exit 3"))
+    terminal = on_terminal(
+        machine, template(machine, "seq 9 >&2; echo out of paint >&2; exit 3")
+    )
     shown = screen(terminal.printed())
     assert terminal.process.returncode == 1
     assert not any(line.endswith(" …") for line in shown)
@@ -101,7 +131,10 @@ def test_a_failure_shows_its_last_words(machine: Machine) -> None:
         "  | 9",
         "  | out of paint",
     ]
-    command = re.search(r"`heat-config-agent (.*)` shows all of its output", " ".join(" ".join(shown).split()))
+    command = re.search(
+        r"`heat-config-agent (.*)` shows all of its output",
+        " ".join(" ".join(shown).split()),
+    )
     assert command is not None
     assert command[1].startswith("log pair/one ")
     log = machine.agent("log", "pair/one")
@@ -113,7 +146,11 @@ def test_resource_behind_a_failed_one_is_shown_as_not_begun(machine: Machine) ->
     """After a failure, a resource that needs the failed one was never touched."""
     path = template(machine, "exit 1")
     document = json.loads(path.read_text())
-    document["resources"]["after"] = {"type": "OS::Heat::Value", "depends_on": "one", "properties": {"value": 1}}
+    document["resources"]["after"] = {
+        "type": "OS::Heat::Value",
+        "depends_on": "one",
+        "properties": {"value": 1},
+    }
     path.write_text(json.dumps(document))
     assert "not begun after\n" in machine.apply(path).out
 
@@ -127,14 +164,24 @@ def test_an_interrupt_leaves_no_debris(machine: Machine) -> None:
     shown = screen(terminal.printed())
     (machine.folder / "log.go").touch()
     assert terminal.process.returncode == 130
-    assert [line.split()[0] for line in shown[:5]] == ["ok", "ok", "running", "ok", "queued"]
+    assert [line.split()[0] for line in shown[:5]] == [
+        "ok",
+        "ok",
+        "running",
+        "ok",
+        "queued",
+    ]
     assert not any("^C" in line for line in shown[:5])
 
 
-def test_running_resource_after_an_interruption_is_shown_as_running(machine: Machine) -> None:
+def test_running_resource_after_an_interruption_is_shown_as_running(
+    machine: Machine,
+) -> None:
     """With the time since it began, and what was complete is ok, without any new event."""
     path = template(machine, WAITS)
-    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    process = machine.start(
+        "heat-config-apply", "--state-dir", str(machine.state), str(path)
+    )
     begun(machine)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -143,7 +190,11 @@ def test_running_resource_after_an_interruption_is_shown_as_running(machine: Mac
     terminal.wait_for("running   one")
     (machine.folder / "log.go").touch()
     drawn = frames(terminal.printed())
-    during = next(frame for frame in drawn if any(line.startswith("running   one ") for line in frame))
+    during = next(
+        frame
+        for frame in drawn
+        if any(line.startswith("running   one ") for line in frame)
+    )
     [running] = [line for line in during if line.startswith("running")]
     assert float(re.findall(r"([\d.]+) s", running)[0]) > 1.5
     for name in ("server", "one_config"):
@@ -166,22 +217,39 @@ def test_unchanged_resource_is_shown_before_the_update_ends(machine: Machine) ->
     begun(machine)
     terminal.wait_for("running   two_with")
     (machine.folder / "log.go").touch()
-    during = next(frame for frame in frames(terminal.printed()) if any(line.startswith("running") for line in frame))
-    assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
+    during = next(
+        frame
+        for frame in frames(terminal.printed())
+        if any(line.startswith("running") for line in frame)
+    )
+    assert (
+        row(during, "one")[0]
+        == row(during, "server")[0]
+        == row(during, "one_config")[0]
+        == "unchanged"
+    )
     assert not any(line.startswith("waiting") for line in during)
     lines = machine.apply(template(machine, "true", "true; true")).out.splitlines()
-    ends = next(at for at, line in enumerate(lines) if line.startswith(f"ok        {LONG} "))
+    ends = next(
+        at for at, line in enumerate(lines) if line.startswith(f"ok        {LONG} ")
+    )
     assert lines.index("unchanged one") < ends
 
 
-def test_resource_that_an_update_did_not_reach_is_shown_as_not_begun(machine: Machine) -> None:
+def test_resource_that_an_update_did_not_reach_is_shown_as_not_begun(
+    machine: Machine,
+) -> None:
     """After a failure, a resource that was to be updated says that it was not begun."""
     path = template(machine, "true")
 
     def with_value(value: int) -> None:
         document = json.loads(path.read_text())
         properties = {"value": value}
-        document["resources"]["after"] = {"type": "OS::Heat::Value", "depends_on": "one", "properties": properties}
+        document["resources"]["after"] = {
+            "type": "OS::Heat::Value",
+            "depends_on": "one",
+            "properties": properties,
+        }
         path.write_text(json.dumps(document))
 
     with_value(1)
@@ -198,7 +266,9 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
     assert machine.apply(template(machine, "true")).code == 0
     assert machine.apply(template(machine, "true", "exit 1")).code == 1
     path = template(machine, "true", WAITS)
-    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    process = machine.start(
+        "heat-config-apply", "--state-dir", str(machine.state), str(path)
+    )
     begun(machine)
     time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
@@ -206,17 +276,32 @@ def test_an_update_that_is_resumed_knows_what_is_unchanged(machine: Machine) -> 
     terminal = on_terminal(machine, path)
     terminal.wait_for("running   two_with")
     (machine.folder / "log.go").touch()
-    during = next(frame for frame in frames(terminal.printed()) if any(line.startswith("running") for line in frame))
-    assert row(during, "one")[0] == row(during, "server")[0] == row(during, "one_config")[0] == "unchanged"
+    during = next(
+        frame
+        for frame in frames(terminal.printed())
+        if any(line.startswith("running") for line in frame)
+    )
+    assert (
+        row(during, "one")[0]
+        == row(during, "server")[0]
+        == row(during, "one_config")[0]
+        == "unchanged"
+    )
     assert not any(line.startswith("waiting") for line in during)
-    [config] = [words for words in map(str.split, during) if words[1:2] and words[1].endswith("_config")][1:]
+    [config] = [
+        words
+        for words in map(str.split, during)
+        if words[1:2] and words[1].endswith("_config")
+    ][1:]
     assert config[0::2][:2] == ["ok", "CREATE"]
 
 
 def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
     """Resources that the killed command created are shown like all others that are created."""
     path = template(machine, "true", WAITS)
-    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    process = machine.start(
+        "heat-config-apply", "--state-dir", str(machine.state), str(path)
+    )
     begun(machine)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -228,11 +313,15 @@ def test_a_create_that_is_resumed_says_what_is_done(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_a_run_that_ended_in_between_has_its_own_time(machine: Machine, *, live: bool) -> None:
+def test_a_run_that_ended_in_between_has_its_own_time(
+    machine: Machine, *, live: bool
+) -> None:
     """The command that shows its end was not there when it began; on a terminal, and in lines."""
     path = template(machine, "sleep 0.2\n" + WAITS)
     before = time.time()
-    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    process = machine.start(
+        "heat-config-apply", "--state-dir", str(machine.state), str(path)
+    )
     begun(machine)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -241,7 +330,11 @@ def test_a_run_that_ended_in_between_has_its_own_time(machine: Machine, *, live:
     wait_until(lambda: status.read_text().startswith("0"), 30)
     ended = status.stat().st_mtime
     time.sleep(0.5)
-    shown = screen(on_terminal(machine, path).printed()) if live else machine.apply(path).out.splitlines()
+    shown = (
+        screen(on_terminal(machine, path).printed())
+        if live
+        else machine.apply(path).out.splitlines()
+    )
     assert row(shown, "one")[:3] == ["ok", "one", "CREATE"]
     number, unit = row(shown, "one")[3:]
     assert unit == "s"
@@ -254,11 +347,21 @@ def test_interrupted_wait_for_a_signal_is_shown_with_its_time(machine: Machine) 
     document = json.loads(path.read_text())
     document["resources"]["handle"] = {"type": "OS::Heat::WaitConditionHandle"}
     waits = {"handle": {"get_resource": "handle"}, "timeout": 600}
-    document["resources"]["waits"] = {"type": "OS::Heat::WaitCondition", "properties": waits}
+    document["resources"]["waits"] = {
+        "type": "OS::Heat::WaitCondition",
+        "properties": waits,
+    }
     path.write_text(json.dumps(document))
-    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
+    process = machine.start(
+        "heat-config-apply", "--state-dir", str(machine.state), str(path)
+    )
     listed = ["stack", "resource", "list", "--state-dir", str(machine.state), "pair"]
-    wait_until(lambda: "CREATE_IN_PROGRESS" in machine.command("heat-config-agent", listed, {}).out, 30)
+    wait_until(
+        lambda: (
+            "CREATE_IN_PROGRESS" in machine.command("heat-config-agent", listed, {}).out
+        ),
+        30,
+    )
     time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -280,10 +383,20 @@ def test_a_run_that_nothing_waits_for_ends_too(machine: Machine) -> None:
     shown = screen(on_terminal(machine, path).printed())
     assert row(shown, "one")[0] == "ok"
     assert not any(line.startswith("running") for line in shown)
-    machine.command("heat-config-agent", ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"], {})
+    machine.command(
+        "heat-config-agent",
+        ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"],
+        {},
+    )
     lines = machine.apply(path).out.splitlines()
-    assert [line.split()[0] for line in lines if line.split()[1:2] == [LONG]] == ["ok", "running", "ok"]
-    assert "its run has failed: " in next(line for line in reversed(lines) if LONG in line)
+    assert [line.split()[0] for line in lines if line.split()[1:2] == [LONG]] == [
+        "ok",
+        "running",
+        "ok",
+    ]
+    assert "its run has failed: " in next(
+        line for line in reversed(lines) if LONG in line
+    )
 
 
 def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
@@ -293,12 +406,16 @@ def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
     assert row(shown, "one")[:3] == ["ok", "one", "UPDATE"]
     assert row(shown, "one_config")[:3] == ["ok", "one_config", "CREATE"]
     deleted = machine.command(
-        "heat-config-agent", ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"], {}
+        "heat-config-agent",
+        ["stack", "delete", "--state-dir", str(machine.state), "--yes", "pair"],
+        {},
     )
     assert "ok        one_config               DELETE" in deleted.out, deleted.err
 
 
-def test_run_that_cannot_begin_is_reported_where_nothing_waits_for_it(machine: Machine) -> None:
+def test_run_that_cannot_begin_is_reported_where_nothing_waits_for_it(
+    machine: Machine,
+) -> None:
     """With NO_SIGNAL the resource is complete, so a second line has the reason."""
     path = template(machine, "true")
     document = json.loads(path.read_text())

@@ -20,14 +20,23 @@ from support.machine import Machine
 TEMPLATE = {
     "heat_template_version": "2018-08-31",
     "resources": {
-        "server": {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}},
+        "server": {
+            "type": "OS::Nova::Server",
+            "properties": {"image": "x", "flavor": "y"},
+        },
         "config": {
             "type": "OS::Heat::SoftwareConfig",
-            "properties": {"group": "script", "config": "#!/bin/sh\necho $$ > FOLDER/pid\nexec sleep 600\n"},
+            "properties": {
+                "group": "script",
+                "config": "#!/bin/sh\necho $$ > FOLDER/pid\nexec sleep 600\n",
+            },
         },
         "app": {
             "type": "OS::Heat::SoftwareDeployment",
-            "properties": {"config": {"get_resource": "config"}, "server": {"get_resource": "server"}},
+            "properties": {
+                "config": {"get_resource": "config"},
+                "server": {"get_resource": "server"},
+            },
         },
     },
 }
@@ -37,7 +46,9 @@ def interrupted(machine: Machine) -> int:
     """Kill a command while the script of its stack runs, and return the process of the script."""
     text = json.dumps(TEMPLATE).replace("FOLDER", str(machine.folder))
     (machine.folder / "s.yaml").write_text(text)
-    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), "s.yaml")
+    process = machine.start(
+        "heat-config-apply", "--state-dir", str(machine.state), "s.yaml"
+    )
     pid = machine.folder / "pid"
     wait_until(lambda: pid.exists() and pid.read_text().strip() != "", 30)
     process.send_signal(signal.SIGKILL)
@@ -54,7 +65,9 @@ def runs(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("words", [(), ("--force",)])
-def test_deleted_stack_has_ended_its_runs(machine: Machine, words: tuple[str, ...]) -> None:
+def test_deleted_stack_has_ended_its_runs(
+    machine: Machine, words: tuple[str, ...]
+) -> None:
     """Also without a config for DELETE."""
     pid = interrupted(machine)
     try:
@@ -73,34 +86,60 @@ def test_abandoned_stack_has_ended_its_runs(machine: Machine) -> None:
     try:
         done = stack(machine, "abandon", "s", "--output-file", "a.json")
         assert (done.code, runs(pid)) == (0, False), done.out + done.err
-        assert json.loads((machine.folder / "a.json").read_text())["resources"]["app"]["status"] == "IN_PROGRESS"
+        assert (
+            json.loads((machine.folder / "a.json").read_text())["resources"]["app"][
+                "status"
+            ]
+            == "IN_PROGRESS"
+        )
     finally:
         if runs(pid):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_interrupted_stack_is_shown_with_the_command_that_continues_it(machine: Machine) -> None:
+def test_interrupted_stack_is_shown_with_the_command_that_continues_it(
+    machine: Machine,
+) -> None:
     """In the list, by show and by the agent's status."""
     pid = interrupted(machine)
     try:
         why = "the CREATE of s was interrupted: `heat-config-agent stack update --existing s"
         assert why in stack(machine, "list").out
         assert why in stack(machine, "show", "s").out
-        assert json.loads(stack(machine, "list", "--json").out)[0]["interrupted"] is True
+        assert (
+            json.loads(stack(machine, "list", "--json").out)[0]["interrupted"] is True
+        )
         assert why in machine.agent("status").out
-        assert machine.agent("status", "--json").json["interrupted_stacks"]["s"].startswith(why)
-        for words in (["status", "--check"], ["wait", "--stack", "s"], ["wait", "--stack", "s", "--json"]):
+        assert (
+            machine.agent("status", "--json")
+            .json["interrupted_stacks"]["s"]
+            .startswith(why)
+        )
+        for words in (
+            ["status", "--check"],
+            ["wait", "--stack", "s"],
+            ["wait", "--stack", "s", "--json"],
+        ):
             done = machine.agent(*words)
             assert (done.code, why in done.out + done.err) == (1, True), words
-        assert machine.agent("wait", "--stack", "s", "--for-action", "DELETE", "--timeout", "0").code == 1
+        assert (
+            machine.agent(
+                "wait", "--stack", "s", "--for-action", "DELETE", "--timeout", "0"
+            ).code
+            == 1
+        )
     finally:
         os.kill(pid, signal.SIGKILL)
     assert stack(machine, "delete", "s", "--yes").code == 0
 
 
-def test_stack_that_has_ended_since_it_was_read_is_not_interrupted(machine: Machine) -> None:
+def test_stack_that_has_ended_since_it_was_read_is_not_interrupted(
+    machine: Machine,
+) -> None:
     """A command may end, and release its lock, between the two looks of another one."""
-    (machine.folder / "s.yaml").write_text(json.dumps({"heat_template_version": "2018-08-31"}))
+    (machine.folder / "s.yaml").write_text(
+        json.dumps({"heat_template_version": "2018-08-31"})
+    )
     machine.apply(None, "s.yaml")
     record = listing.kept(machine.state, "s")
     assert record is not None
@@ -114,7 +153,9 @@ def test_stack_that_has_ended_since_it_was_read_is_not_interrupted(machine: Mach
 
 def test_wait_says_at_once_what_it_waits_for(machine: Machine) -> None:
     """Without an agent, it says that none is running before it waits."""
-    process = machine.start("heat-config-agent", "wait", "--state-dir", str(machine.state))
+    process = machine.start(
+        "heat-config-agent", "wait", "--state-dir", str(machine.state)
+    )
     assert process.stderr is not None
     try:
         assert "no agent is running" in str(process.stderr.readline())

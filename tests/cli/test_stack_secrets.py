@@ -91,7 +91,9 @@ class Stack:
         self.machine = machine
         self.log = machine.folder / "log"
         self.environment = machine.folder / "e.json"
-        self.environment.write_text(json.dumps({"parameters": {"pw": SECRET, "db_password": OTHER}}))
+        self.environment.write_text(
+            json.dumps({"parameters": {"pw": SECRET, "db_password": OTHER}})
+        )
 
     def template(self, text: str) -> Path:
         """Write the template."""
@@ -111,13 +113,28 @@ class Stack:
 
     def create(self, text: str, *words: str) -> Done:
         """Make the stack."""
-        return self.stack("create", "-t", str(self.template(text)), "-e", str(self.environment), *words, "t")
+        return self.stack(
+            "create",
+            "-t",
+            str(self.template(text)),
+            "-e",
+            str(self.environment),
+            *words,
+            "t",
+        )
 
     def deployments(self) -> list[Done]:
         """Look at all of its deployments as `heat-config-apply` says that one should."""
         state = ("--state-dir", str(self.machine.state / "stacks/t"))
-        ids = [each["id"] for each in json.loads(self("status", "--json", *state).out)["deployments"]]
-        return [self(*words, *state, each) for each in ids for words in (("log",), ("show",), ("show", "--json"))]
+        ids = [
+            each["id"]
+            for each in json.loads(self("status", "--json", *state).out)["deployments"]
+        ]
+        return [
+            self(*words, *state, each)
+            for each in ids
+            for words in (("log",), ("show",), ("show", "--json"))
+        ]
 
 
 @pytest.fixture
@@ -142,12 +159,43 @@ def test_no_command_shows_a_secret_parameter(stack: Stack) -> None:
     assert [each.code for each in looked] == [0] * 6
     assert "echo ***" in looked[0].err + looked[3].err
     for words in (
-        *(("show", "t"), ("show", "t", "--json"), ("check", "t", "--json"), ("suspend", "t", "--json")),
-        *(("resume", "t", "--json"), ("resource", "show", "t", "value"), ("resource", "show", "t", "deployment")),
-        *(("resource", "show", "t", "deployment", "--json"), ("output", "show", "t", "--all", "--json")),
-        *(("output", "show", "t", "given"), ("event", "list", "t"), ("graph", "t", "--timeline")),
-        ("preview", "t", "-t", str(stack.template(text + " ")), "-e", str(stack.environment)),
-        ("update", "t", "-t", str(stack.template(text + " ")), "-e", str(stack.environment), "--dry-run"),
+        *(
+            ("show", "t"),
+            ("show", "t", "--json"),
+            ("check", "t", "--json"),
+            ("suspend", "t", "--json"),
+        ),
+        *(
+            ("resume", "t", "--json"),
+            ("resource", "show", "t", "value"),
+            ("resource", "show", "t", "deployment"),
+        ),
+        *(
+            ("resource", "show", "t", "deployment", "--json"),
+            ("output", "show", "t", "--all", "--json"),
+        ),
+        *(
+            ("output", "show", "t", "given"),
+            ("event", "list", "t"),
+            ("graph", "t", "--timeline"),
+        ),
+        (
+            "preview",
+            "t",
+            "-t",
+            str(stack.template(text + " ")),
+            "-e",
+            str(stack.environment),
+        ),
+        (
+            "update",
+            "t",
+            "-t",
+            str(stack.template(text + " ")),
+            "-e",
+            str(stack.environment),
+            "--dry-run",
+        ),
         ("delete", "t", "-y", "--json"),
     ):
         done = stack.stack(*words)
@@ -167,7 +215,9 @@ FAILURES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("script", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "JSON"])
-def test_no_reason_shows_a_secret_parameter(stack: Stack, script: str, words: list[str]) -> None:
+def test_no_reason_shows_a_secret_parameter(
+    stack: Stack, script: str, words: list[str]
+) -> None:
     """Why a deployment has failed is said in several places."""
     done = stack(
         "--state-dir",
@@ -224,12 +274,20 @@ resources:
     "neither `log` nor `show` shows it",
 )
 @pytest.mark.parametrize("secret", ["swordfish", "hunter2", "a1b2"])
-def test_short_secret_parameter_is_masked_where_its_deployment_is_shown(machine: Machine, secret: str) -> None:
+def test_short_secret_parameter_is_masked_where_its_deployment_is_shown(
+    machine: Machine, secret: str
+) -> None:
     """It is masked from four characters on, as an input that a document hides; no other name is made of a tool's."""
     stack = Stack(machine)
     template = machine.folder / "t.yaml"
     template.write_text(SHORT)
-    words = ("--state-dir", str(machine.state), "--parameter", f"pw={secret}", str(template))
+    words = (
+        "--state-dir",
+        str(machine.state),
+        "--parameter",
+        f"pw={secret}",
+        str(template),
+    )
     done = stack(*words, program="heat-config-apply")
     assert done.code == 1
     assert secret not in done.out + done.err
@@ -269,7 +327,9 @@ resources:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("resource", RUNTIME.values(), ids=RUNTIME)
-def test_no_failure_of_a_resource_shows_a_secret_parameter(stack: Stack, resource: str) -> None:
+def test_no_failure_of_a_resource_shows_a_secret_parameter(
+    stack: Stack, resource: str
+) -> None:
     """The failure of a resource shows no hidden parameter, also not one of a child stack."""
     (stack.machine.folder / "child.yaml").write_text(CHILD)
     value = "  value: {type: OS::Heat::Value, properties: {value: {get_param: pw}}}\n"
@@ -342,7 +402,10 @@ def test_an_output_that_is_asked_for_is_exact(stack: Stack) -> None:
     """Listings mask the secret inside it."""
     text = f'{CONFIG}            printf %s "$address" >$heat_outputs_path.connection\n{TAIL}{USED}'
     assert stack.create(text).code == 0
-    assert stack.stack("output", "show", "t", "connection").out == f"db://user:{SECRET}@host\n"
+    assert (
+        stack.stack("output", "show", "t", "connection").out
+        == f"db://user:{SECRET}@host\n"
+    )
     listed = stack.stack("output", "show", "t", "--all").out
     assert SECRET not in listed
     assert "connection = db://user:***@host" in listed

@@ -29,20 +29,36 @@ NO = {"stops": {"get_param": "stops"}, "starts": {"get_param": "starts"}}
 
 def deployment(**more: Any) -> dict[str, Any]:
     """Return a deployment of the script for all actions."""
-    values = {"config": {"get_resource": "config"}, "server": {"get_resource": "server"}, "actions": ACTIONS}
-    inner = {"type": "OS::Heat::SoftwareDeployment", "properties": {**values, "input_values": more.pop("values", {})}}
+    values = {
+        "config": {"get_resource": "config"},
+        "server": {"get_resource": "server"},
+        "actions": ACTIONS,
+    }
+    inner = {
+        "type": "OS::Heat::SoftwareDeployment",
+        "properties": {**values, "input_values": more.pop("values", {})},
+    }
     return {**inner, **more}
 
 
 def apply(machine: Machine, *words: str, **resources: Any) -> Done:
     """Apply a template with `base`, and with `top` that depends on it, as the stack `s`."""
     inputs = [{"name": "stops", "default": "yes"}, {"name": "starts", "default": "yes"}]
-    config = {"group": "script", "inputs": inputs, "config": SCRIPT.replace("FOLDER", str(machine.folder))}
+    config = {
+        "group": "script",
+        "inputs": inputs,
+        "config": SCRIPT.replace("FOLDER", str(machine.folder)),
+    }
     content = {
         "heat_template_version": "2018-08-31",
-        "parameters": {name: {"type": "string", "default": "yes"} for name in ("stops", "starts")},
+        "parameters": {
+            name: {"type": "string", "default": "yes"} for name in ("stops", "starts")
+        },
         "resources": {
-            "server": {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}},
+            "server": {
+                "type": "OS::Nova::Server",
+                "properties": {"image": "x", "flavor": "y"},
+            },
             "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
             "base": deployment(values=NO),
             "top": deployment(depends_on=["base"]),
@@ -55,7 +71,9 @@ def apply(machine: Machine, *words: str, **resources: Any) -> Done:
 
 def stack(machine: Machine, *words: str) -> Done:
     """Run `heat-config-agent stack WORDS`."""
-    done = machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+    done = machine.command(
+        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
+    )
     assert "Traceback" not in done.err
     return done
 
@@ -80,18 +98,28 @@ GROUP = {
 }
 
 
-@pytest.mark.parametrize("top", [deployment(depends_on=["base"]), GROUP], ids=["deployment", "group"])
-def test_update_after_a_failed_suspension_starts_everything_again(machine: Machine, top: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "top", [deployment(depends_on=["base"]), GROUP], ids=["deployment", "group"]
+)
+def test_update_after_a_failed_suspension_starts_everything_again(
+    machine: Machine, top: dict[str, Any]
+) -> None:
     """A stack is complete only with its software running, and the plan has named each RESUME."""
     name = "top" if top is not GROUP else "0"
     assert apply(machine, "--parameter", "stops=no", top=top).code == 0
     assert stack(machine, "suspend", "s").code == 1
     assert running(machine) == ["base"]
     done = stack(machine, "resume", "s")
-    assert (done.code, "`heat-config-agent stack update --existing s" in done.out) == (1, True), done.out
+    assert (done.code, "`heat-config-agent stack update --existing s" in done.out) == (
+        1,
+        True,
+    ), done.out
     ran(machine)
 
-    plan = {each["name"]: each["runs"] for each in json.loads(apply(machine, "--plan", "--json", top=top).out)}
+    plan = {
+        each["name"]: each["runs"]
+        for each in json.loads(apply(machine, "--plan", "--json", top=top).out)
+    }
     assert plan["base"] == ["RESUME", "UPDATE"]
     assert [each.rpartition(" ")[2] for each in plan["top"]] == ["RESUME"]
     assert apply(machine, top=top).code == 0
@@ -116,14 +144,25 @@ def test_failed_resumption_is_made_up_by_the_next_update(machine: Machine) -> No
     assert ran(machine) == []
 
 
-@pytest.mark.parametrize("words", [("check",), ("snapshot", "create"), ("update", "--existing", "--dry-run")])
-def test_suspended_stack_is_not_taken_for_another_state(machine: Machine, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("check",), ("snapshot", "create"), ("update", "--existing", "--dry-run")]
+)
+def test_suspended_stack_is_not_taken_for_another_state(
+    machine: Machine, words: tuple[str, ...]
+) -> None:
     """A check, a snapshot and a dry run of an update are refused, and the stack can be resumed after that."""
     assert apply(machine).code == 0
     assert stack(machine, "suspend", "s").code == 0
     done = stack(machine, *words, "s")
-    assert (done.code, "suspended" in done.err, "resume it first" in done.err) == (2, True, True), done.err
-    assert json.loads(stack(machine, "show", "s", "--json").out)["stack_status"] == "SUSPEND_COMPLETE"
+    assert (done.code, "suspended" in done.err, "resume it first" in done.err) == (
+        2,
+        True,
+        True,
+    ), done.err
+    assert (
+        json.loads(stack(machine, "show", "s", "--json").out)["stack_status"]
+        == "SUSPEND_COMPLETE"
+    )
     assert stack(machine, "resume", "s").code == 0
     assert running(machine) == ["base", "top"]
 
@@ -153,13 +192,22 @@ def test_adopted_stack_knows_that_it_was_suspended(machine: Machine) -> None:
     assert running(machine) == ["base", "top"]
 
 
-def test_reason_of_an_earlier_failure_is_not_shown_for_a_suspension(machine: Machine) -> None:
+def test_reason_of_an_earlier_failure_is_not_shown_for_a_suspension(
+    machine: Machine,
+) -> None:
     """A stack that cannot be suspended because an update has failed does not show the output of that update as new."""
     assert apply(machine).code == 0
     broken = deployment(values={"stops": "x"})
     broken["properties"]["config"] = {"get_resource": "other"}
     other = {"group": "script", "config": "#!/bin/sh\necho out of date >&2; exit 5\n"}
-    more = {"top": broken, "other": {"type": "OS::Heat::SoftwareConfig", "properties": other}}
+    more = {
+        "top": broken,
+        "other": {"type": "OS::Heat::SoftwareConfig", "properties": other},
+    }
     assert "out of date" in apply(machine, **more).out
     done = stack(machine, "suspend", "s")
-    assert (done.code, "out of date" in done.out, "invalid for suspend" in done.out) == (1, False, True), done.out
+    assert (
+        done.code,
+        "out of date" in done.out,
+        "invalid for suspend" in done.out,
+    ) == (1, False, True), done.out

@@ -47,7 +47,16 @@ def types(machine: Machine, *words: str) -> Done:
     (folder / "lamp.py").write_text(PLUGIN)
     settings = machine.folder / "agent.conf"
     settings.write_text(f"[agent]\nplugin_dirs = {folder}\n")
-    words = ("stack", "resource", "type", *words, "--config", str(settings), "--state-dir", str(machine.state))
+    words = (
+        "stack",
+        "resource",
+        "type",
+        *words,
+        "--config",
+        str(settings),
+        "--state-dir",
+        str(machine.state),
+    )
     done = machine.command("heat-config-agent", words, {})
     assert "Traceback" not in done.err
     return done
@@ -70,9 +79,14 @@ def test_every_type_is_listed(machine: Machine) -> None:
         "handling": "carried out",
     }
     assert every["OS::Nova::Server"]["handling"] == "placeholder"
-    assert (every["My::Lamp"]["handling"], every["My::Lamp"]["support_status"]) == ("plug-in", "DEPRECATED")
+    assert (every["My::Lamp"]["handling"], every["My::Lamp"]["support_status"]) == (
+        "plug-in",
+        "DEPRECATED",
+    )
     assert "OS::Heat::SoftwareDeployments" not in every
-    assert "OS::Heat::SoftwareDeployments" in listed(machine, "--filter", "support_status=hidden")
+    assert "OS::Heat::SoftwareDeployments" in listed(
+        machine, "--filter", "support_status=hidden"
+    )
     table = types(machine, "list").out.splitlines()
     assert table[0].split() == ["TYPE", "STATUS", "SINCE", "HERE"]
     assert len(table) == len(every) + 1
@@ -82,9 +96,14 @@ def test_types_are_filtered(machine: Machine) -> None:
     """The filters are those of the openstack client, and an unknown key or status is refused."""
     assert set(listed(machine, "--filter", "name=My::")) == {"My::Lamp", "My::Odd"}
     assert set(listed(machine, "--filter", "name=My;version=9.9")) == {"My::Lamp"}
-    assert listed(machine, "--filter", "name=My::L", "--long")["My::Lamp"]["description"].startswith("A lamp on the")
+    assert listed(machine, "--filter", "name=My::L", "--long")["My::Lamp"][
+        "description"
+    ].startswith("A lamp on the")
     for words, problem in (
-        ("colour=red", "--filter takes KEY=VALUE with one of the keys name, version, support_status, not 'colour=red'"),
+        (
+            "colour=red",
+            "--filter takes KEY=VALUE with one of the keys name, version, support_status, not 'colour=red'",
+        ),
         ("support_status=fine", "a support status is one of UNKNOWN, SUPPORTED"),
         ("name=(", "the name of --filter is not a regular expression"),
     ):
@@ -99,9 +118,19 @@ def test_a_type_is_shown(machine: Machine) -> None:
     assert (done.code, done.err) == (0, "")
     assert "support_status   DEPRECATED since 9.9 (use a candle)" in done.out
     assert "  It is lit or dark." in done.out
-    assert ["watts", "integer", "4", "in", "place", "Power;", "range", "min", "1,", "max", "9"] in [
-        line.split() for line in done.out.splitlines()
-    ]
+    assert [
+        "watts",
+        "integer",
+        "4",
+        "in",
+        "place",
+        "Power;",
+        "range",
+        "min",
+        "1,",
+        "max",
+        "9",
+    ] in [line.split() for line in done.out.splitlines()]
     shown = json.loads(types(machine, "show", "My::Lamp", "--json", "--long").out)
     assert shown["properties"] == {
         "watts": {
@@ -114,7 +143,10 @@ def test_a_type_is_shown(machine: Machine) -> None:
             "constraints": [{"range": {"min": 1, "max": 9}}],
         }
     }
-    assert shown["attributes"]["lit"] == {"type": "boolean", "description": "Whether it is lit."}
+    assert shown["attributes"]["lit"] == {
+        "type": "boolean",
+        "description": "Whether it is lit.",
+    }
     assert shown["support_status"]["previous_status"] is None
     assert shown["description"] == "A lamp on the desk.\n\nIt is lit or dark."
 
@@ -125,8 +157,13 @@ def test_the_type_of_a_placeholder_is_shown(machine: Machine) -> None:
     assert shown["handling"] == "placeholder"
     assert shown["properties"]["flavor"]["update_allowed"]
     assert not shown["properties"]["key_name"]["update_allowed"]
-    assert shown["properties"]["networks"]["schema"]["*"]["schema"]["port"]["type"] == "string"
-    assert "any property is accepted" in types(machine, "show", "OS::Sahara::Cluster").out
+    assert (
+        shown["properties"]["networks"]["schema"]["*"]["schema"]["port"]["type"]
+        == "string"
+    )
+    assert (
+        "any property is accepted" in types(machine, "show", "OS::Sahara::Cluster").out
+    )
 
 
 def test_a_template_of_a_type(machine: Machine) -> None:
@@ -134,14 +171,28 @@ def test_a_template_of_a_type(machine: Machine) -> None:
     done = types(machine, "show", "My::Lamp", "--template-type", "HOT")
     assert (done.code, done.err) == (0, "")
     hot = yaml.safe_load(done.out)
-    assert hot["parameters"]["watts"]["constraints"] == [{"range": {"min": 1, "max": 9}}]
-    assert hot["resources"] == {"Lamp": {"type": "My::Lamp", "properties": {"watts": {"get_param": "watts"}}}}
-    cfn = json.loads(types(machine, "show", "My::Lamp", "--template-type", "cfn", "--json").out)
+    assert hot["parameters"]["watts"]["constraints"] == [
+        {"range": {"min": 1, "max": 9}}
+    ]
+    assert hot["resources"] == {
+        "Lamp": {"type": "My::Lamp", "properties": {"watts": {"get_param": "watts"}}}
+    }
+    cfn = json.loads(
+        types(machine, "show", "My::Lamp", "--template-type", "cfn", "--json").out
+    )
     assert cfn["Parameters"] == {
-        "watts": {"Type": "Number", "Description": "Power.", "Default": 4, "MinValue": 1, "MaxValue": 9}
+        "watts": {
+            "Type": "Number",
+            "Description": "Power.",
+            "Default": 4,
+            "MinValue": 1,
+            "MaxValue": 9,
+        }
     }
     assert cfn["Outputs"]["OS::stack_id"] == {"Value": {"Ref": "Lamp"}}
-    assert types(machine, "show", "My::Lamp", "--template-type", "cfn", "--long").code == 2
+    assert (
+        types(machine, "show", "My::Lamp", "--template-type", "cfn", "--long").code == 2
+    )
 
 
 def test_a_type_that_cannot_be_shown(machine: Machine) -> None:
@@ -153,7 +204,10 @@ def test_a_type_that_cannot_be_shown(machine: Machine) -> None:
     )
     done = types(machine, "show", "My::Odd")
     assert done.code == 1
-    assert "the class of My::Odd cannot be used: the schemas of properties must be a dict" in done.err
+    assert (
+        "the class of My::Odd cannot be used: the schemas of properties must be a dict"
+        in done.err
+    )
 
 
 def test_missing_folder_is_reported(machine: Machine, tmp_path: Path) -> None:
@@ -163,21 +217,33 @@ def test_missing_folder_is_reported(machine: Machine, tmp_path: Path) -> None:
     words = ["stack", "resource", "type", "list", "--config", str(settings)]
     done = machine.command("heat-config-agent", words, {})
     assert done.code == 0
-    assert done.err == f"warning: {tmp_path / 'absent'} of plugin_dirs is not a folder: no plug-in is loaded from it\n"
+    assert (
+        done.err
+        == f"warning: {tmp_path / 'absent'} of plugin_dirs is not a folder: no plug-in is loaded from it\n"
+    )
     assert "OS::Heat::Value" in done.out
 
 
 def test_a_misspelt_type_of_a_capability(machine: Machine) -> None:
     """An unknown type is a warning with the probable name, and a type of a plug-in is not unknown."""
-    for name, text in (("wrong", "OS::Nova::Servr"), ("right", "My::Lamp"), ("new", "Your::Own")):
+    for name, text in (
+        ("wrong", "OS::Nova::Servr"),
+        ("right", "My::Lamp"),
+        ("new", "Your::Own"),
+    ):
         (machine.folder / f"{name}.yaml").write_text(
             f"heat_template_version: 2018-08-31\ncapabilities: {{resource_type: '{text}'}}\n"
         )
     types(machine, "list")  # writes the settings
     words = ["capabilities", "-f", "wrong.yaml", "right.yaml", "new.yaml", "--config"]
-    done = machine.command("heat-config-agent", ["template", *words, str(machine.folder / "agent.conf")], {})
+    done = machine.command(
+        "heat-config-agent",
+        ["template", *words, str(machine.folder / "agent.conf")],
+        {},
+    )
     assert done.code == 0
     assert "resource_type  My::Lamp" in done.out
     assert (
-        done.err == "warning: wrong.yaml: there is no resource type 'OS::Nova::Servr': did you mean OS::Nova::Server?\n"
+        done.err
+        == "warning: wrong.yaml: there is no resource type 'OS::Nova::Servr': did you mean OS::Nova::Server?\n"
     )

@@ -28,7 +28,9 @@ resources:
 
 def stack(machine: Machine, *words: str) -> Done:
     """Run `heat-config-agent stack WORDS`."""
-    done = machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+    done = machine.command(
+        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
+    )
     assert "Traceback" not in done.err
     return done
 
@@ -44,16 +46,27 @@ def validate(machine: Machine, text: str, *words: str) -> Done:
     """Write a template, and validate it."""
     path = machine.folder / "v.yaml"
     path.write_text(f"heat_template_version: 2018-08-31\n{text}")
-    return machine.command("heat-config-agent", ["template", "validate", "v.yaml", *words], {})
+    return machine.command(
+        "heat-config-agent", ["template", "validate", "v.yaml", *words], {}
+    )
 
 
 def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:
     """`--rollback NAME` enables it; a word that says so or not is its value."""
     template = write(machine, "CREATE", 0)
     assert stack(machine, "create", "-t", template, "--rollback", "one").code == 0
-    assert json.loads(stack(machine, "show", "one", "--json").out)["disable_rollback"] is False
-    assert stack(machine, "create", "-t", template, "--rollback", "disable", "two").code == 0
-    assert json.loads(stack(machine, "show", "two", "--json").out)["disable_rollback"] is True
+    assert (
+        json.loads(stack(machine, "show", "one", "--json").out)["disable_rollback"]
+        is False
+    )
+    assert (
+        stack(machine, "create", "-t", template, "--rollback", "disable", "two").code
+        == 0
+    )
+    assert (
+        json.loads(stack(machine, "show", "two", "--json").out)["disable_rollback"]
+        is True
+    )
     assert stack(machine, "create", "three", "-t", template, "--rollback").code == 0
 
 
@@ -63,7 +76,10 @@ def test_the_timeout_is_in_seconds(machine: Machine) -> None:
     assert stack(machine, "create", "-t", template, "one", "--timeout", "2m").code == 0
     done = stack(machine, "create", "-t", template, "two", "--timeout", "soon")
     assert done.code == 2
-    assert "expected a number of seconds, 0 or more, or a time like 5m or 2h, not 'soon'" in done.err
+    assert (
+        "expected a number of seconds, 0 or more, or a time like 5m or 2h, not 'soon'"
+        in done.err
+    )
 
 
 def test_a_stack_whose_deletion_always_fails(machine: Machine) -> None:
@@ -71,10 +87,15 @@ def test_a_stack_whose_deletion_always_fails(machine: Machine) -> None:
     assert stack(machine, "create", "-t", write(machine, "DELETE", 1), "s").code == 0
     done = stack(machine, "delete", "s", "--yes")
     assert done.code == 1
-    assert "if that cannot be fixed, `heat-config-agent stack delete --force s" in done.out
+    assert (
+        "if that cannot be fixed, `heat-config-agent stack delete --force s" in done.out
+    )
     done = stack(machine, "delete", "s", "--yes", "--force")
     assert done.code == 0
-    assert "warning: d may still exist, and is forgotten: Error: resources.d: Deployment to server failed" in done.err
+    assert (
+        "warning: d may still exist, and is forgotten: Error: resources.d: Deployment to server failed"
+        in done.err
+    )
     assert "ok        server                   DELETE" in done.out
     assert json.loads(stack(machine, "list", "--json").out) == []
 
@@ -87,7 +108,10 @@ def test_a_broken_suspend_has_a_way_out(machine: Machine) -> None:
     assert "stack resume s" in done.out
     template = write(machine, "SUSPEND", 0)
     done = stack(machine, "update", "-t", template, "s")
-    assert (done.code, "the update is possible even if that fails" in done.err) == (2, True)
+    assert (done.code, "the update is possible even if that fails" in done.err) == (
+        2,
+        True,
+    )
     assert stack(machine, "resume", "s").code == 1
     assert stack(machine, "update", "-t", template, "s").code == 0
     assert stack(machine, "suspend", "s").code == 0
@@ -98,7 +122,10 @@ def test_metadata_of_a_resource_is_shown(machine: Machine) -> None:
     assert stack(machine, "create", "-t", write(machine, "CREATE", 0), "s").code == 0
     shown = json.loads(stack(machine, "resource", "show", "s", "d", "--json").out)
     assert shown["metadata"] == {"team": "ops", "password": "******"}
-    assert "metadata\n  team = ops\n  password = ******\n" in stack(machine, "resource", "show", "s", "d").out
+    assert (
+        "metadata\n  team = ops\n  password = ******\n"
+        in stack(machine, "resource", "show", "s", "d").out
+    )
 
 
 def test_parameter_groups_order_the_table(machine: Machine) -> None:
@@ -130,7 +157,10 @@ def test_configs_that_never_run_are_warnings(machine: Machine) -> None:
         "      - {actions: [CREATE], tool: scirpt, config: x}\n",
     )
     assert done.code == 0
-    assert [line.partition("warning: resources.c.properties.")[2] for line in done.err.splitlines()] == [
+    assert [
+        line.partition("warning: resources.c.properties.")[2]
+        for line in done.err.splitlines()
+    ] == [
         (
             "configs[0].actions[0]: a stack has no action BACKUP: the config never runs for it "
             "(one of CREATE, UPDATE, SUSPEND, RESUME, DELETE)"
@@ -150,7 +180,10 @@ def test_configs_that_never_run_are_warnings(machine: Machine) -> None:
             "{type: OS::Heat::SoftwareDeployments, properties: {servers: {}, config: a}}",
             "type: OS::Heat::SoftwareDeployments is obsolete since Heat 7.0.0 (use OS::Heat::SoftwareDeploymentGroup)",
         ),
-        ("{type: OS::Neutron::LBaaS::Pool}", "type: OS::Neutron::LBaaS::Pool is obsolete since Heat 21.0.0"),
+        (
+            "{type: OS::Neutron::LBaaS::Pool}",
+            "type: OS::Neutron::LBaaS::Pool is obsolete since Heat 21.0.0",
+        ),
         (
             "{type: OS::Nova::Server, properties: {flavor: a, networks: [{network: n}, {uuid: a}]}}",
             "properties.networks[1].uuid: the property networks.1.uuid is obsolete since Heat 5.0.0",
@@ -161,10 +194,14 @@ def test_configs_that_never_run_are_warnings(machine: Machine) -> None:
         ),
     ],
 )
-def test_outdated_types_and_properties_give_a_warning(machine: Machine, resource: str, problem: str) -> None:
+def test_outdated_types_and_properties_give_a_warning(
+    machine: Machine, resource: str, problem: str
+) -> None:
     """Types and properties with a doubtful support status, with its version and the replacement."""
     done = validate(machine, f"resources:\n  r: {resource}\n")
-    assert (done.code, f"warning: resources.r.{problem}\n" in done.err) == (0, True), done
+    assert (done.code, f"warning: resources.r.{problem}\n" in done.err) == (0, True), (
+        done
+    )
 
 
 def test_all_mistakes_in_one_round(machine: Machine) -> None:
@@ -193,7 +230,11 @@ resources:
     ]
     done = validate(machine, text)
     assert done.code == 1
-    assert [line.partition("error: ")[2] for line in done.err.splitlines() if "error: " in line] == expected
+    assert [
+        line.partition("error: ")[2]
+        for line in done.err.splitlines()
+        if "error: " in line
+    ] == expected
     done = stack(machine, "create", "-t", str(machine.folder / "v.yaml"), "s")
     assert done.code == 2
     assert [line.partition("error: ")[2] for line in done.err.splitlines()] == expected
@@ -203,7 +244,12 @@ def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
     """If several stacks have it, one sentence lists the full names; a stack that cannot be read hides none of them."""
     template = write(machine, "CREATE", 0)
     assert stack(machine, "create", "-t", template, "one").code == 0
-    assert json.loads(machine.agent("show", "d", "--json").out)["inputs"]["deploy_resource_name"] == "d"
+    assert (
+        json.loads(machine.agent("show", "d", "--json").out)["inputs"][
+            "deploy_resource_name"
+        ]
+        == "d"
+    )
     assert machine.agent("log", "d").code == 0
 
     assert stack(machine, "create", "-t", template, "two").code == 0
@@ -212,7 +258,10 @@ def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
     (broken / "stack").write_text("damaged\n")
     done = machine.agent("show", "d")
     assert (done.code, done.out) == (1, "")
-    assert done.err == "error: 'd' is more than one deployment: one/d, two/d (give one of these names)\n"
+    assert (
+        done.err
+        == "error: 'd' is more than one deployment: one/d, two/d (give one of these names)\n"
+    )
     assert machine.agent("show", "two/d").code == 0
     assert "no deployment 'config'" in machine.agent("show", "config").err
 
@@ -244,7 +293,9 @@ def test_only_what_failed_in_the_last_action_is_named(machine: Machine) -> None:
     assert "s/former printed last:\n  | former SUSPEND" in done.out
     done = stack(machine, "resume", "s")
     assert done.code == 1
-    assert "resources.server: State ('CREATE', 'COMPLETE') invalid for resume" in done.out
+    assert (
+        "resources.server: State ('CREATE', 'COMPLETE') invalid for resume" in done.out
+    )
     assert "heat-config-agent log" not in done.out
 
     path.write_text(TWO.replace("[SUSPEND]", "[UPDATE]"))
@@ -279,11 +330,16 @@ def test_a_rollback_that_fails_itself(machine: Machine) -> None:
     assert "s: ROLLBACK_FAILED" in done.out
     assert "Resource ROLLBACK failed: Error: resources.former: " in done.out
     assert re.search(
-        "`heat-config-agent stack delete s.*` tries again to delete the rest, and `.* --force s.*` forgets", done.out
+        "`heat-config-agent stack delete s.*` tries again to delete the rest, and `.* --force s.*` forgets",
+        done.out,
     )
     listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
     states = {each["resource_name"]: each["resource_status"] for each in listed}
-    assert states == {"server": "CREATE_COMPLETE", "config": "CREATE_COMPLETE", "former": "DELETE_FAILED"}
+    assert states == {
+        "server": "CREATE_COMPLETE",
+        "config": "CREATE_COMPLETE",
+        "former": "DELETE_FAILED",
+    }
     assert stack(machine, "delete", "s", "--yes").code == 1
     done = stack(machine, "delete", "s", "--yes", "--force")
     assert done.code == 0
@@ -300,7 +356,10 @@ def test_an_update_whose_rollback_fails(machine: Machine) -> None:
     done = stack(machine, "update", "--rollback", "enabled", "-t", str(path), "s")
     assert done.code == 1
     assert "s: ROLLBACK_FAILED" in done.out
-    assert re.search("`heat-config-agent stack update --existing s.*` tries again to delete the rest", done.out)
+    assert re.search(
+        "`heat-config-agent stack update --existing s.*` tries again to delete the rest",
+        done.out,
+    )
     path.write_text(former)
     assert stack(machine, "update", "-t", str(path), "s").code == 1
     fixed.touch()

@@ -72,7 +72,9 @@ outputs:
 
 def stack(machine: Machine, *words: str) -> Done:
     """Run `heat-config-agent stack WORDS`."""
-    done = machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+    done = machine.command(
+        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
+    )
     assert "Traceback" not in done.err
     return done
 
@@ -104,9 +106,16 @@ def test_stacks_are_created_updated_and_deleted(machine: Machine) -> None:
     assert created["late"].startswith("Hello ")
     assert created["cfn"] == "Hello Ada"
     assert created["arn"].startswith("arn:openstack:heat:::stacks/p-c-")
-    (machine.folder / "inner" / "child.yaml").unlink()  # everything that was read is kept with the stack
-    assert stack(machine, "update", "--existing", "--parameter", "word=Bob", "p").code == 0
-    assert (outputs(machine)["all"]["said"], outputs(machine)["cfn"]) == ("Hello Bob", "Hello Bob")
+    (
+        machine.folder / "inner" / "child.yaml"
+    ).unlink()  # everything that was read is kept with the stack
+    assert (
+        stack(machine, "update", "--existing", "--parameter", "word=Bob", "p").code == 0
+    )
+    assert (outputs(machine)["all"]["said"], outputs(machine)["cfn"]) == (
+        "Hello Bob",
+        "Hello Bob",
+    )
     assert outputs(machine)["name"] == created["name"]
     for action in ("suspend", "resume", "check"):
         assert stack(machine, action, "p").code == 0
@@ -125,7 +134,10 @@ def test_stacks_are_created_updated_and_deleted(machine: Machine) -> None:
             "{context: {credential_secret_id: x}, template: {get_file: inner/child.yaml}, parameters: {word: w}}",
             "a stack in another region or cloud cannot be created on this machine: remove its context",
         ),
-        ("{template: {get_file: inner/child.yaml}}", "The Parameter (word) was not provided."),
+        (
+            "{template: {get_file: inner/child.yaml}}",
+            "The Parameter (word) was not provided.",
+        ),
         ("{template: 'nonsense: ['}", "it is not YAML"),
         (
             "{template: '{heat_template_version: 2018-08-31, resources: {a: {type: OS::Heat::Valu}}}'}",
@@ -133,10 +145,14 @@ def test_stacks_are_created_updated_and_deleted(machine: Machine) -> None:
         ),
     ],
 )
-def test_stacks_that_cannot_be_created(machine: Machine, properties: str, problem: str) -> None:
+def test_stacks_that_cannot_be_created(
+    machine: Machine, properties: str, problem: str
+) -> None:
     """Mistakes of children are mistakes of the parent, and nothing begins."""
     resource = f"{{type: OS::Heat::Stack, properties: {properties}}}"
-    template = write(machine, f"heat_template_version: 2018-08-31\nresources: {{s: {resource}}}\n")
+    template = write(
+        machine, f"heat_template_version: 2018-08-31\nresources: {{s: {resource}}}\n"
+    )
     done = stack(machine, "create", "-t", template, "p")
     assert (done.code, done.out) == (2, "")
     assert problem in done.err
@@ -145,14 +161,23 @@ def test_stacks_that_cannot_be_created(machine: Machine, properties: str, proble
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("http://127.0.0.1:9/t.yaml", "http://127.0.0.1:9/t.yaml is not fetched: name a file of this machine"),
+        (
+            "http://127.0.0.1:9/t.yaml",
+            "http://127.0.0.1:9/t.yaml is not fetched: name a file of this machine",
+        ),
         ("nowhere.yaml", "cannot read nowhere.yaml: No such file or directory"),
     ],
 )
-def test_templates_of_cloudformation_stacks_are_files(machine: Machine, url: str, problem: str) -> None:
+def test_templates_of_cloudformation_stacks_are_files(
+    machine: Machine, url: str, problem: str
+) -> None:
     """A URL of the network is not fetched, and a missing file is reported once."""
-    resource = f"{{type: AWS::CloudFormation::Stack, properties: {{TemplateURL: '{url}'}}}}"
-    template = write(machine, f"heat_template_version: 2018-08-31\nresources: {{s: {resource}}}\n")
+    resource = (
+        f"{{type: AWS::CloudFormation::Stack, properties: {{TemplateURL: '{url}'}}}}"
+    )
+    template = write(
+        machine, f"heat_template_version: 2018-08-31\nresources: {{s: {resource}}}\n"
+    )
     done = stack(machine, "create", "-t", template, "p")
     assert done.code == 2
     assert len(done.err.splitlines()) == 1
@@ -165,11 +190,26 @@ def test_groups_of_instances(machine: Machine) -> None:
     assert stack(machine, "create", "-t", template, "p").code == 0
     assert outputs(machine) == {"group": "127.0.0.1,127.0.0.1", "scaled": "127.0.0.1"}
     shown = json.loads(stack(machine, "resource", "show", "p", "group/0", "--json").out)
-    assert (shown["resource_type"], shown["metadata"]) == ("AWS::EC2::Instance", {"team": "ops"})
+    assert (shown["resource_type"], shown["metadata"]) == (
+        "AWS::EC2::Instance",
+        {"team": "ops"},
+    )
     assert stack(machine, "resource", "signal", "p", "up").code == 0
-    assert stack(machine, "resource", "signal", "p", "up").code == 0  # the group has its maximum
+    assert (
+        stack(machine, "resource", "signal", "p", "up").code == 0
+    )  # the group has its maximum
     assert outputs(machine)["scaled"] == "127.0.0.1,127.0.0.1"
-    done = stack(machine, "update", "-t", template, "p", "--parameter", "size=3", "--parameter", "image=two")
+    done = stack(
+        machine,
+        "update",
+        "-t",
+        template,
+        "p",
+        "--parameter",
+        "size=3",
+        "--parameter",
+        "image=two",
+    )
     assert done.code == 0
     assert outputs(machine)["group"].count("127.0.0.1") == 3
     assert stack(machine, "delete", "-y", "p").code == 0
@@ -183,8 +223,18 @@ def test_the_members_of_a_group_are_a_template(machine: Machine) -> None:
         "resources: {v: {type: OS::Heat::Value, properties: {value: {get_param: ImageId}}}}\n"
         "outputs: {PublicIp: {value: {get_attr: [v, value]}}}\n"
     )
-    (machine.folder / "env.yaml").write_text("resource_registry: {'OS::Heat::ScaledResource': member.yaml}\n")
-    done = stack(machine, "create", "-t", write(machine, GROUPS), "-e", str(machine.folder / "env.yaml"), "p")
+    (machine.folder / "env.yaml").write_text(
+        "resource_registry: {'OS::Heat::ScaledResource': member.yaml}\n"
+    )
+    done = stack(
+        machine,
+        "create",
+        "-t",
+        write(machine, GROUPS),
+        "-e",
+        str(machine.folder / "env.yaml"),
+        "p",
+    )
     assert done.code == 0, done
     assert outputs(machine) == {"group": "one,one", "scaled": "one"}
 
@@ -192,21 +242,51 @@ def test_the_members_of_a_group_are_a_template(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("{get_resource: conf}\n", "conf\n", "requires a reference to the configuration not just the name"),
-        ("{get_resource: conf}\n", "other\n", "LaunchConfigurationName (other) reference can not be found."),
+        (
+            "{get_resource: conf}\n",
+            "conf\n",
+            "requires a reference to the configuration not just the name",
+        ),
+        (
+            "{get_resource: conf}\n",
+            "other\n",
+            "LaunchConfigurationName (other) reference can not be found.",
+        ),
         ("PT0S", "PT2H", "Maximum PauseTime is 1 hour."),
-        ("PT0S", "soon", "Only ISO 8601 duration format of the form PT#H#M#S is supported."),
+        (
+            "PT0S",
+            "soon",
+            "Only ISO 8601 duration format of the form PT#H#M#S is supported.",
+        ),
         ("MinSize: 1", "MinSize: 3", "MinSize can not be greater than MaxSize"),
-        ("MinSize: 1", "MinSize: 1, DesiredCapacity: 5", "DesiredCapacity must be between MinSize and MaxSize"),
-        ("MinSize: 1", "MinSize: 1, InstanceId: i", "Either 'InstanceId' or 'LaunchConfigurationName' must be"),
-        (", InstanceType: small", "", "If without InstanceId, ImageId and InstanceType are required."),
-        ("ScalingAdjustment: 1", "ScalingAdjustment: 1, MinAdjustmentStep: 1", "should only be specified for"),
+        (
+            "MinSize: 1",
+            "MinSize: 1, DesiredCapacity: 5",
+            "DesiredCapacity must be between MinSize and MaxSize",
+        ),
+        (
+            "MinSize: 1",
+            "MinSize: 1, InstanceId: i",
+            "Either 'InstanceId' or 'LaunchConfigurationName' must be",
+        ),
+        (
+            ", InstanceType: small",
+            "",
+            "If without InstanceId, ImageId and InstanceType are required.",
+        ),
+        (
+            "ScalingAdjustment: 1",
+            "ScalingAdjustment: 1, MinAdjustmentStep: 1",
+            "should only be specified for",
+        ),
     ],
 )
 def test_mistakes_in_groups(machine: Machine, old: str, new: str, problem: str) -> None:
     """The sentences are Heat's."""
     assert old in GROUPS
-    done = stack(machine, "create", "-t", write(machine, GROUPS.replace(old, new, 1)), "p")
+    done = stack(
+        machine, "create", "-t", write(machine, GROUPS.replace(old, new, 1)), "p"
+    )
     assert done.code == 2
     assert problem in done.err
 
@@ -233,16 +313,28 @@ resources:
 """
 
 
-@pytest.mark.parametrize("command", [["template", "validate"], ["stack", "create", "p", "--dry-run", "-t"]])
-def test_warnings_of_children_are_shown_once(machine: Machine, command: list[str]) -> None:
+@pytest.mark.parametrize(
+    "command", [["template", "validate"], ["stack", "create", "p", "--dry-run", "-t"]]
+)
+def test_warnings_of_children_are_shown_once(
+    machine: Machine, command: list[str]
+) -> None:
     """Warnings of a shared template, of members of a group, and of a stack as a resource appear once."""
     template = write(machine, WARNED)
     (machine.folder / "inner" / "odd.yaml").write_text(ODD)
     (machine.folder / "inner" / "other.yaml").write_text(f"# another\n{ODD}")
-    done = machine.command("heat-config-agent", [*command, template], {"HEAT_CONFIG_STATE_DIR": str(machine.state)})
+    done = machine.command(
+        "heat-config-agent",
+        [*command, template],
+        {"HEAT_CONFIG_STATE_DIR": str(machine.state)},
+    )
     assert done.code == 0
     warnings = [line for line in done.err.splitlines() if "warning: " in line]
-    assert [line.partition("/inner/")[2].partition(": ")[0] for line in warnings if "get_parm is not" in line] == [
+    assert [
+        line.partition("/inner/")[2].partition(": ")[0]
+        for line in warnings
+        if "get_parm is not" in line
+    ] == [
         "odd.yaml:3:51",
         "other.yaml:4:51",
     ]

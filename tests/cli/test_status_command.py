@@ -34,10 +34,20 @@ def test_status_shows_every_deployment(machine: Machine, heat: SignalServer) -> 
     assert (status["down"]["tries"], "503" in status["down"]["trouble"]) == (1, True)
     assert "no luck" in status["quiet"]["reason"]
     header, *lines = table.splitlines()
-    assert header.split() == ["NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS"]
+    assert header.split() == [
+        "NAME",
+        "ID",
+        "ACTION",
+        "TOOL",
+        "STATE",
+        "SINCE",
+        "DETAILS",
+    ]
     assert len(lines) == 4
     assert lines[1].split()[:4] == ["web", "refused", "CREATE", "script"]
-    for line, words in zip(lines, ("ok", "ok, refused", "ok, waiting", "failed"), strict=True):
+    for line, words in zip(
+        lines, ("ok", "ok, refused", "ok, waiting", "failed"), strict=True
+    ):
         assert f"  {words}  " in line
 
 
@@ -51,7 +61,9 @@ def test_refused_result_is_a_problem_while_the_metadata_has_its_deployment(
     checked = machine.agent("status", "--check")
     machine.apply([])
 
-    words = "the server has refused the result of web for good: `heat-config-agent show web"
+    words = (
+        "the server has refused the result of web for good: `heat-config-agent show web"
+    )
     assert (checked.code, words in checked.out) == (1, True)
     assert words not in machine.agent("status", "--check").out
 
@@ -72,7 +84,9 @@ def test_status_shows_what_runs(machine: Machine) -> None:
     assert found["d1"]["failed"] is None
 
 
-def test_deployments_of_another_agent_without_a_result_are_named(machine: Machine) -> None:
+def test_deployments_of_another_agent_without_a_result_are_named(
+    machine: Machine,
+) -> None:
     """Heat may wait for them; those with a result, and marks that a person made, are not named."""
     deployed = machine.state / "deployed"
     deployed.mkdir(parents=True, mode=0o700)
@@ -90,13 +104,23 @@ def test_deployments_of_another_agent_without_a_result_are_named(machine: Machin
     assert "d8" not in doctor
 
 
-def test_unfinished_run_and_undelivered_result_are_named(machine: Machine, heat: SignalServer) -> None:
+def test_unfinished_run_and_undelivered_result_are_named(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that goes on, and a result that nobody has accepted yet; what is settled is not named."""
     heat.refuse()
-    machine.apply([deployment("d0"), deployment("d2", signal=heat.url())], "--deliver-for", "0")
-    assert machine.agent("status", "--unfinished").out == "d2 (CREATE) has run, and its result is not delivered\n"
+    machine.apply(
+        [deployment("d0"), deployment("d2", signal=heat.url())], "--deliver-for", "0"
+    )
+    assert (
+        machine.agent("status", "--unfinished").out
+        == "d2 (CREATE) has run, and its result is not delivered\n"
+    )
     process = machine.start_apply([waiting(machine, name="long")])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
-    assert "long (CREATE) is running" in machine.agent("status", "--unfinished").out.splitlines()
+    assert (
+        "long (CREATE) is running"
+        in machine.agent("status", "--unfinished").out.splitlines()
+    )
     let_go(machine)
     process.communicate(timeout=pace.seconds(10))

@@ -28,20 +28,33 @@ def printed(machine: Machine, given: dict[str, object], of_agent: str = "") -> s
 
 def test_a_script_has_the_trace(machine: Machine) -> None:
     """A script has the trace of its own deployment, not that of another or of the agent."""
-    assert printed(machine, deployment("d1", SHOWS, inputs={"traceparent": TRACE})) == f"trace: {TRACE}"
+    assert (
+        printed(machine, deployment("d1", SHOWS, inputs={"traceparent": TRACE}))
+        == f"trace: {TRACE}"
+    )
     assert printed(machine, deployment("d2", SHOWS), TRACE) == "trace: none"
 
 
 def test_an_executable_hook_has_the_trace(machine: Machine) -> None:
     """Like any other variable of its environment."""
     machine.hook("shout", HOOK)
-    assert printed(machine, deployment("d1", "x", group="shout", inputs={"traceparent": TRACE})) == f"trace: {TRACE}"
+    assert (
+        printed(
+            machine, deployment("d1", "x", group="shout", inputs={"traceparent": TRACE})
+        )
+        == f"trace: {TRACE}"
+    )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs anything as another user: run the tests as root")
+@pytest.mark.skipif(
+    os.geteuid() != 0,
+    reason="only root runs anything as another user: run the tests as root",
+)
 def test_a_run_of_another_user_has_the_trace(machine: Machine) -> None:
     """Nothing about the user changes it."""
-    given = deployment("d1", SHOWS, inputs={"traceparent": TRACE}, options={"user": getpass.getuser()})
+    given = deployment(
+        "d1", SHOWS, inputs={"traceparent": TRACE}, options={"user": getpass.getuser()}
+    )
     assert printed(machine, given) == f"trace: {TRACE}"
 
 
@@ -60,12 +73,21 @@ def test_a_run_of_another_user_has_the_trace(machine: Machine) -> None:
 )
 def test_another_form_is_not_passed_on(machine: Machine, value: str) -> None:
     """A warning says so, and the deployment runs."""
-    done = machine.apply([deployment("d1", SHOWS, inputs={"traceparent": value})], "--json")
-    assert (done.code, done.json["deployments"][0]["result"]["deploy_stdout"]) == (0, "trace: none\n")
-    assert done.json["warnings"] == ["d1: the input traceparent is not passed on: W3C Trace Context has another form"]
+    done = machine.apply(
+        [deployment("d1", SHOWS, inputs={"traceparent": value})], "--json"
+    )
+    assert (done.code, done.json["deployments"][0]["result"]["deploy_stdout"]) == (
+        0,
+        "trace: none\n",
+    )
+    assert done.json["warnings"] == [
+        "d1: the input traceparent is not passed on: W3C Trace Context has another form"
+    ]
 
 
 def test_empty_input_leaves_no_trace(machine: Machine) -> None:
     """A template may have an empty default."""
-    done = machine.apply([deployment("d1", SHOWS, inputs={"traceparent": ""})], "--json")
+    done = machine.apply(
+        [deployment("d1", SHOWS, inputs={"traceparent": ""})], "--json"
+    )
     assert (done.code, done.json["warnings"]) == (0, [])

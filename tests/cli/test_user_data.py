@@ -18,12 +18,23 @@ LEFT = "the user_data of web is not carried out; --user-data carries out its scr
 
 def template(resources: dict[str, Any], outputs: dict[str, Any] | None = None) -> str:
     """Return a template, as JSON."""
-    return json.dumps({"heat_template_version": "2018-08-31", "resources": resources, "outputs": outputs or {}})
+    return json.dumps(
+        {
+            "heat_template_version": "2018-08-31",
+            "resources": resources,
+            "outputs": outputs or {},
+        }
+    )
 
 
 def server(content: object, format_: str = "RAW") -> dict[str, Any]:
     """Return a server with user data."""
-    properties = {"image": "any", "flavor": "any", "user_data_format": format_, "user_data": content}
+    properties = {
+        "image": "any",
+        "flavor": "any",
+        "user_data_format": format_,
+        "user_data": content,
+    }
     return {"type": "OS::Nova::Server", "properties": properties}
 
 
@@ -38,7 +49,10 @@ def waiting(content: object) -> dict[str, Any]:
 
 
 NOTIFIES = {
-    "str_replace": {"params": {"NOTIFY": {"get_attr": ["done", "curl_cli"]}}, "template": "#!/bin/sh\nNOTIFY\n"}
+    "str_replace": {
+        "params": {"NOTIFY": {"get_attr": ["done", "curl_cli"]}},
+        "template": "#!/bin/sh\nNOTIFY\n",
+    }
 }
 
 
@@ -48,7 +62,9 @@ def apply(machine: Machine, text: str, *arguments: str) -> Done:
     return machine.apply(None, str(path), *arguments)
 
 
-def test_user_data_that_is_not_carried_out_is_named(machine: Machine, tmp_path: Path) -> None:
+def test_user_data_that_is_not_carried_out_is_named(
+    machine: Machine, tmp_path: Path
+) -> None:
     """The command says so at the end, of one server or of several."""
     script = f"#!/bin/sh\ntouch {tmp_path}/ran\n"
     done = apply(machine, template({"web": server(script), "none": server("")}))
@@ -58,9 +74,13 @@ def test_user_data_that_is_not_carried_out_is_named(machine: Machine, tmp_path: 
     assert "the user_data of db, web is not carried out" in done.err
 
 
-def test_scripts_of_user_data_run_once_for_each_server(machine: Machine, tmp_path: Path) -> None:
+def test_scripts_of_user_data_run_once_for_each_server(
+    machine: Machine, tmp_path: Path
+) -> None:
     """They are deployments with a name, a log and a result."""
-    text = template({"web": server(f"#!/bin/sh\necho from user data; echo >> {tmp_path}/ran\n")})
+    text = template(
+        {"web": server(f"#!/bin/sh\necho from user data; echo >> {tmp_path}/ran\n")}
+    )
     done = apply(machine, text, "--user-data")
     assert (done.code, done.err) == (0, "")
     assert machine.agent("log", "s/web").out.splitlines()[-1] == "from user data"
@@ -69,7 +89,9 @@ def test_scripts_of_user_data_run_once_for_each_server(machine: Machine, tmp_pat
     assert (tmp_path / "ran").read_text() == "\n"
 
 
-def test_scripts_run_later_if_people_ask_for_them_later(machine: Machine, tmp_path: Path) -> None:
+def test_scripts_run_later_if_people_ask_for_them_later(
+    machine: Machine, tmp_path: Path
+) -> None:
     """A server that was made without its user data gets it with the first command that has the option."""
     text = template({"web": server(f"#!/bin/sh\necho >> {tmp_path}/ran\n")})
     assert apply(machine, text).code == 0
@@ -78,9 +100,14 @@ def test_scripts_run_later_if_people_ask_for_them_later(machine: Machine, tmp_pa
     assert (tmp_path / "ran").read_text() == "\n"
 
 
-def test_changed_user_data_is_named_until_it_is_carried_out(machine: Machine, tmp_path: Path) -> None:
+def test_changed_user_data_is_named_until_it_is_carried_out(
+    machine: Machine, tmp_path: Path
+) -> None:
     """A server runs its user data once, so the stack has not on the machine what its template says."""
-    texts = [template({"web": server(f"#!/bin/sh\necho {word} >> {tmp_path}/ran\n")}) for word in ("one", "two")]
+    texts = [
+        template({"web": server(f"#!/bin/sh\necho {word} >> {tmp_path}/ran\n")})
+        for word in ("one", "two")
+    ]
     assert apply(machine, texts[0], "--user-data").err == ""
 
     changed = [apply(machine, texts[1], *options) for options in (["--user-data"], [])]
@@ -98,9 +125,16 @@ def test_changed_user_data_is_named_until_it_is_carried_out(machine: Machine, tm
 
 def test_failed_script_fails_its_server(machine: Machine) -> None:
     """A success would be a false one."""
-    done = apply(machine, template({"web": server("#!/bin/sh\necho no disk >&2; exit 3\n")}), "--user-data")
+    done = apply(
+        machine,
+        template({"web": server("#!/bin/sh\necho no disk >&2; exit 3\n")}),
+        "--user-data",
+    )
     assert done.code == 1
-    assert "the user data failed: deploy_status_code : Deployment exited with non-zero status code: 3" in done.out
+    assert (
+        "the user data failed: deploy_status_code : Deployment exited with non-zero status code: 3"
+        in done.out
+    )
     assert "no disk" in done.out
 
 
@@ -108,7 +142,10 @@ def test_wait_that_only_user_data_ends_fails_at_once(machine: Machine) -> None:
     """Nothing on this machine would ever signal it; with the option, its script does."""
     done = apply(machine, template(waiting(NOTIFIES)))
     assert done.code == 1
-    assert "nothing here signals done: only the user_data of web does, which is not carried out" in done.out
+    assert (
+        "nothing here signals done: only the user_data of web does, which is not carried out"
+        in done.out
+    )
     done = apply(machine, template(waiting(NOTIFIES)), "--user-data")
     assert (done.code, done.err) == (0, "")
 
@@ -118,7 +155,10 @@ def test_wait_that_something_else_may_end_goes_on(way: str, machine: Machine) ->
     """Through a config it is user data again; a deployment or a person may signal it."""
     resources, outputs = waiting(NOTIFIES), {}
     if way == "a config":
-        resources["config"] = {"type": "OS::Heat::SoftwareConfig", "properties": {"config": NOTIFIES}}
+        resources["config"] = {
+            "type": "OS::Heat::SoftwareConfig",
+            "properties": {"config": NOTIFIES},
+        }
         resources["web"] = server({"get_resource": "config"}, "SOFTWARE_CONFIG")
     elif way == "an output":
         outputs["notify"] = {"value": {"get_attr": ["done", "curl_cli"]}}
@@ -127,8 +167,14 @@ def test_wait_that_something_else_may_end_goes_on(way: str, machine: Machine) ->
             "type": "OS::Heat::SoftwareConfig",
             "properties": {"group": "script", "config": NOTIFIES},
         }
-        properties = {"server": {"get_resource": "web"}, "config": {"get_resource": "config"}}
-        resources["run"] = {"type": "OS::Heat::SoftwareDeployment", "properties": properties}
+        properties = {
+            "server": {"get_resource": "web"},
+            "config": {"get_resource": "config"},
+        }
+        resources["run"] = {
+            "type": "OS::Heat::SoftwareDeployment",
+            "properties": properties,
+        }
     resources["wait"]["properties"]["timeout"] = 2
     done = apply(machine, template(resources, outputs))
     assert ("nothing here signals" in done.out) is (way == "a config")
@@ -147,8 +193,15 @@ def test_parts_for_cloud_init_are_named(machine: Machine, tmp_path: Path) -> Non
         message.attach(MIMEText(content, kind))
     done = apply(machine, template({"web": server(message.as_string())}), "--user-data")
     assert (done.code, (tmp_path / "ran").read_text()) == (1, "one\ntwo é\n")
-    done = apply(machine, template({"web": server("#cloud-config\npackages: [nginx]\n")}), "--user-data")
-    assert "cloud-config in the user_data of web is not carried out: it is for cloud-init" in done.err
+    done = apply(
+        machine,
+        template({"web": server("#cloud-config\npackages: [nginx]\n")}),
+        "--user-data",
+    )
+    assert (
+        "cloud-config in the user_data of web is not carried out: it is for cloud-init"
+        in done.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,6 +223,8 @@ def test_parts_for_cloud_init_are_named(machine: Machine, tmp_path: Path) -> Non
         ),
     ],
 )
-def test_user_data_is_read_as_cloud_init_reads_it(text: str, scripts: tuple[str, ...], others: tuple[str, ...]) -> None:
+def test_user_data_is_read_as_cloud_init_reads_it(
+    text: str, scripts: tuple[str, ...], others: tuple[str, ...]
+) -> None:
     """The first words say what a text is."""
     assert servers.read_user_data(text) == servers.UserData(scripts, others)

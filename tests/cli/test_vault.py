@@ -40,11 +40,17 @@ class Vault:
             return self.instead
         if (request.verb, request.path) == ("POST", f"/v1/auth/{self.mount}/login"):
             good = json.loads(request.body) == ROLE
-            body = {"auth": {"client_token": TOKEN}} if good else {"errors": ["invalid role or secret ID"]}
+            body = (
+                {"auth": {"client_token": TOKEN}}
+                if good
+                else {"errors": ["invalid role or secret ID"]}
+            )
             return Answer(status=200 if good else 400, body=json.dumps(body).encode())
         if request.headers.get("X-Vault-Token") != TOKEN:
             return Answer(status=403, body=b'{"errors":["permission denied"]}')
-        if request.verb == "GET" and request.path.endswith("/v1/secret/data/web/db"):  # a proxy gets the whole URL
+        if request.verb == "GET" and request.path.endswith(
+            "/v1/secret/data/web/db"
+        ):  # a proxy gets the whole URL
             found = {"data": {"data": self.data, "metadata": {"version": 3}}}
             return Answer(body=json.dumps(found).encode())
         return Answer(status=404, body=b'{"errors":[]}')
@@ -65,33 +71,62 @@ def configure(machine: Machine, vault: Vault, credentials: object) -> Path:
     place.write_text(json.dumps(credentials))
     place.chmod(0o600)
     machine.config = machine.folder / "agent.conf"
-    lines = ["[agent]", f"vault_url = http://127.0.0.1:{vault.stub.port}", f"vault_credentials = {place}", ""]
+    lines = [
+        "[agent]",
+        f"vault_url = http://127.0.0.1:{vault.stub.port}",
+        f"vault_credentials = {place}",
+        "",
+    ]
     machine.config.write_text("\n".join(lines))
     return place
 
 
-def apply(machine: Machine, identity: str, reference: str, proxy: str = "", **more: Any) -> Done:
+def apply(
+    machine: Machine, identity: str, reference: str, proxy: str = "", **more: Any
+) -> Done:
     """Apply a deployment whose input refers to a secret."""
     config = "#!/bin/sh\necho ${#password}; echo $password\n"
-    found = deployment(identity, config, inputs={"password": {"secret": reference}}, **more)
-    found["inputs"] = [item for item in found["inputs"] if item["name"] not in ("deploy_password", "planted")]
+    found = deployment(
+        identity, config, inputs={"password": {"secret": reference}}, **more
+    )
+    found["inputs"] = [
+        item
+        for item in found["inputs"]
+        if item["name"] not in ("deploy_password", "planted")
+    ]
     return machine.apply([found], "--config", str(machine.config), http_proxy=proxy)
 
 
-@pytest.mark.parametrize("credentials", [{"token": TOKEN}, ROLE], ids=["token", "approle"])
-def test_a_secret_comes_from_vault(machine: Machine, vault: Vault, heat: SignalServer, credentials: object) -> None:
+@pytest.mark.parametrize(
+    "credentials", [{"token": TOKEN}, ROLE], ids=["token", "approle"]
+)
+def test_a_secret_comes_from_vault(
+    machine: Machine, vault: Vault, heat: SignalServer, credentials: object
+) -> None:
     """The tool gets the secret, and neither it nor the credentials are in the result or left on the machine."""
     configure(machine, vault, credentials)
     done = apply(machine, "d1", "vault:secret/web/db#password", signal=heat.url("d1"))
     assert done.code == 0, done.out
     (result,) = heat.values("d1")
     assert result["deploy_stdout"] == f"{len(SECRET)}\n***\n"
-    files = [path for path in machine.state.rglob("*") if path.is_file() and not path.is_symlink()]
-    assert planted.leaks(((str(path), path.read_bytes()) for path in files), planted.pattern(planted.WORD)) == []
+    files = [
+        path
+        for path in machine.state.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    ]
+    assert (
+        planted.leaks(
+            ((str(path), path.read_bytes()) for path in files),
+            planted.pattern(planted.WORD),
+        )
+        == []
+    )
 
 
 @pytest.mark.slow
-def test_refusal_by_vault_fails_the_deployment_with_a_sentence(machine: Machine, vault: Vault) -> None:
+def test_refusal_by_vault_fails_the_deployment_with_a_sentence(
+    machine: Machine, vault: Vault
+) -> None:
     """Nothing that the server says is repeated, and it is asked for no path that a reference should not name."""
     place = configure(machine, vault, {"token": TOKEN})
     cases = [
@@ -107,7 +142,10 @@ def test_refusal_by_vault_fails_the_deployment_with_a_sentence(machine: Machine,
     for number, (reference, why) in enumerate(cases):
         done = apply(machine, f"d{number}", reference)
         assert done.code == 1
-        assert f"the secret {reference} is missing: the provider 'vault' has failed: " in done.out
+        assert (
+            f"the secret {reference} is missing: the provider 'vault' has failed: "
+            in done.out
+        )
         assert why.format(port=vault.stub.port) in done.out
     assert ("GET", "/v1/secret/../sys/raw") not in vault.asked
     for number, (instead, why) in enumerate(
@@ -116,11 +154,25 @@ def test_refusal_by_vault_fails_the_deployment_with_a_sentence(machine: Machine,
                 Answer(status=403, body=SECRET.encode()),
                 "answers HTTP 403: the token is expired or may not read it",
             ),
-            (Answer(status=503, body=b'{"errors":["Vault is sealed"]}'), "HTTP 503: it is sealed or down"),
-            (Answer(body=b'{"data": {"password": "of version 1"}}'), "is not a secret of the key-value engine"),
-            (Answer(body=b'{"data": {"data": null, "metadata": {"deletion_time": "now"}}}'), "is not a secret of the"),
+            (
+                Answer(status=503, body=b'{"errors":["Vault is sealed"]}'),
+                "HTTP 503: it is sealed or down",
+            ),
+            (
+                Answer(body=b'{"data": {"password": "of version 1"}}'),
+                "is not a secret of the key-value engine",
+            ),
+            (
+                Answer(
+                    body=b'{"data": {"data": null, "metadata": {"deletion_time": "now"}}}'
+                ),
+                "is not a secret of the",
+            ),
             (Answer(body=b" " * 5 * 1024 * 1024), "does not answer: "),
-            (Answer(status=302, headers={"Location": "http://127.0.0.1:1/"}), "answers HTTP 302"),
+            (
+                Answer(status=302, headers={"Location": "http://127.0.0.1:1/"}),
+                "answers HTTP 302",
+            ),
             (Answer(body=b"<html>"), "is not an object of JSON"),
             (Answer(body=b'{"data": []}'), "is not a secret of the key-value engine"),
             (Answer(hang_up=True), "does not answer"),
@@ -137,14 +189,19 @@ def test_refusal_by_vault_fails_the_deployment_with_a_sentence(machine: Machine,
     assert "has to be a file that only root" in machine.agent("show", "f1").out
     place.write_text("{}")
     place.chmod(0o600)
-    assert "expected an object with token" in apply(machine, "f2", "vault:secret/web/db#password").out
+    assert (
+        "expected an object with token"
+        in apply(machine, "f2", "vault:secret/web/db#password").out
+    )
 
 
 def test_a_role_that_is_refused_is_named(machine: Machine, vault: Vault) -> None:
     """A wrong id, and an AppRole that is mounted elsewhere than the credentials say."""
     configure(machine, vault, {**ROLE, "secret_id": "wrong"})
     said = "cannot log in: 127.0.0.1:{port} answers HTTP {status}: {why}"
-    refused = said.format(port=vault.stub.port, status=400, why="role_id or secret_id is wrong or expired")
+    refused = said.format(
+        port=vault.stub.port, status=400, why="role_id or secret_id is wrong or expired"
+    )
     assert refused in apply(machine, "d1", "vault:secret/web/db#password").out
     vault.mount = "machines"
     configure(machine, vault, {**ROLE, "mount": "other"})
@@ -153,8 +210,14 @@ def test_a_role_that_is_refused_is_named(machine: Machine, vault: Vault) -> None
     assert ("POST", "/v1/auth/other/login") in vault.asked
 
 
-@pytest.mark.parametrize("credentials", [{"token": TOKEN}, {**ROLE, "mount": "machines"}], ids=["token", "approle"])
-def test_a_namespace_goes_with_every_request(machine: Machine, vault: Vault, credentials: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "credentials",
+    [{"token": TOKEN}, {**ROLE, "mount": "machines"}],
+    ids=["token", "approle"],
+)
+def test_a_namespace_goes_with_every_request(
+    machine: Machine, vault: Vault, credentials: dict[str, str]
+) -> None:
     """Namespaces of Vault Enterprise and OpenBao, and an AppRole that is mounted elsewhere."""
     vault.mount = "machines"
     configure(machine, vault, {**credentials, "namespace": "team/web"})
@@ -163,7 +226,9 @@ def test_a_namespace_goes_with_every_request(machine: Machine, vault: Vault, cre
     assert len(vault.asked) == (1 if "token" in credentials else 2)
 
 
-def test_only_a_server_with_a_trusted_certificate_gets_the_token(machine: Machine, vault: Vault) -> None:
+def test_only_a_server_with_a_trusted_certificate_gets_the_token(
+    machine: Machine, vault: Vault
+) -> None:
     """The setting `ca_file` counts; without it, nothing is sent to a server with an unknown certificate."""
     pair, trusted = machine.folder / "pair.pem", machine.folder / "trusted.pem"
     pair.write_text(CERTIFICATE + KEY)
@@ -189,8 +254,12 @@ def test_the_proxy_of_the_agent_is_used(machine: Machine, vault: Vault) -> None:
     configure(machine, vault, {"token": TOKEN})
     assert machine.config is not None
     port = vault.stub.port
-    machine.config.write_text(machine.config.read_text().replace(f"127.0.0.1:{port}", "vault.example:8200"))
+    machine.config.write_text(
+        machine.config.read_text().replace(f"127.0.0.1:{port}", "vault.example:8200")
+    )
     vault.data["password"] = f"{SECRET}-by-proxy"
-    done = apply(machine, "d1", "vault:secret/web/db#password", proxy=f"http://127.0.0.1:{port}")
+    done = apply(
+        machine, "d1", "vault:secret/web/db#password", proxy=f"http://127.0.0.1:{port}"
+    )
     assert done.code == 0, done.out
     assert vault.asked == [("GET", "http://vault.example:8200/v1/secret/data/web/db")]

@@ -36,10 +36,18 @@ def counted(machine: Machine, heat: SignalServer, number: int) -> Counter[str]:
     place = machine.folder / f"batch{number}"
     place.mkdir()
     names = [f"d{each}-of-{number}" for each in range(number)]
-    given = [deployment(each, "#!/bin/sh\necho done\n", signal=heat.url(each)) for each in names]
+    given = [
+        deployment(each, "#!/bin/sh\necho done\n", signal=heat.url(each))
+        for each in names
+    ]
     document, trace, before = machine.write(given), place / "trace", len(heat.signals)
     strace = ["strace", "-f", "-qq", "-s", "256", "-o", str(trace)]
-    command = [str(BIN / "heat-config-apply"), "--state-dir", str(place / "state"), str(document)]
+    command = [
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(place / "state"),
+        str(document),
+    ]
     done = subprocess.run(
         [*strace, *command],
         env=machine.environment,
@@ -82,9 +90,19 @@ def test_additional_deployment_costs_little(costs: dict[str, float]) -> None:
     """At most one program beside its script, one flush, 300 calls, and no connection."""
     assert costs["scripts"] == 1, "the batches differ in something else"
     assert costs["execve"] - costs["scripts"] <= 1
-    assert costs.get("fsync", 0) + costs.get("fdatasync", 0) + costs.get("sync", 0) + costs.get("syncfs", 0) <= 1
+    assert (
+        costs.get("fsync", 0)
+        + costs.get("fdatasync", 0)
+        + costs.get("sync", 0)
+        + costs.get("syncfs", 0)
+        <= 1
+    )
     assert costs.get("connect", 0) == 0
-    ours = {name: number for name, number in costs.items() if name not in {*WAITS, "scripts"}}
+    ours = {
+        name: number
+        for name, number in costs.items()
+        if name not in {*WAITS, "scripts"}
+    }
     most = sorted(ours.items(), key=lambda item: -item[1])[:12]
     assert sum(ours.values()) <= 300, f"{sum(ours.values())} calls, most of them {most}"
 
@@ -99,43 +117,71 @@ def too_early(trace: str, identities: Iterable[str]) -> set[str]:
         process, call = line.split(maxsplit=1)
         for state in ("running", "finished"):
             if call.startswith("write(") and f'\\"state\\":\\"{state}\\"' in call:
-                written |= {f"{state} {each}" for each in identities if f'\\"key\\":\\"{each}\\"' in call}
+                written |= {
+                    f"{state} {each}"
+                    for each in identities
+                    if f'\\"key\\":\\"{each}\\"' in call
+                }
         if call.startswith("fdatasync("):
             flushed[process] = set(written)
         if "fdatasync" in call and call.endswith(" = 0"):
             safe |= flushed.pop(process)
         if call.startswith("write(") and call.split(", ")[1].startswith('"\\n"'):
-            early |= {each for each in written if each.startswith("running") and each not in safe}
+            early |= {
+                each
+                for each in written
+                if each.startswith("running") and each not in safe
+            }
         if "POST /" in call:
-            early |= {each for each in identities if f"/{each}?" in call and f"finished {each}" not in safe}
+            early |= {
+                each
+                for each in identities
+                if f"/{each}?" in call and f"finished {each}" not in safe
+            }
     return early
 
 
-def test_nothing_comes_before_it_is_on_disk(machine: Machine, heat: SignalServer) -> None:
+def test_nothing_comes_before_it_is_on_disk(
+    machine: Machine, heat: SignalServer
+) -> None:
     """In a batch one flush serves two deployments: the next one begins, and the last one's result is sent, after it."""
     tools.need("strace", "strace")
     if os.geteuid() != 0:
-        pytest.skip("only root's strace sees what a process writes that leaves no core: run the tests as root")
+        pytest.skip(
+            "only root's strace sees what a process writes that leaves no core: run the tests as root"
+        )
     counted(machine, heat, FEW)
     trace = (machine.folder / f"batch{FEW}" / "trace").read_text()
     names = [f"d{each}-of-{FEW}" for each in range(FEW)]
-    assert all(f"/{each}?" in trace for each in names), "the requests are not in the trace"
+    assert all(f"/{each}?" in trace for each in names), (
+        "the requests are not in the trace"
+    )
     assert not too_early(trace, names)
 
 
 def test_early_result_or_start_is_detected() -> None:
     """The check itself."""
-    finished = '7 write(5, "0 {\\"key\\":\\"d0\\",\\"state\\":\\"finished\\"}\\n", 9) = 9\n'
+    finished = (
+        '7 write(5, "0 {\\"key\\":\\"d0\\",\\"state\\":\\"finished\\"}\\n", 9) = 9\n'
+    )
     running = finished.replace("finished", "running")
     flush, send, word = (
         "7 fdatasync(5) = 0\n",
         '8 sendto(9, "POST /v1/d0?Signature=c HTTP/1.1", 33) = 33\n',
         '7 write(6, "\\n", 1) = 1\n',
     )
-    meanwhile = "7 fdatasync(5 <unfinished ...>\n" + send + "7 <... fdatasync resumed>) = 0\n"
+    meanwhile = (
+        "7 fdatasync(5 <unfinished ...>\n" + send + "7 <... fdatasync resumed>) = 0\n"
+    )
     assert not too_early(running + flush + word + finished + flush + send, ["d0"])
-    assert too_early(running + word + flush + finished + flush + send, ["d0"]) == {"running d0"}
-    for order in (finished + send + flush, flush + finished + send, finished + meanwhile):
+    assert too_early(running + word + flush + finished + flush + send, ["d0"]) == {
+        "running d0"
+    }
+    for order in (
+        finished + send + flush,
+        flush + finished + send,
+        finished + meanwhile,
+    ):
         assert too_early(order, ["d0"]) == {"d0"}
 
 
@@ -152,4 +198,10 @@ def test_calls_of_scripts_are_not_counted(tmp_path: Path) -> None:
         "7 <... wait4 resumed>[{WIFEXITED(s)}], 0, NULL) = 8\n"
         "7 fdatasync(5) = 0\n"
     )
-    assert calls(trace, tmp_path / "scripts") == {"execve": 2, "dup2": 1, "scripts": 1, "wait4": 1, "fdatasync": 1}
+    assert calls(trace, tmp_path / "scripts") == {
+        "execve": 2,
+        "dup2": 1,
+        "scripts": 1,
+        "wait4": 1,
+        "fdatasync": 1,
+    }

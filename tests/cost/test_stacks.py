@@ -96,7 +96,11 @@ def applied(machine: Machine, text: str) -> tuple[Any, Any]:
 
 def loaded(found: Any, *names: str) -> list[str]:
     """Return the modules of these packages that were loaded."""
-    return [each for each in found["modules"] if f"{each}.".startswith(tuple(f"{name}." for name in names))]
+    return [
+        each
+        for each in found["modules"]
+        if f"{each}.".startswith(tuple(f"{name}." for name in names))
+    ]
 
 
 def test_template_is_read_and_made_once(machine: Machine) -> None:
@@ -121,7 +125,10 @@ def test_unchanged_stack_loads_nothing_that_runs(machine: Machine, text: str) ->
     new, unchanged = applied(machine, text)
     assert loaded(new, *RUNS)
     assert not loaded(unchanged, *RUNS, *OUTGOING, "email")
-    assert not loaded(unchanged, *(f"heat_config_stack.resource_types.{name}" for name in ("groups", "scaling")))
+    assert not loaded(
+        unchanged,
+        *(f"heat_config_stack.resource_types.{name}" for name in ("groups", "scaling")),
+    )
 
 
 @pytest.mark.slow
@@ -138,6 +145,10 @@ def test_changed_template_is_made_once(machine: Machine) -> None:
 def test_list_loads_no_stack(machine: Machine) -> None:
     """The list reads the records alone: it loads no template language, no resource, and nothing that works on one."""
     applied(machine, TEMPLATE)
-    found = counted(machine, "agent", "stack", "list", "--state-dir", str(machine.state))
+    found = counted(
+        machine, "agent", "stack", "list", "--state-dir", str(machine.state)
+    )
     rooms = ("hot", "tosca", "lifecycle", "resource", "resource_types", "plugins")
-    assert not loaded(found, *(f"heat_config_stack.{room}" for room in rooms), "yaml", "difflib")
+    assert not loaded(
+        found, *(f"heat_config_stack.{room}" for room in rooms), "yaml", "difflib"
+    )

@@ -16,7 +16,17 @@ from support.machine import Done, Machine, deployment
 
 pytestmark = pytest.mark.new_process
 
-SLOW = {"argparse", "dataclasses", "difflib", "inspect", "logging", "shutil", "subprocess", "tempfile", "typing"}
+SLOW = {
+    "argparse",
+    "dataclasses",
+    "difflib",
+    "inspect",
+    "logging",
+    "shutil",
+    "subprocess",
+    "tempfile",
+    "typing",
+}
 """Modules of the standard library that take long to load, or are large and seldom needed."""
 
 SELDOM = {"encodings.utf_8_sig", "importlib", "math", "signal"}
@@ -24,18 +34,36 @@ SELDOM = {"encodings.utf_8_sig", "importlib", "math", "signal"}
 
 SENDING = {"email", "http", "queue", "socket", "ssl", "threading"}
 OTHERS = {"psutil", "requests", "urllib3", "yaml"}
-DAEMON = {"heat_config_agent.sources.poller", "heat_config_agent.doctor", "heat_config_agent.daemon.daemon"}
+DAEMON = {
+    "heat_config_agent.sources.poller",
+    "heat_config_agent.doctor",
+    "heat_config_agent.daemon.daemon",
+}
 
-SECRETS = {"heat_config_agent.runs.resolution", "heat_config_agent.runs.resolved", "heat_config_agent.runs.providers"}
+SECRETS = {
+    "heat_config_agent.runs.resolution",
+    "heat_config_agent.runs.resolved",
+    "heat_config_agent.runs.providers",
+}
 """Only for inputs that refer to secrets."""
 
-CHANNELS = {f"heat_config_agent.signals.notices.{name}" for name in ("channel", "console", "events", "journal")}
+CHANNELS = {
+    f"heat_config_agent.signals.notices.{name}"
+    for name in ("channel", "console", "events", "journal")
+}
 """Only for a machine with a console or a server for notices, or under systemd."""
 
 RARE = {
-    *(f"heat_config_agent.state.removal.{name}" for name in ("disk_usage", "retention", "sweep")),
+    *(
+        f"heat_config_agent.state.removal.{name}"
+        for name in ("disk_usage", "retention", "sweep")
+    ),
     "heat_config_agent.state.requests",
-    *("heat_config_agent.model.backoff", "heat_config_agent.runs.streams", "heat_config_agent.sources.base"),
+    *(
+        "heat_config_agent.model.backoff",
+        "heat_config_agent.runs.streams",
+        "heat_config_agent.sources.base",
+    ),
     *("heat_config_hooks.programs", "heat_config_hooks.strict_yaml"),
 }
 """Only for files that are due to be removed, requests of people, much output, YAML and the like."""
@@ -43,7 +71,11 @@ RARE = {
 MOST = 96
 """The modules of ours that a plain run loads. Each takes a third of a million instructions before it does anything."""
 
-POLICY = {"configparser", "heat_config_agent.model.policy", "heat_config_agent.settings.policy"}
+POLICY = {
+    "configparser",
+    "heat_config_agent.model.policy",
+    "heat_config_agent.settings.policy",
+}
 """Only for a machine with a policy."""
 
 
@@ -57,7 +89,9 @@ def imported(said: str) -> set[str]:
     """Return the modules of which a program says that it imports them, but for those that every Python here loads."""
     found = set(re.findall(r"^import time:.*\| +(\S+)$", said, re.MULTILINE))
     code = "import sys; print(*sys.modules)"
-    bare = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    bare = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert "heat_config_agent.cli.main" in found
     return found - set(bare.stdout.split())
 
@@ -65,15 +99,25 @@ def imported(said: str) -> set[str]:
 def test_a_run_loads_what_it_needs(machine: Machine) -> None:
     """A run whose result is not sent loads only the modules for it."""
     found = loaded(machine.apply([deployment()], PYTHONPROFILEIMPORTTIME="1"))
-    assert not found & (SLOW | SELDOM | SENDING | OTHERS | DAEMON | POLICY | SECRETS | CHANNELS | RARE)
+    assert not found & (
+        SLOW | SELDOM | SENDING | OTHERS | DAEMON | POLICY | SECRETS | CHANNELS | RARE
+    )
     ours = sorted(name for name in found if name.startswith("heat_config_"))
     assert len(ours) <= MOST, ours
-    assert not [name for name in found if name.startswith(("heat_config_stack.hot", "heat_config_stack.tosca"))]
+    assert not [
+        name
+        for name in found
+        if name.startswith(("heat_config_stack.hot", "heat_config_stack.tosca"))
+    ]
 
 
-def test_a_run_that_sends_a_result_loads_what_sends_it(machine: Machine, heat: SignalServer) -> None:
+def test_a_run_that_sends_a_result_loads_what_sends_it(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run with a result loads the plain HTTP client, and not what only few servers need."""
-    found = loaded(machine.apply([deployment(signal=heat.url("d1"))], PYTHONPROFILEIMPORTTIME="1"))
+    found = loaded(
+        machine.apply([deployment(signal=heat.url("d1"))], PYTHONPROFILEIMPORTTIME="1")
+    )
     assert len(heat.signals) == 1
     assert not found & (SLOW | OTHERS | DAEMON | CHANNELS)
 
@@ -103,7 +147,10 @@ def polls_heat(daemon: Daemon, openstack: Cloud) -> None:
     user = vars(openstack.credentials())
     daemon.settings["heat"] = {**user, "stack_id": "s/1", "resource_name": "server"}
     daemon.configure(collectors="heat")
-    inputs = {f"deploy_{name}": value for name, value in {**user, "stack_id": "s/1", "resource_name": "d1"}.items()}
+    inputs = {
+        f"deploy_{name}": value
+        for name, value in {**user, "stack_id": "s/1", "resource_name": "d1"}.items()
+    }
     metadata = {"deployments": [deployment(inputs=inputs)]}
     openstack.service.always = Answer(body=json.dumps({"metadata": metadata}).encode())
 
@@ -116,7 +163,11 @@ def signals(openstack: Cloud) -> list[Signal]:
 def test_a_pass_logs_in_without_libraries(daemon: Daemon, openstack: Cloud) -> None:
     """A pass that polls Heat and sends a result speaks HTTP by the standard library."""
     polls_heat(daemon, openstack)
-    found = loaded(daemon.machine.agent("run", "--once", "--config", str(daemon.path), PYTHONPROFILEIMPORTTIME="1"))
+    found = loaded(
+        daemon.machine.agent(
+            "run", "--once", "--config", str(daemon.path), PYTHONPROFILEIMPORTTIME="1"
+        )
+    )
     assert (len(openstack.logins), len(signals(openstack))) == (2, 1)
     assert "heat_config_agent.web.login" in found
     assert not found & PROXIED

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.new_process("daemons")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_run_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
+def test_run_outlives_the_daemon(
+    daemon: Daemon, machine: Machine, heat: SignalServer, number: int
+) -> None:
     """A run continues when the daemon ends, and the next daemon delivers its result exactly once."""
     daemon.put([deployment("d1", meeting(machine, "d1"), signal=heat.url())])
     daemon.start()
@@ -32,7 +34,9 @@ def test_run_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: SignalS
     assert code == (-9 if number == signal.SIGKILL else 0), daemon.log
 
     daemon.start()
-    daemon.wait_said("d1: follows CREATE (script), which is already running as process ")
+    daemon.wait_said(
+        "d1: follows CREATE (script), which is already running as process "
+    )
     assert daemon.states() == {"d1": "running"}
     assert not heat.signals
     (machine.folder / "go-d1").touch()
@@ -52,7 +56,13 @@ def test_run_that_ended_without_a_daemon_is_reported_by_the_next(
 ) -> None:
     """The next one finds out how it ended."""
     daemon.put(
-        [deployment("d1", counting(machine, "d1", f"{until(machine.folder / 'go')}; exit 7"), signal=heat.url())]
+        [
+            deployment(
+                "d1",
+                counting(machine, "d1", f"{until(machine.folder / 'go')}; exit 7"),
+                signal=heat.url(),
+            )
+        ]
     )
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)
@@ -67,7 +77,9 @@ def test_run_that_ended_without_a_daemon_is_reported_by_the_next(
     assert ran(machine) == ["d1"]
 
 
-def test_a_second_daemon_on_the_same_state_is_refused(daemon: Daemon, machine: Machine) -> None:
+def test_a_second_daemon_on_the_same_state_is_refused(
+    daemon: Daemon, machine: Machine
+) -> None:
     """On one state directory there is one agent: the second says so and ends with 4."""
     daemon.start()
     done = daemon.command("run")
@@ -87,7 +99,9 @@ def test_daemons_with_different_state_directories_do_not_meet(
     other = Daemon(elsewhere)
     try:
         for each, name in ((daemon, "one"), (other, "two")):
-            each.put([deployment("d1", counting(each.machine, name), signal=heat.url(name))])
+            each.put(
+                [deployment("d1", counting(each.machine, name), signal=heat.url(name))]
+            )
             each.start()
         heat.wait_for(2, LONG)
         assert (ran(machine), ran(elsewhere)) == (["one"], ["two"])
@@ -99,7 +113,9 @@ def test_daemons_with_different_state_directories_do_not_meet(
         elsewhere.end()
 
 
-def test_a_pipe_that_nobody_reads_any_more(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_pipe_that_nobody_reads_any_more(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The daemon continues when the reader of its log has gone, as when journald restarts."""
     pipe = machine.folder / "pipe"
     os.mkfifo(pipe)
@@ -107,14 +123,22 @@ def test_a_pipe_that_nobody_reads_any_more(daemon: Daemon, machine: Machine, hea
     daemon.start("/bin/sh", "-c", f'exec "$@" 2>{shlex.quote(str(pipe))}', "sh")
     os.close(reader)
     for identity in ("d1", "d2"):
-        daemon.put([deployment(identity, counting(machine, identity), signal=heat.url(identity))])
+        daemon.put(
+            [
+                deployment(
+                    identity, counting(machine, identity), signal=heat.url(identity)
+                )
+            ]
+        )
         wait_until(lambda name=identity: len(heat.values(name)) == 1, LONG)  # type: ignore[misc]
     assert ran(machine) == ["d1", "d2"]
     assert daemon.stop() == 0
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
-def test_standard_streams_that_are_closed(daemon: Daemon, machine: Machine, heat: SignalServer, closed: str) -> None:
+def test_standard_streams_that_are_closed(
+    daemon: Daemon, machine: Machine, heat: SignalServer, closed: str
+) -> None:
     """The daemon works without standard streams."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.start("/bin/sh", "-c", f'exec "$@" {closed}', "sh")

@@ -72,7 +72,9 @@ def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
         ),
     ],
 )
-def test_daemon_without_a_start_tells_systemd_why(daemon: Daemon, systemd: Systemd, content: str, said: str) -> None:
+def test_daemon_without_a_start_tells_systemd_why(
+    daemon: Daemon, systemd: Systemd, content: str, said: str
+) -> None:
     """The last status line has the sentence of the error: `systemctl status` shows it when the process has ended."""
     daemon.path.write_text(content)
     daemon.start(wait=False, NOTIFY_SOCKET=str(systemd.path))
@@ -80,7 +82,9 @@ def test_daemon_without_a_start_tells_systemd_why(daemon: Daemon, systemd: Syste
     assert daemon.wait() == ExitCode.USAGE
 
 
-@pytest.mark.parametrize("address", ["@heat-config-agent-{pid}", "{folder}/nobody", "relative", ""])
+@pytest.mark.parametrize(
+    "address", ["@heat-config-agent-{pid}", "{folder}/nobody", "relative", ""]
+)
 def test_any_socket_or_none(daemon: Daemon, machine: Machine, address: str) -> None:
     """The daemon writes to an abstract socket, and a missing listener has no effect."""
     address = address.format(pid=os.getpid(), folder=machine.folder)
@@ -93,7 +97,9 @@ def test_any_socket_or_none(daemon: Daemon, machine: Machine, address: str) -> N
     assert daemon.stop() == 0
 
 
-def test_status_shows_whether_the_daemon_runs_and_what_it_does(daemon: Daemon, machine: Machine) -> None:
+def test_status_shows_whether_the_daemon_runs_and_what_it_does(
+    daemon: Daemon, machine: Machine
+) -> None:
     """`status` says whether it runs and what it does; `--check` says by its exit code whether all is well."""
     daemon.configure()
     done = daemon.command("status", "--check")
@@ -113,12 +119,18 @@ def test_status_shows_whether_the_daemon_runs_and_what_it_does(daemon: Daemon, m
     assert "source local: answered" in shown
     daemon.stop()
     said = daemon.command("status", "--json").json
-    assert (said["healthy"], said["agent"]["running"], said["agent"]["doing"]) == (False, False, "not running")
+    assert (said["healthy"], said["agent"]["running"], said["agent"]["doing"]) == (
+        False,
+        False,
+        "not running",
+    )
     assert daemon.command("status").code == 0
 
 
 _LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
-_SAMPLE = re.compile(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{({_LABEL.pattern}(?:,{_LABEL.pattern})*)\}})? (-?[0-9.e+-]+)")
+_SAMPLE = re.compile(
+    rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{({_LABEL.pattern}(?:,{_LABEL.pattern})*)\}})? (-?[0-9.e+-]+)"
+)
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
@@ -158,7 +170,9 @@ def test_daemon_that_is_older_than_its_files_is_named(daemon: Daemon) -> None:
     daemon.start(sys.executable, "-c", EARLIER)
     daemon.put([])
     wait_until(lambda: daemon.source().get("working") is True, LONG)
-    says = f"the running agent is version 0.9.0, and its files are version {__version__}"
+    says = (
+        f"the running agent is version 0.9.0, and its files are version {__version__}"
+    )
     assert f"{says}: restart it" in daemon.command("status").out
     done = daemon.command("status", "--check")
     assert (done.code, f"{says}: restart it" in done.out) == (1, True)
@@ -179,7 +193,12 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
     daemon.configure(metrics_file=str(path))
     daemon.put(
         [
-            deployment("d1", counting(machine, "d1", "exit 3"), inputs={"password": "geheim"}, signal=heat.url()),
+            deployment(
+                "d1",
+                counting(machine, "d1", "exit 3"),
+                inputs={"password": "geheim"},
+                signal=heat.url(),
+            ),
             deployment("d2", meeting(machine, "d2")),
             deployment("d3", meeting(machine, "d3")),
         ]
@@ -187,7 +206,9 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
     before, doing = time.time(), "running d2; 1 waiting; 1 deployment failed"
     os.umask(os.umask(0o077))
     daemon.start()
-    wait_until(lambda: len(heat.signals) == 1 and daemon.health().get("doing") == doing, LONG)
+    wait_until(
+        lambda: len(heat.signals) == 1 and daemon.health().get("doing") == doing, LONG
+    )
     prefix = "heat_config_agent"
     expected = {
         (f"{prefix}_up", ""): 1,
@@ -208,9 +229,20 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
     metrics = samples(path.read_text())
     assert before - 1 <= metrics[f"{prefix}_start_time_seconds", ""] <= time.time() + 1
     for name in ("d1 CREATE script", "d2 CREATE script"):
-        assert before - 1 <= metrics[f"{prefix}_deployment_start_time_seconds", name] <= time.time() + 1
-        assert 0 <= metrics[f"{prefix}_deployment_duration_seconds", name] <= time.time() - before + 1
-    assert (f"{prefix}_deployment_start_time_seconds", "d3 CREATE script") not in metrics
+        assert (
+            before - 1
+            <= metrics[f"{prefix}_deployment_start_time_seconds", name]
+            <= time.time() + 1
+        )
+        assert (
+            0
+            <= metrics[f"{prefix}_deployment_duration_seconds", name]
+            <= time.time() - before + 1
+        )
+    assert (
+        f"{prefix}_deployment_start_time_seconds",
+        "d3 CREATE script",
+    ) not in metrics
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert "geheim" not in path.read_text()
     assert "Signature" not in path.read_text()
@@ -221,13 +253,15 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
 
 def test_help_describes_the_command_run(daemon: Daemon) -> None:
     """`run` is said in the help, with its signals and exit codes."""
-    done = daemon.machine.start(str(BIN / "heat-config-agent"), "run", "--help").communicate(timeout=pace.seconds(20))[
-        0
-    ]
+    done = daemon.machine.start(
+        str(BIN / "heat-config-agent"), "run", "--help"
+    ).communicate(timeout=pace.seconds(20))[0]
     assert all(word in done for word in ("--once", "HUP", "USR1", "TERM", "130"))
 
 
-def test_skipped_entry_is_shown_with_the_reason(daemon: Daemon, machine: Machine) -> None:
+def test_skipped_entry_is_shown_with_the_reason(
+    daemon: Daemon, machine: Machine
+) -> None:
     """An entry without a group, and one that heat-agents has begun: the log names each once, and so does the status."""
     deployed = machine.state / "deployed"
     deployed.mkdir(parents=True, mode=0o700)
@@ -241,8 +275,15 @@ def test_skipped_entry_is_shown_with_the_reason(daemon: Daemon, machine: Machine
         ("d1", "no `group` is given: nothing to run"),
         ("d2", "another agent began it and recorded no result"),
     ]
-    row = next(line for line in machine.agent("status").out.splitlines() if line.startswith("idle"))
-    assert " ".join(row.split()) == "idle d1 - - skipped - no `group` is given: nothing to run"
+    row = next(
+        line
+        for line in machine.agent("status").out.splitlines()
+        if line.startswith("idle")
+    )
+    assert (
+        " ".join(row.split())
+        == "idle d1 - - skipped - no `group` is given: nothing to run"
+    )
     daemon.put([{"id": "d1", "name": "idle"}, deployment("d3", "#!/bin/sh\n")])
     wait_until(lambda: "d3" in machine.status(), LONG)
     daemon.stop()
@@ -252,13 +293,18 @@ def test_skipped_entry_is_shown_with_the_reason(daemon: Daemon, machine: Machine
 
 
 @pytest.mark.parametrize("command", ["retry", "forget"])
-def test_an_alarm_about_another_agent_ends(daemon: Daemon, machine: Machine, command: str) -> None:
+def test_an_alarm_about_another_agent_ends(
+    daemon: Daemon, machine: Machine, command: str
+) -> None:
     """It ends when the metadata has the deployment no longer, or when a person has it run here."""
     deployed = machine.state / "deployed"
     deployed.mkdir(parents=True, mode=0o700)
     machine.state.chmod(0o700)
     (deployed / "d2.json").write_text("{}")
-    given = [deployment("d1", counting(machine)), deployment("d2", counting(machine, "d2"))]
+    given = [
+        deployment("d1", counting(machine)),
+        deployment("d2", counting(machine, "d2")),
+    ]
     daemon.put(given)
     daemon.start()
     alarm = "another agent began d2 and recorded no result"
@@ -279,17 +325,31 @@ def test_mistake_in_new_settings_is_reported_once(daemon: Daemon) -> None:
     daemon.start()
     daemon.path.write_text(f"{daemon.path.read_text()}nonsense = 1\n")
     daemon.send(signal.SIGHUP)
-    wait_until(lambda: "the settings stay as they were" in daemon.command("status", "--check").out, LONG)
+    wait_until(
+        lambda: (
+            "the settings stay as they were" in daemon.command("status", "--check").out
+        ),
+        LONG,
+    )
     assert daemon.command("status", "--check").out.count("nonsense") == 1
-    wait_until(lambda: "the settings stay as they were" in str(daemon.health().get("doing")), LONG)
+    wait_until(
+        lambda: "the settings stay as they were" in str(daemon.health().get("doing")),
+        LONG,
+    )
 
 
-def test_failure_that_has_left_the_metadata_is_counted_no_longer(daemon: Daemon) -> None:
+def test_failure_that_has_left_the_metadata_is_counted_no_longer(
+    daemon: Daemon,
+) -> None:
     """The line for systemd and `status` says it as long as the failed deployment is in the document."""
     daemon.start()
     daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n"), deployment("d2")])
-    wait_until(lambda: daemon.health().get("doing") == "idle; 1 deployment failed", LONG)
+    wait_until(
+        lambda: daemon.health().get("doing") == "idle; 1 deployment failed", LONG
+    )
     daemon.put([deployment("d2")])
     wait_until(lambda: daemon.health().get("doing") == "idle", LONG)
     daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n"), deployment("d2")])
-    wait_until(lambda: daemon.health().get("doing") == "idle; 1 deployment failed", LONG)
+    wait_until(
+        lambda: daemon.health().get("doing") == "idle; 1 deployment failed", LONG
+    )

@@ -26,7 +26,9 @@ def apart() -> tuple[str, ...]:
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     words = ("unshare", *user, "--pid", "--fork", "--kill-child", "--mount-proc")
     if subprocess.run([*words, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine gives no namespaces of processes: run the tests where «unshare --pid --fork» works")
+        pytest.skip(
+            "this machine gives no namespaces of processes: run the tests where «unshare --pid --fork» works"
+        )
     return words
 
 
@@ -39,7 +41,11 @@ def first(daemon: Daemon) -> psutil.Process:
 
 def zombies(process: psutil.Process) -> list[int]:
     """Return the children that the process has not reaped."""
-    return [child.pid for child in process.children() if child.status() == psutil.STATUS_ZOMBIE]
+    return [
+        child.pid
+        for child in process.children()
+        if child.status() == psutil.STATUS_ZOMBIE
+    ]
 
 
 @pytest.mark.fault(
@@ -47,7 +53,9 @@ def zombies(process: psutil.Process) -> list[int]:
     "the daemon is process 1 of a container, and its runs leave processes behind",
     "the daemon reaps them, so that the table of processes does not fill up",
 )
-def test_orphans_of_runs_are_reaped(daemon: Daemon, machine: Machine, apart: tuple[str, ...]) -> None:
+def test_orphans_of_runs_are_reaped(
+    daemon: Daemon, machine: Machine, apart: tuple[str, ...]
+) -> None:
     """Processes that a run has left behind are reaped as soon as they end, and the run has its own exit status."""
     go = machine.folder / "go"
     script = ORPHANS.format(until(go)) + "exit 3\n"
@@ -66,7 +74,9 @@ def test_orphans_of_runs_are_reaped(daemon: Daemon, machine: Machine, apart: tup
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_reach_the_daemon(daemon: Daemon, apart: tuple[str, ...], number: int) -> None:
+def test_signals_reach_the_daemon(
+    daemon: Daemon, apart: tuple[str, ...], number: int
+) -> None:
     """Signals to process 1 are passed on, and its exit code is that of the daemon."""
     daemon.put([])
     daemon.start(*apart, wait=False)
@@ -78,7 +88,9 @@ def test_signals_reach_the_daemon(daemon: Daemon, apart: tuple[str, ...], number
     assert daemon.wait() == 0, daemon.log
 
 
-def test_killed_daemon_ends_its_container(daemon: Daemon, apart: tuple[str, ...]) -> None:
+def test_killed_daemon_ends_its_container(
+    daemon: Daemon, apart: tuple[str, ...]
+) -> None:
     """The exit code says that the daemon was killed, as that of a shell does."""
     daemon.put([])
     daemon.start(*apart, wait=False)
@@ -89,9 +101,19 @@ def test_killed_daemon_ends_its_container(daemon: Daemon, apart: tuple[str, ...]
     assert daemon.wait() == 128 + signal.SIGKILL
 
 
-def test_apply_command_as_process_1_has_its_output_and_exit_code(machine: Machine, apart: tuple[str, ...]) -> None:
+def test_apply_command_as_process_1_has_its_output_and_exit_code(
+    machine: Machine, apart: tuple[str, ...]
+) -> None:
     """The output and the exit code of heat-config-apply are as elsewhere."""
     document = machine.write([deployment("d1", "#!/bin/sh\nexit 7\n")])
-    command = [*apart, str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(document)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=machine.environment)
+    command = [
+        *apart,
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(machine.state),
+        str(document),
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=machine.environment
+    )
     assert (done.returncode, "exit code 7" in done.stdout) == (1, True), done.stderr

@@ -19,7 +19,9 @@ from support.repositories import Repository, template
 
 pytestmark = [
     pytest.mark.new_process("daemons"),
-    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git"),
+    pytest.mark.skipif(
+        shutil.which("git") is None, reason="git is missing: apt-get install git"
+    ),
 ]
 
 
@@ -32,7 +34,11 @@ def followed(daemon: Daemon) -> dict[str, Any]:
 
 def beside(daemon: Daemon) -> list[psutil.Process]:
     """Return the process that follows sources; none if it does not run."""
-    return [each for each in endings.children(daemon.pid) if "--attached" in endings.words(each)]
+    return [
+        each
+        for each in endings.children(daemon.pid)
+        if "--attached" in endings.words(each)
+    ]
 
 
 @pytest.mark.slow
@@ -41,19 +47,28 @@ def beside(daemon: Daemon) -> list[psutil.Process]:
     "kill -9 of the daemon, or of what follows sources, during a revision, while newer ones appear",
     "the revision is carried out once, then the newest; those between are left out",
 )
-def test_the_daemon_keeps_a_stack_at_a_repository(daemon: Daemon, tmp_path: Path) -> None:
+def test_the_daemon_keeps_a_stack_at_a_repository(
+    daemon: Daemon, tmp_path: Path
+) -> None:
     """Through kills of the process and of the daemon, a revision during a run, a mistake, and a removed section."""
     log, go = tmp_path / "ran", tmp_path / "go"
     repository = Repository(tmp_path / "repository")
     one = repository.commit({"stack.yaml": template(log, "one")})
     metrics = tmp_path / "metrics.prom"
-    daemon.settings["follow web"] = {"url": repository.url, "path": "stack.yaml", "interval": 0.2, "delete": "yes"}
+    daemon.settings["follow web"] = {
+        "url": repository.url,
+        "path": "stack.yaml",
+        "interval": 0.2,
+        "delete": "yes",
+    }
     daemon.configure(metrics_file=str(metrics))
     daemon.start()
     wait_until(lambda: followed(daemon).get("revision") == one, LONG)
 
     # A run goes on while all that is above it is killed; later revisions wait for it, and one between is left out.
-    two = repository.commit({"stack.yaml": template(log, "two", f"until [ -e {go} ]; do sleep 0.05; done")})
+    two = repository.commit(
+        {"stack.yaml": template(log, "two", f"until [ -e {go} ]; do sleep 0.05; done")}
+    )
     wait_until(lambda: log.read_text().endswith("two red\n"), LONG)
     [process] = beside(daemon)
     process.kill()
@@ -61,15 +76,27 @@ def test_the_daemon_keeps_a_stack_at_a_repository(daemon: Daemon, tmp_path: Path
     repository.commit({"stack.yaml": template(log, "three")})
     four = repository.commit({"stack.yaml": template(log, "four")})
     daemon.start()
-    wait_until(lambda: "is being carried out by process" in (followed(daemon).get("trouble") or ""), LONG)
+    wait_until(
+        lambda: (
+            "is being carried out by process" in (followed(daemon).get("trouble") or "")
+        ),
+        LONG,
+    )
     assert followed(daemon)["running"] == two
     go.touch()
     wait_until(lambda: followed(daemon).get("revision") == four, LONG)
     assert log.read_text().split() == ["one", "red", "two", "red", "four", "red"]
 
-    repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
+    repository.commit(
+        {"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"}
+    )
     wait_until(lambda: bool(followed(daemon).get("refused")), LONG)
-    wait_until(lambda: 'heat_config_agent_follow_refused{stack="web"} 1.0' in metrics.read_text(), LONG)
+    wait_until(
+        lambda: (
+            'heat_config_agent_follow_refused{stack="web"} 1.0' in metrics.read_text()
+        ),
+        LONG,
+    )
     check = daemon.machine.agent("status", "--check", "--config", str(daemon.path))
     assert check.code == 1
     assert f"it stays at {four[:12]}" in check.out
@@ -99,7 +126,9 @@ def test_a_daemon_that_follows_nothing_has_no_process_beside_it(daemon: Daemon) 
 def local(daemon: Daemon, tmp_path: Path) -> Path:
     """Have the daemon follow a document of this machine; return its file."""
     document = tmp_path / "site.json"
-    document.write_text(json.dumps([{"name": "a", "group": "script", "config": "echo one"}]))
+    document.write_text(
+        json.dumps([{"name": "a", "group": "script", "config": "echo one"}])
+    )
     daemon.settings["follow web"] = {"url": str(document), "interval": 0.2}
     daemon.configure(metrics_file=str(tmp_path / "metrics.prom"))
     daemon.start()
@@ -118,7 +147,9 @@ def agent(daemon: Daemon, *words: str) -> Done:
     "every command and the metrics say so, and no longer once it can be written",
 )
 @pytest.mark.parametrize("place", ["record.json", "follow"])
-def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(daemon: Daemon, tmp_path: Path, place: str) -> None:
+def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(
+    daemon: Daemon, tmp_path: Path, place: str
+) -> None:
     """The record on disk, of before, says that the revision is in force; the process beside the daemon tells it."""
     document = local(daemon, tmp_path)
     folder = daemon.machine.state / "follow"
@@ -129,7 +160,9 @@ def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(daemon: Daemo
         blocked.touch()
     else:
         (blocked / "x").mkdir(parents=True)
-    document.write_text(json.dumps([{"name": "a", "group": "script", "config": "echo two"}]))
+    document.write_text(
+        json.dumps([{"name": "a", "group": "script", "config": "echo two"}])
+    )
     wait_until(lambda: "cannot" in (followed(daemon).get("trouble") or ""), LONG)
     check = agent(daemon, "status", "--check")
     assert check.code == 1
@@ -144,7 +177,13 @@ def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(daemon: Daemo
         aside.rename(blocked)
     else:
         shutil.rmtree(blocked)
-    wait_until(lambda: (followed(daemon).get("state"), followed(daemon).get("trouble")) == ("in force", None), LONG)
+    wait_until(
+        lambda: (
+            (followed(daemon).get("state"), followed(daemon).get("trouble"))
+            == ("in force", None)
+        ),
+        LONG,
+    )
     wait_until(lambda: agent(daemon, "status", "--check").code == 0, LONG)
 
 

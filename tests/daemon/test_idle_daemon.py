@@ -40,7 +40,11 @@ def test_an_idle_poll_is_one_request(tmp_path: Path, transport: str) -> None:
     kind = heat.SWIFT if transport == "request" else transport
     with heat.running() as server:
         server.put({"deployments": [_settled()]})
-        daemon = idle.Daemon(idle.ours(tmp_path, server, 100, [transport]), idle.environment(tmp_path), tmp_path)
+        daemon = idle.Daemon(
+            idle.ours(tmp_path, server, 100, [transport]),
+            idle.environment(tmp_path),
+            tmp_path,
+        )
         try:
             idle.wait(lambda: daemon.said("done after") == 1, daemon, SECONDS)
             idle.polled(5, server, kind, daemon)
@@ -58,7 +62,11 @@ def test_memory_does_not_grow(tmp_path: Path) -> None:
     """Memory does not grow over ten thousand polls of all transports with all periodic work."""
     with heat.running() as server:
         server.put({"deployments": [_settled()]})
-        daemon = idle.Daemon(idle.ours(tmp_path, server, FASTER, TRANSPORTS), idle.environment(tmp_path), tmp_path)
+        daemon = idle.Daemon(
+            idle.ours(tmp_path, server, FASTER, TRANSPORTS),
+            idle.environment(tmp_path),
+            tmp_path,
+        )
         sizes: list[int] = []
         try:
             for polls in WINDOWS:
@@ -67,7 +75,9 @@ def test_memory_does_not_grow(tmp_path: Path) -> None:
             daemon.check()
         finally:
             daemon.close()
-    assert statistics.median(after - before for before, after in pairwise(sizes)) <= NOISE, sizes
+    assert (
+        statistics.median(after - before for before, after in pairwise(sizes)) <= NOISE
+    ), sizes
     assert sizes[-1] - sizes[0] <= ONCE, sizes
 
 

@@ -30,7 +30,9 @@ def network(tmp_path: Path) -> Iterator[Network]:
 
 
 @pytest.mark.parametrize("origin", [ORIGIN, ORIGIN.replace("%25", "%")])
-def test_a_document_and_its_signals_may_be_there(machine: Machine, network: Network, origin: str) -> None:
+def test_a_document_and_its_signals_may_be_there(
+    machine: Machine, network: Network, origin: str
+) -> None:
     """The server is asked directly, and is not told the zone, also where the URL has to be encoded first."""
     given = [
         deployment("d1", f"{SH}echo hello", signal=f"{origin}/signal?a=%2F"),
@@ -53,10 +55,19 @@ def test_a_document_and_its_signals_may_be_there(machine: Machine, network: Netw
     assert {tuple(each["host"]) for each in heard} == {(f"[{ADDRESS}]",)}
 
 
-def test_the_metadata_service_is_asked_by_the_source_ec2(machine: Machine, network: Network) -> None:
+def test_the_metadata_service_is_asked_by_the_source_ec2(
+    machine: Machine, network: Network
+) -> None:
     """The user data of the metadata service has the settings of the agent."""
-    (network.folder / "document").write_text(json.dumps({"deployments": [deployment("d1", f"{SH}exit 0")]}))
-    settings = {"os-collect-config": {"collectors": ["request"], "request": {"metadata_url": f"{ORIGIN}/document"}}}
+    (network.folder / "document").write_text(
+        json.dumps({"deployments": [deployment("d1", f"{SH}exit 0")]})
+    )
+    settings = {
+        "os-collect-config": {
+            "collectors": ["request"],
+            "request": {"metadata_url": f"{ORIGIN}/document"},
+        }
+    }
     (network.folder / "latest_user-data").write_text(json.dumps(settings))
     (network.folder / "latest_meta-data_instance-id").write_text("i-1")
     config = machine.folder / "agent.conf"
@@ -76,13 +87,21 @@ def test_the_doctor_reaches_it(machine: Machine, network: Network) -> None:
     config.write_text(
         f"[agent]\nstate_dir = {machine.state}\ncollectors = request\n[request]\nmetadata_url = {ORIGIN}/document\n"
     )
-    command = [str(BIN / "heat-config-agent"), "doctor", "--config", str(config), "--json"]
+    command = [
+        str(BIN / "heat-config-agent"),
+        "doctor",
+        "--config",
+        str(config),
+        "--json",
+    ]
     done = network.run(command, {**machine.environment, **PROXY})
     findings = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
     assert findings["request"]["verdict"] == "ok", findings["request"]
 
 
-def test_a_certificate_is_for_the_address_without_the_zone(machine: Machine, tmp_path: Path) -> None:
+def test_a_certificate_is_for_the_address_without_the_zone(
+    machine: Machine, tmp_path: Path
+) -> None:
     """Both HTTP clients compare a certificate with the address without its zone."""
     certificate = _certificate(tmp_path)
     network = Network(tmp_path / "secured", certificate)
@@ -92,7 +111,10 @@ def test_a_certificate_is_for_the_address_without_the_zone(machine: Machine, tmp
         "print([connection.send('PUT', sys.argv[1] + path, b'x', {}).status for path in ('/a', '/a b')])\n"
     )
     origin = ORIGIN.replace("http", "https")
-    done = network.run([sys.executable, "-c", script, origin, str(certificate)], {**machine.environment, **PROXY})
+    done = network.run(
+        [sys.executable, "-c", script, origin, str(certificate)],
+        {**machine.environment, **PROXY},
+    )
     assert done.stdout == "[200, 200]\n", done.stderr
     assert {tuple(each["host"]) for each in network.heard} == {(f"[{ADDRESS}]",)}
     assert network.stop() == ""
@@ -101,8 +123,28 @@ def test_a_certificate_is_for_the_address_without_the_zone(machine: Machine, tmp
 def _certificate(folder: Path) -> Path:
     """Return a file with a certificate for the address alone, and its key."""
     path = folder / "certificate.pem"
-    words = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9", "-subj", "/CN=m"]
-    words += ["-addext", f"subjectAltName=IP:{ADDRESS}", "-keyout", str(path), "-out", str(folder / "public.pem")]
-    subprocess.run([need("openssl", "openssl"), "req", *words], check=True, capture_output=True)
+    words = [
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "9",
+        "-subj",
+        "/CN=m",
+    ]
+    words += [
+        "-addext",
+        f"subjectAltName=IP:{ADDRESS}",
+        "-keyout",
+        str(path),
+        "-out",
+        str(folder / "public.pem"),
+    ]
+    subprocess.run(
+        [need("openssl", "openssl"), "req", *words], check=True, capture_output=True
+    )
     path.write_text(path.read_text() + (folder / "public.pem").read_text())
     return path

@@ -49,10 +49,16 @@ def fill(terminal: str) -> None:
     os.close(descriptor)
 
 
-def test_each_change_is_an_event(daemon: Daemon, heat: SignalServer, other: SignalServer) -> None:
+def test_each_change_is_an_event(
+    daemon: Daemon, heat: SignalServer, other: SignalServer
+) -> None:
     """The events come in order, with the trace and without secrets, and the result goes to its own address."""
     daemon.configure(report_url=f"{other.origin}/events")
-    inputs = {"deploy_stack_id": "shop/1f2e", "traceparent": TRACE, "db_password": "hunter2hunter2"}
+    inputs = {
+        "deploy_stack_id": "shop/1f2e",
+        "traceparent": TRACE,
+        "db_password": "hunter2hunter2",
+    }
     failing = '#!/bin/sh\necho "$TRACEPARENT $db_password"\nexit 3\n'
     daemon.put([deployment("d1", failing, inputs=inputs, signal=heat.url("d1"))])
     daemon.start()
@@ -61,7 +67,11 @@ def test_each_change_is_an_event(daemon: Daemon, heat: SignalServer, other: Sign
     assert len({each["id"] for each in (begun, ended, delivered)}) == 3
     assert {each["traceparent"] for each in (begun, ended)} == {TRACE}
     assert [each["data"]["stack"] for each in (begun, ended, delivered)] == ["shop"] * 3
-    assert [each["data"]["state"] for each in (begun, ended, delivered)] == ["running", "failed", "failed"]
+    assert [each["data"]["state"] for each in (begun, ended, delivered)] == [
+        "running",
+        "failed",
+        "failed",
+    ]
     assert ended["data"]["reason"] == "exit code 3"
     assert delivered["data"]["delivery"] == "accepted"
     assert b"hunter2" not in b"".join(request.body for request in other.signals)
@@ -75,12 +85,20 @@ def test_each_change_is_an_event(daemon: Daemon, heat: SignalServer, other: Sign
     "no run and no result waits for them; the status says how many notices were lost, and why",
 )
 def test_a_server_that_hangs_and_a_console_that_is_not_read_hold_up_nothing(
-    daemon: Daemon, machine: Machine, heat: SignalServer, other: SignalServer, console: tuple[int, str]
+    daemon: Daemon,
+    machine: Machine,
+    heat: SignalServer,
+    other: SignalServer,
+    console: tuple[int, str],
 ) -> None:
     """Results arrive, the end comes at once, and the status says what was lost."""
     other.always = Answer(delay=3600)
     fill(console[1])
-    daemon.configure(report_url=f"{other.origin}/events", console=console[1], metrics_file=f"{machine.folder}/prom")
+    daemon.configure(
+        report_url=f"{other.origin}/events",
+        console=console[1],
+        metrics_file=f"{machine.folder}/prom",
+    )
     names = [f"d{number}" for number in range(5)]
     daemon.put([deployment(each, signal=heat.url(each)) for each in names])
     daemon.start()
@@ -95,14 +113,18 @@ def test_a_server_that_hangs_and_a_console_that_is_not_read_hold_up_nothing(
 
     wait_until(is_told, LONG)
     shown = daemon.command("status").out
-    assert f"console: 10 notices lost: {console[1]} takes no more: it is not read" in shown
+    assert (
+        f"console: 10 notices lost: {console[1]} takes no more: it is not read" in shown
+    )
     assert daemon.command("status", "--check").code == 0
     assert daemon.stop() == 0
     after = {each["name"]: each for each in daemon.health()["channels"]}
     assert after["report_url"]["lost"] + after["report_url"]["waiting"] == 15
 
 
-def test_other_settings_are_used_after_a_reload(daemon: Daemon, other: SignalServer, console: tuple[int, str]) -> None:
+def test_other_settings_are_used_after_a_reload(
+    daemon: Daemon, other: SignalServer, console: tuple[int, str]
+) -> None:
     """Channels are opened and closed with them."""
     daemon.start()
     daemon.put([deployment("d1")])
@@ -122,4 +144,7 @@ def test_other_settings_are_used_after_a_reload(daemon: Daemon, other: SignalSer
     daemon.put([deployment("d3")])
     daemon.wait_state("d3", "unasked")
     assert daemon.stop() == 0
-    assert {each["subject"] for each in map(json.loads, (request.body for request in other.signals))} == {"d2"}
+    assert {
+        each["subject"]
+        for each in map(json.loads, (request.body for request in other.signals))
+    } == {"d2"}

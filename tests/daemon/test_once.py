@@ -56,7 +56,9 @@ def test_once_with_bad_settings(daemon: Daemon) -> None:
     assert daemon.command("run", "--once").code == 2
 
 
-def test_once_with_a_result_that_cannot_be_delivered(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_once_with_a_result_that_cannot_be_delivered(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """5; the next one delivers it, without running anything."""
     heat.refuse()
     daemon.configure()
@@ -68,11 +70,15 @@ def test_once_with_a_result_that_cannot_be_delivered(daemon: Daemon, machine: Ma
     assert len(heat.signals) == 1
 
 
-def test_once_that_is_interrupted(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_once_that_is_interrupted(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """SIGINT ends the pass with 130, and runs continue; other signals neither disturb it nor make it busy."""
     daemon.configure()
     daemon.put([deployment("d1", meeting(machine, "d1"), signal=heat.url())])
-    process = machine.start("heat-config-agent", "run", "--once", "--config", str(daemon.path))
+    process = machine.start(
+        "heat-config-agent", "run", "--once", "--config", str(daemon.path)
+    )
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     process.send_signal(signal.SIGUSR1)
     process.send_signal(signal.SIGHUP)

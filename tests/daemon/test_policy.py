@@ -17,7 +17,9 @@ from support.machine import Machine, deployment
 from support.signers import Signer
 
 
-def test_a_daemon_obeys_a_policy_that_changes(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_daemon_obeys_a_policy_that_changes(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The daemon follows changes without a restart: it waits during a mistake, and refuses by the present rules."""
     governed = Governed(machine)
     governed.policy("tools =")
@@ -36,7 +38,10 @@ def test_a_daemon_obeys_a_policy_that_changes(daemon: Daemon, machine: Machine, 
     assert ran(machine) == ["d1"]
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
+@pytest.mark.skipif(
+    shutil.which("ssh-keygen") is None,
+    reason="needs ssh-keygen: install openssh-client",
+)
 def test_a_daemon_obeys_signatures_that_change(
     daemon: Daemon, machine: Machine, heat: SignalServer, tmp_path: Path
 ) -> None:
@@ -44,14 +49,20 @@ def test_a_daemon_obeys_signatures_that_change(
 
     A restart in between makes no difference: the evidence is kept with the document.
     """
-    governed, alice, bob = Governed(machine), Signer(tmp_path, "alice"), Signer(tmp_path, "bob")
+    governed, alice, bob = (
+        Governed(machine),
+        Signer(tmp_path, "alice"),
+        Signer(tmp_path, "bob"),
+    )
     signers = governed.own / "allowed_signers"
     signers.write_text(alice.line() + bob.line())
     governed.policy("signers = /etc/heat-config-agent/allowed_signers")
 
     def put(number: int, signer: Signer | None, more: str = "") -> None:
         name = f"d{number}"
-        content = json.dumps([deployment(name, counting(machine, name), signal=heat.url(name))])
+        content = json.dumps(
+            [deployment(name, counting(machine, name), signal=heat.url(name))]
+        )
         listed = daemon.local / f"site.json{signed.SUFFIX}"
         if signer is None:
             listed.unlink()
@@ -78,6 +89,12 @@ def test_a_daemon_obeys_signatures_that_change(
     put(6, alice)
     wait_until(lambda: ran(machine) == ["d1", "d3", "d6"], LONG)
     assert [heat.values(name) for name in ("d2", "d4")] == [[], []]
-    assert "0 deployments would be refused today\n" in governed.agent("policy", "explain").out
+    assert (
+        "0 deployments would be refused today\n"
+        in governed.agent("policy", "explain").out
+    )
     signers.write_text(bob.line())
-    assert "the signature of the document does not count: its signer is not" in governed.agent("policy", "explain").out
+    assert (
+        "the signature of the document does not count: its signer is not"
+        in governed.agent("policy", "explain").out
+    )

@@ -35,7 +35,9 @@ def hang(server: SignalServer) -> None:
     server.named["metadata"] = Answer(delay=600)
 
 
-def asking(daemon: Daemon, server: SignalServer, *collectors: str, **settings: str | float) -> None:
+def asking(
+    daemon: Daemon, server: SignalServer, *collectors: str, **settings: str | float
+) -> None:
     """Have the daemon ask that server, and other sources."""
     daemon.settings["request"] = {"metadata_url": server.url("metadata")}
     daemon.configure(collectors=",".join(["request", *collectors]), **settings)
@@ -44,8 +46,12 @@ def asking(daemon: Daemon, server: SignalServer, *collectors: str, **settings: s
 # Files that cannot be used.
 
 
-@pytest.mark.parametrize("text", ["{", "deployments: {}\n", '{"heat_template_version": "2018-08-31"}'])
-def test_a_bad_file_takes_nothing_away(daemon: Daemon, machine: Machine, heat: SignalServer, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["{", "deployments: {}\n", '{"heat_template_version": "2018-08-31"}']
+)
+def test_a_bad_file_takes_nothing_away(
+    daemon: Daemon, machine: Machine, heat: SignalServer, text: str
+) -> None:
     """The earlier content of a bad file stays in force, other files count, and the bad one is reported once."""
     daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))], "a")
     daemon.start()
@@ -60,7 +66,13 @@ def test_a_bad_file_takes_nothing_away(daemon: Daemon, machine: Machine, heat: S
     checked = daemon.command("status", "--check")
     assert checked.code == 1
     assert "a.json" in checked.out
-    daemon.put([deployment("d1", counting(machine, "d1")), deployment("d3", counting(machine, "d3"))], "a")
+    daemon.put(
+        [
+            deployment("d1", counting(machine, "d1")),
+            deployment("d3", counting(machine, "d3")),
+        ],
+        "a",
+    )
     wait_until(lambda: ran(machine) == ["d1", "d2", "d3"], LONG)
     wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
     daemon.put(text, "a")
@@ -68,7 +80,9 @@ def test_a_bad_file_takes_nothing_away(daemon: Daemon, machine: Machine, heat: S
     assert ran(machine) == ["d1", "d2", "d3"]
 
 
-def test_a_named_file_that_goes_has_lost_nothing(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_named_file_that_goes_has_lost_nothing(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """A file that the settings name should be there: a result of what it said is still delivered, and it is said."""
     path = machine.write([deployment("d1", counting(machine), signal=heat.url())])
     daemon.settings["file"] = {"path": str(path)}
@@ -84,7 +98,9 @@ def test_a_named_file_that_goes_has_lost_nothing(daemon: Daemon, machine: Machin
     assert ran(machine) == ["d1"]
 
 
-def test_a_source_that_is_down_loses_nothing(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_source_that_is_down_loses_nothing(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The last good document of a failing source stays in force, also over a restart."""
     path = machine.write([deployment("d1", counting(machine), signal=heat.url("d1"))])
     daemon.settings["file"] = {"path": str(path)}
@@ -108,13 +124,29 @@ def test_a_source_that_is_down_loses_nothing(daemon: Daemon, machine: Machine, h
 # Servers.
 
 
-def test_metadata_from_a_server(daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer) -> None:
+def test_metadata_from_a_server(
+    daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer
+) -> None:
     """A server is polled again and again, and new deployments run."""
-    serve(server, {"deployments": [deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))]})
+    serve(
+        server,
+        {
+            "deployments": [
+                deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))
+            ]
+        },
+    )
     asking(daemon, server)
     daemon.start()
     wait_until(lambda: len(heat.values("d1")) == 1, LONG)
-    serve(server, {"deployments": [deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))]})
+    serve(
+        server,
+        {
+            "deployments": [
+                deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))
+            ]
+        },
+    )
     wait_until(lambda: len(heat.values("d2")) == 1, LONG)
     assert ran(machine) == ["d1", "d2"]
     assert "Signature" not in daemon.log
@@ -128,7 +160,9 @@ def test_a_server_that_hangs_delays_no_other_source(
     asking(daemon, server, "local", collect_timeout=1)
     daemon.start()
     for number in range(3):
-        daemon.put([deployment(f"d{number}", counting(machine), signal=heat.url(f"d{number}"))])
+        daemon.put(
+            [deployment(f"d{number}", counting(machine), signal=heat.url(f"d{number}"))]
+        )
         wait_until(lambda name=f"d{number}": len(heat.values(name)) == 1, LONG)  # type: ignore[misc]
     wait_until(lambda: daemon.source("request").get("working") is False, LONG)
 
@@ -138,7 +172,9 @@ def test_a_server_that_hangs_delays_no_other_source(
     assert "source request is failing: " in checked.out
     assert "Signature" not in checked.out + json.dumps(daemon.health()) + daemon.log
     said = daemon.command("status", "--json").json
-    assert [each["name"] for each in said["agent"]["sources"] if not each["working"]] == ["request"]
+    assert [
+        each["name"] for each in said["agent"]["sources"] if not each["working"]
+    ] == ["request"]
     assert daemon.command("status").code == 0
 
     serve(server, {"deployments": [deployment("late", counting(machine, "late"))]})
@@ -148,7 +184,9 @@ def test_a_server_that_hangs_delays_no_other_source(
     assert daemon.stop() == 0
 
 
-def test_it_ends_at_once_while_a_server_hangs(daemon: Daemon, server: SignalServer) -> None:
+def test_it_ends_at_once_while_a_server_hangs(
+    daemon: Daemon, server: SignalServer
+) -> None:
     """The daemon ends at once although a server has not answered."""
     hang(server)
     asking(daemon, server)
@@ -174,18 +212,27 @@ def test_it_ends_at_once_while_a_server_hangs(daemon: Daemon, server: SignalServ
     ids=lambda answer: f"{answer.status} {answer.body.decode()[:24]}",
 )
 def test_invalid_answers_change_nothing(
-    daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer, answer: Answer
+    daemon: Daemon,
+    machine: Machine,
+    heat: SignalServer,
+    server: SignalServer,
+    answer: Answer,
 ) -> None:
     """Invalid answers change nothing, and are reported once and by `status --check`."""
     heat.refuse()
-    serve(server, {"deployments": [deployment("d1", counting(machine), signal=heat.url())]})
+    serve(
+        server,
+        {"deployments": [deployment("d1", counting(machine), signal=heat.url())]},
+    )
     asking(daemon, server)
     daemon.start()
     daemon.wait_state("d1", "finished")
     server.named["metadata"] = answer
     daemon.send(signal.SIGUSR1)
     wait_until(lambda: daemon.command("status", "--check").code == 1, LONG)
-    wait_until(lambda: bool(daemon.said("request: ") + daemon.said("request answered")), LONG)
+    wait_until(
+        lambda: bool(daemon.said("request: ") + daemon.said("request answered")), LONG
+    )
     for _ in range(3):
         count = len(server.signals)
         daemon.send(signal.SIGUSR1)
@@ -194,7 +241,9 @@ def test_invalid_answers_change_nothing(
     daemon.send(signal.SIGUSR1)
     heat.wait_for(1, LONG)
     assert ran(machine) == ["d1"]
-    assert len(daemon.said("request: ") + daemon.said("request answered")) == 1, daemon.log
+    assert len(daemon.said("request: ") + daemon.said("request answered")) == 1, (
+        daemon.log
+    )
     assert "Traceback" not in daemon.log
 
 
@@ -208,7 +257,9 @@ def test_idle_it_asks_less_and_less_and_often_when_something_changes(
     serve(server, {"deployments": []})
     asking(daemon, server, polling_interval=30, min_polling_interval=0.2)
     daemon.start()
-    wait_until(lambda: len(server.signals) >= 10, 60)  # 0, .2, .4, .6, .8, 1, 1.4, 2.2, 3.8, 7 at most
+    wait_until(
+        lambda: len(server.signals) >= 10, 60
+    )  # 0, .2, .4, .6, .8, 1, 1.4, 2.2, 3.8, 7 at most
     at = [each.at for each in server.signals]
     assert at[9] - at[8] > 1.5, "it has slowed down"
     assert at[9] - at[8] > (at[1] - at[0])
@@ -219,10 +270,14 @@ def test_idle_it_asks_less_and_less_and_often_when_something_changes(
     count = len(server.signals)
     wait_until(lambda: len(server.signals) >= count + 2, LONG)
     later = [each.at for each in server.signals[count:]]
-    assert later[1] - later[0] < at[9] - at[8], "at most 0.4 s; an idle poll would have come after more than 7 s"
+    assert later[1] - later[0] < at[9] - at[8], (
+        "at most 0.4 s; an idle poll would have come after more than 7 s"
+    )
 
 
-def test_a_server_that_fails_is_asked_seldom(daemon: Daemon, server: SignalServer) -> None:
+def test_a_server_that_fails_is_asked_seldom(
+    daemon: Daemon, server: SignalServer
+) -> None:
     """A failing server is polled seldom, however short the interval is."""
     server.named["metadata"] = Answer(500)
     asking(daemon, server, polling_interval=0.1, min_polling_interval=0.05)
@@ -237,7 +292,10 @@ def test_source_is_polled_when_a_result_is_delivered(
     daemon: Daemon, machine: Machine, server: SignalServer, heat: SignalServer
 ) -> None:
     """An outage that is over for the results is over for the sources: none is left alone for two minutes."""
-    serve(server, {"deployments": [deployment("d1", meeting(machine, "d1"), signal=heat.url())]})
+    serve(
+        server,
+        {"deployments": [deployment("d1", meeting(machine, "d1"), signal=heat.url())]},
+    )
     asking(daemon, server, polling_interval=30, min_polling_interval=0.2)
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)
@@ -248,7 +306,9 @@ def test_source_is_polled_when_a_result_is_delivered(
         daemon.send(signal.SIGUSR1)
         wait_until(lambda: len(server.signals) > count, LONG)  # noqa: B023
     daemon.wait_said("request: ", "500")
-    wait_until(lambda: "no source answers now" in daemon.command("status", "--check").out, LONG)
+    wait_until(
+        lambda: "no source answers now" in daemon.command("status", "--check").out, LONG
+    )
     server.named["metadata"] = working
     (machine.folder / "go-d1").touch()
     heat.wait_for(1, LONG)
@@ -260,7 +320,10 @@ def test_results_are_sent_when_a_source_answers_again(
 ) -> None:
     """An outage that is over for the sources is over for the results: none waits for its next try."""
     heat.always = Answer(500)
-    serve(server, {"deployments": [deployment("d1", counting(machine), signal=heat.url())]})
+    serve(
+        server,
+        {"deployments": [deployment("d1", counting(machine), signal=heat.url())]},
+    )
     asking(daemon, server, polling_interval=0.3, min_polling_interval=0.2)
     daemon.start()
     for number in range(1, 10):  # from then on it is tried every minute or two
@@ -299,7 +362,10 @@ def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> 
     daemon.configure(splay=100000)
     daemon.start()
     assert daemon.source()["working"] is None
-    assert daemon.command("status", "--check").out == "the agent is well: waiting for the first document\n"
+    assert (
+        daemon.command("status", "--check").out
+        == "the agent is well: waiting for the first document\n"
+    )
     daemon.send(signal.SIGUSR1)
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     daemon.put([deployment("d2", counting(machine, "d2"))])
@@ -328,7 +394,9 @@ def test_a_result_that_was_replaced_while_no_agent_was_there(
     daemon.stop()
     heat.signals.clear()
     heat.always = Answer()
-    other.named["metadata"] = Answer(body=json.dumps({"deployments": [new]}).encode(), delay=1)
+    other.named["metadata"] = Answer(
+        body=json.dumps({"deployments": [new]}).encode(), delay=1
+    )
 
     daemon.start()
     daemon.wait_state("d2", "signalled")
@@ -338,14 +406,19 @@ def test_a_result_that_was_replaced_while_no_agent_was_there(
 
 
 @pytest.mark.fault(
-    1, "the source is away when the agent starts again", "what it said before counts, and results are sent"
+    1,
+    "the source is away when the agent starts again",
+    "what it said before counts, and results are sent",
 )
 def test_a_source_that_is_away_at_the_start(
     daemon: Daemon, machine: Machine, heat: SignalServer, other: SignalServer
 ) -> None:
     """Where the source cannot be asked, what it said in an earlier life counts: what was waiting for that is done."""
     heat.always = Answer(503)
-    serve(other, {"deployments": [deployment("d1", counting(machine, "d1"), signal=heat.url())]})
+    serve(
+        other,
+        {"deployments": [deployment("d1", counting(machine, "d1"), signal=heat.url())]},
+    )
     asking(daemon, other)
     daemon.start()
     wait_until(lambda: machine.status().get("d1", {}).get("tries", 0) > 0, LONG)

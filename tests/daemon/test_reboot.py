@@ -35,9 +35,23 @@ GOES_ON = f'echo "boot ${{HEAT_REBOOTS:-0}}"; [ -n "$HEAT_REBOOTS" ] || {ASK}'
 
 def mounted(*script: str) -> tuple[str, ...]:
     """Return the command that starts another one after `script`, with mounts that only that one sees."""
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
-        pytest.skip("a boot id can only be changed where mounts are allowed: run the tests as root")
-    return ("unshare", "--mount", "/bin/sh", "-c", f'set -e; {"; ".join(script)}; exec "$@"', "sh")
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["unshare", "--mount", "true"], check=False, capture_output=True
+        ).returncode
+    ):
+        pytest.skip(
+            "a boot id can only be changed where mounts are allowed: run the tests as root"
+        )
+    return (
+        "unshare",
+        "--mount",
+        "/bin/sh",
+        "-c",
+        f'set -e; {"; ".join(script)}; exec "$@"',
+        "sh",
+    )
 
 
 @pytest.fixture
@@ -74,15 +88,27 @@ def kill_all(machine: Machine) -> None:
 
 
 def test_a_deployment_that_asks_for_a_reboot(
-    daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
+    daemon: Daemon,
+    machine: Machine,
+    heat: SignalServer,
+    reboots: Path,
+    boot: Callable[[], tuple[str, ...]],
 ) -> None:
     """The machine is rebooted once nothing runs any more; nothing new begins before; then the deployment goes on."""
     daemon.configure(parallel=2)
     go = machine.folder / "go"
     began = machine.folder / "began"
     given = [
-        deployment("d1", counting(machine, "d1", f"{until(began)}\n{GOES_ON}"), signal=heat.url("d1")),
-        deployment("d2", counting(machine, "d2", f"touch {began}\n{until(go)}"), signal=heat.url("d2")),
+        deployment(
+            "d1",
+            counting(machine, "d1", f"{until(began)}\n{GOES_ON}"),
+            signal=heat.url("d1"),
+        ),
+        deployment(
+            "d2",
+            counting(machine, "d2", f"touch {began}\n{until(go)}"),
+            signal=heat.url("d2"),
+        ),
         deployment("d3", counting(machine, "d3"), signal=heat.url("d3")),
     ]
     daemon.put(given)
@@ -120,7 +146,11 @@ def test_a_deployment_that_asks_for_a_reboot(
 
 @pytest.mark.slow
 def test_asking_again_and_again(
-    daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
+    daemon: Daemon,
+    machine: Machine,
+    heat: SignalServer,
+    reboots: Path,
+    boot: Callable[[], tuple[str, ...]],
 ) -> None:
     """A deployment that asks for a reboot each time gets ten, and then fails."""
     daemon.put([deployment("d1", counting(machine, "d1", ASK), signal=heat.url())])
@@ -140,8 +170,14 @@ def test_asking_again_and_again(
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("/no/such/command", "«/no/such/command» cannot be started: No such file or directory"),
-        ("sh -c 'echo it is inhibited >&2; exit 3'", "ended with exit code 3: it is inhibited"),
+        (
+            "/no/such/command",
+            "«/no/such/command» cannot be started: No such file or directory",
+        ),
+        (
+            "sh -c 'echo it is inhibited >&2; exit 3'",
+            "ended with exit code 3: it is inhibited",
+        ),
     ],
 )
 def test_a_reboot_that_does_not_come(
@@ -151,7 +187,11 @@ def test_a_reboot_that_does_not_come(
     daemon.configure(reboot_command=command)
     daemon.put(
         [
-            deployment("d1", counting(machine, "d1", f"echo before; {ASK}"), signal=heat.url("d1")),
+            deployment(
+                "d1",
+                counting(machine, "d1", f"echo before; {ASK}"),
+                signal=heat.url("d1"),
+            ),
             deployment("d2", counting(machine, "d2"), signal=heat.url("d2")),
         ]
     )
@@ -186,7 +226,13 @@ def test_a_reboot_that_nobody_wants_any_more(
 ) -> None:
     """A deployment that was replaced while it ran, or waited for the reboot, causes none."""
     go = machine.folder / "go"
-    daemon.put([deployment("d1", counting(machine, "d1", f"{until(go)}; {ASK}"), signal=heat.url())])
+    daemon.put(
+        [
+            deployment(
+                "d1", counting(machine, "d1", f"{until(go)}; {ASK}"), signal=heat.url()
+            )
+        ]
+    )
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     given = [deployment("d2", counting(machine, "d2"), signal=heat.url())]
@@ -200,7 +246,11 @@ def test_a_reboot_that_nobody_wants_any_more(
     daemon.stop()
     assert daemon.command("resume").code == 0
     given.append(
-        deployment("d3", counting(machine, "d3", f"touch {machine.state}/paused; {ASK}"), signal=heat.url("d3"))
+        deployment(
+            "d3",
+            counting(machine, "d3", f"touch {machine.state}/paused; {ASK}"),
+            signal=heat.url("d3"),
+        )
     )
     daemon.put(given)
     daemon.start()
@@ -217,10 +267,21 @@ def test_a_reboot_that_nobody_wants_any_more(
 
 
 def test_a_reboot_that_nobody_asked_for(
-    daemon: Daemon, machine: Machine, heat: SignalServer, boot: Callable[[], tuple[str, ...]]
+    daemon: Daemon,
+    machine: Machine,
+    heat: SignalServer,
+    boot: Callable[[], tuple[str, ...]],
 ) -> None:
     """An interrupted run is reported at the next start, before any source answers."""
-    path = machine.write([deployment("d1", counting(machine, "d1", "echo begun; sleep 600"), signal=heat.url())])
+    path = machine.write(
+        [
+            deployment(
+                "d1",
+                counting(machine, "d1", "echo begun; sleep 600"),
+                signal=heat.url(),
+            )
+        ]
+    )
     daemon.settings["file"] = {"path": str(path)}
     daemon.configure(collectors="file")
     daemon.start()
@@ -240,21 +301,35 @@ def test_a_reboot_that_nobody_asked_for(
 
 
 def test_once_with_a_reboot(
-    daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
+    daemon: Daemon,
+    machine: Machine,
+    heat: SignalServer,
+    reboots: Path,
+    boot: Callable[[], tuple[str, ...]],
 ) -> None:
     """The one-shot commands reboot nothing: they say by exit code 6 that somebody has to, and go on after it."""
-    given: list[dict[str, Any]] = [deployment("d1", counting(machine, "d1", GOES_ON), signal=heat.url("d1"))]
+    given: list[dict[str, Any]] = [
+        deployment("d1", counting(machine, "d1", GOES_ON), signal=heat.url("d1"))
+    ]
     daemon.put(given)
     for _ in range(2):
         assert daemon.command("run", "--once").code == 6
-    path = machine.write([deployment("d2", counting(machine, "d2", GOES_ON), signal=heat.url("d2"))])
+    path = machine.write(
+        [deployment("d2", counting(machine, "d2", GOES_ON), signal=heat.url("d2"))]
+    )
     done = machine.apply(path)
     assert done.code == 1
     assert "nothing new is begun" in done.err
     assert not heat.signals
     assert lines(reboots) == []
 
-    command = [str(BIN / "heat-config-agent"), "run", "--once", "--config", str(daemon.path)]
+    command = [
+        str(BIN / "heat-config-agent"),
+        "run",
+        "--once",
+        "--config",
+        str(daemon.path),
+    ]
     program = machine.start("/usr/bin/env", *boot(), *command)
     program.communicate(timeout=pace.seconds(LONG))
     assert program.returncode == 0
@@ -262,12 +337,18 @@ def test_once_with_a_reboot(
     assert ran(machine) == ["d1", "d1"]
 
 
-def test_a_disk_that_wakes_up_in_another_instance(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_disk_that_wakes_up_in_another_instance(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The state of the instance that the disk was copied from is set aside: nothing of it is sent or skipped."""
 
     def instance(name: str) -> tuple[str, ...]:
         path = "/run/cloud-init"
-        return mounted("mount -t tmpfs tmpfs /run", f"mkdir {path}", f"echo {name} >{path}/.instance-id")
+        return mounted(
+            "mount -t tmpfs tmpfs /run",
+            f"mkdir {path}",
+            f"echo {name} >{path}/.instance-id",
+        )
 
     heat.refuse()
     daemon.put([deployment("d1", counting(machine, "old"), signal=heat.url("old"))])
@@ -302,18 +383,31 @@ def test_a_followed_stack_asks_for_a_reboot(
     folder, log = machine.folder / "site", machine.folder / "log"
     folder.mkdir()
     (folder / "stack.yaml").write_text(template(log, "one", GOES_ON))
-    daemon.settings["follow web"] = {"url": str(folder), "path": "stack.yaml", "interval": 0.2}
+    daemon.settings["follow web"] = {
+        "url": str(folder),
+        "path": "stack.yaml",
+        "interval": 0.2,
+    }
     daemon.configure()
     daemon.start()
     wait_until(lambda: len(lines(reboots)) == 1, LONG)
-    assert "waits for a reboot of the machine" in daemon.command("status", "--json").json["followed"][0]["trouble"]
+    assert (
+        "waits for a reboot of the machine"
+        in daemon.command("status", "--json").json["followed"][0]["trouble"]
+    )
     time.sleep(1.2)
     assert len(lines(reboots)) == len(lines(log)) == 1
     daemon.stop(signal.SIGKILL)
     kill_all(machine)
 
     daemon.start(*boot())
-    wait_until(lambda: daemon.command("status", "--json").json["followed"][0]["revision"] is not None, LONG)
+    wait_until(
+        lambda: (
+            daemon.command("status", "--json").json["followed"][0]["revision"]
+            is not None
+        ),
+        LONG,
+    )
     assert lines(log) == ["one red"] * 2
     assert len(lines(reboots)) == 1
     (folder / "stack.yaml").write_text(template(log, "two"))
@@ -330,17 +424,33 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     daemon: Daemon, machine: Machine, boot: Callable[[], tuple[str, ...]], kind: str
 ) -> None:
     """The journal, `status`, `follow --status` and `doctor` have the reason, and the command that they name helps."""
-    folder, log, go = machine.folder / "site", machine.folder / "log", machine.folder / "go"
+    folder, log, go = (
+        machine.folder / "site",
+        machine.folder / "log",
+        machine.folder / "go",
+    )
     folder.mkdir()
     script = f"[ -e {go} ] || sleep 600"
     if kind == "template":
         path, text = folder / "stack.yaml", template(log, "one", script)
     else:
-        bare = {"id": "d1", "name": "deployment", "group": "script", "inputs": [], "outputs": []}
+        bare = {
+            "id": "d1",
+            "name": "deployment",
+            "group": "script",
+            "inputs": [],
+            "outputs": [],
+        }
         path = folder / "site.json"
-        text = json.dumps([{**bare, "config": f"#!/bin/sh\necho one red >>{log}\n{script}\n"}])
+        text = json.dumps(
+            [{**bare, "config": f"#!/bin/sh\necho one red >>{log}\n{script}\n"}]
+        )
     path.write_text(text)
-    daemon.settings["follow web"] = {"url": str(folder), "path": path.name, "interval": 0.2}
+    daemon.settings["follow web"] = {
+        "url": str(folder),
+        "path": path.name,
+        "interval": 0.2,
+    }
     daemon.configure()
     daemon.start()
     wait_until(lambda: lines(log) == ["one red"], LONG)
@@ -350,10 +460,21 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     daemon.start(*boot())
     reason = "interrupted: the machine went down while it ran"
     wait_until(lambda: bool(daemon.said("has failed", "deployment", reason)), LONG)
-    for words in (["status"], ["status", "--check"], ["follow", "--status"], ["doctor"]):
+    for words in (
+        ["status"],
+        ["status", "--check"],
+        ["follow", "--status"],
+        ["doctor"],
+    ):
         assert reason in daemon.command(*words).out
     assert "follow web --again" in daemon.command("doctor").out
     go.touch()
     assert daemon.command("follow", "web", "--again").code == 0
-    wait_until(lambda: daemon.command("status", "--json").json["followed"][0]["state"] == "in force", LONG)
+    wait_until(
+        lambda: (
+            daemon.command("status", "--json").json["followed"][0]["state"]
+            == "in force"
+        ),
+        LONG,
+    )
     assert lines(log) == ["one red"] * 2

@@ -11,15 +11,31 @@ from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 
 
-def component(machine: Machine, identity: str, action: str = "CREATE", *, can: str = "DELETE", then: str = "") -> Any:
+def component(
+    machine: Machine,
+    identity: str,
+    action: str = "CREATE",
+    *,
+    can: str = "DELETE",
+    then: str = "",
+) -> Any:
     """Return a component of a resource, as Heat has it in the metadata, with configs for CREATE and another action."""
     configs = [
-        {"actions": ["CREATE", "UPDATE"], "tool": "script", "config": counting(machine, identity, then)},
+        {
+            "actions": ["CREATE", "UPDATE"],
+            "tool": "script",
+            "config": counting(machine, identity, then),
+        },
         {"actions": [can], "tool": "script", "config": counting(machine, identity)},
     ]
     inputs = {"deploy_stack_id": "shop/3c1f", "deploy_resource_name": "web"}
     return deployment(
-        identity, {"configs": configs}, group="component", name="shop-c-6smozlcg", inputs=inputs, action=action
+        identity,
+        {"configs": configs},
+        group="component",
+        name="shop-c-6smozlcg",
+        inputs=inputs,
+        action=action,
     )
 
 
@@ -83,32 +99,53 @@ def test_replaced_deployment_is_explained_before_and_after_its_delete(
     wait_until(lambda: "of the new one" not in shown("status"), LONG)
 
 
-@pytest.mark.parametrize("kind", ["no config for DELETE", "another resource", "deleted alone"])
-def test_other_pairs_of_deployments_are_not_called_replaced(daemon: Daemon, machine: Machine, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["no config for DELETE", "another resource", "deleted alone"]
+)
+def test_other_pairs_of_deployments_are_not_called_replaced(
+    daemon: Daemon, machine: Machine, kind: str
+) -> None:
     """Only a DELETE that runs after the CREATE of its successor can undo anything."""
-    old = component(machine, "old", can="SUSPEND" if kind == "no config for DELETE" else "DELETE")
-    new = component(machine, "new", can="SUSPEND" if kind == "no config for DELETE" else "DELETE")
+    old = component(
+        machine, "old", can="SUSPEND" if kind == "no config for DELETE" else "DELETE"
+    )
+    new = component(
+        machine, "new", can="SUSPEND" if kind == "no config for DELETE" else "DELETE"
+    )
     if kind == "another resource":
-        new["inputs"] = [{**each, "value": each["value"].replace("web", "db")} for each in new["inputs"]]
+        new["inputs"] = [
+            {**each, "value": each["value"].replace("web", "db")}
+            for each in new["inputs"]
+        ]
     daemon.start()
     daemon.put([old])
     daemon.wait_state("old", "unasked")
-    daemon.put([component(machine, "gone", "DELETE")] if kind == "deleted alone" else [old, new])
+    daemon.put(
+        [component(machine, "gone", "DELETE")]
+        if kind == "deleted alone"
+        else [old, new]
+    )
     daemon.wait_state("gone" if kind == "deleted alone" else "new", "unasked")
     assert "of the new one" not in daemon.command("status").out + daemon.log
     assert daemon.command("status", "--json").json["replaced"] == []
 
 
-def test_resource_that_is_created_after_its_delete_is_not_called_replaced(daemon: Daemon, machine: Machine) -> None:
+def test_resource_that_is_created_after_its_delete_is_not_called_replaced(
+    daemon: Daemon, machine: Machine
+) -> None:
     """A resource that an update of the stack removes, and another one adds, has been deleted before."""
     daemon.start()
     for given in ("old", "gone", "new"):
-        daemon.put([component(machine, given, "DELETE" if given == "gone" else "CREATE")])
+        daemon.put(
+            [component(machine, given, "DELETE" if given == "gone" else "CREATE")]
+        )
         daemon.wait_state(given, "unasked")
     assert daemon.command("status", "--json").json["replaced"] == []
 
 
-def test_result_of_a_temporary_url_cannot_be_mistaken(daemon: Daemon, machine: Machine) -> None:
+def test_result_of_a_temporary_url_cannot_be_mistaken(
+    daemon: Daemon, machine: Machine
+) -> None:
     """Heat reads the results of both deployments; only the machine may need a look."""
     daemon.start()
     given = []

@@ -17,12 +17,22 @@ from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
 
 
-def test_hup_reads_the_settings_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_hup_reads_the_settings_again(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """Any number of times, also while something runs; what they say holds for what begins after that."""
     daemon.start()
     for number in (1, 2, 3):
         hold = until(machine.folder / f"go{number}")
-        daemon.put([deployment(f"d{number}", counting(machine, f"d{number}", f'{hold}; echo "$N"'), signal=heat.url())])
+        daemon.put(
+            [
+                deployment(
+                    f"d{number}",
+                    counting(machine, f"d{number}", f'{hold}; echo "$N"'),
+                    signal=heat.url(),
+                )
+            ]
+        )
         wait_until(lambda count=number: len(ran(machine)) == count, LONG)  # type: ignore[misc]
         daemon.configure(environment=[f"N={number}"])
         daemon.send(signal.SIGHUP)
@@ -39,7 +49,9 @@ def test_hup_with_other_sources(daemon: Daemon, machine: Machine) -> None:
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     elsewhere = machine.folder / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "a.json").write_text(json.dumps([deployment("d2", counting(machine, "d2"))]))
+    (elsewhere / "a.json").write_text(
+        json.dumps([deployment("d2", counting(machine, "d2"))])
+    )
     daemon.settings["local"]["path"] = str(elsewhere)
     daemon.configure()
     daemon.send(signal.SIGHUP)
@@ -50,8 +62,14 @@ def test_hup_with_other_sources(daemon: Daemon, machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[agent]\npolling_interval = soon\n", "line 2: polling_interval: expected a number of seconds"),
-        ("[agent]\nparalel = 2\n", "line 2: there is no setting 'paralel' in [agent]; did you mean parallel?"),
+        (
+            "[agent]\npolling_interval = soon\n",
+            "line 2: polling_interval: expected a number of seconds",
+        ),
+        (
+            "[agent]\nparalel = 2\n",
+            "line 2: there is no setting 'paralel' in [agent]; did you mean parallel?",
+        ),
         ("[agent\n", "line 1: the ']' at the end of the section is missing"),
         ("[agent]\nenvironment = X\n", "environment: expected NAME=VALUE"),
         ("[agent]\nreboot_command = reboot 'now\n", "line 2: reboot_command: expected"),
@@ -92,7 +110,10 @@ def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
         time.sleep(0.3)
         assert len(ran(machine)) == number - 1
         done = daemon.command("poke")
-        assert (done.code, done.out) == (0, f"the agent (process {daemon.pid}) asks its sources now\n")
+        assert (done.code, done.out) == (
+            0,
+            f"the agent (process {daemon.pid}) asks its sources now\n",
+        )
         wait_until(lambda count=number: len(ran(machine)) == count, LONG)  # type: ignore[misc]
 
 
@@ -102,10 +123,14 @@ def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
     daemon.begins_loaded = False
     for _ in range(3):
         daemon.start(wait=False)
-        wait_until(lambda: held.exists() and held.read_text() == f"{daemon.pid} daemon\n", LONG)
+        wait_until(
+            lambda: held.exists() and held.read_text() == f"{daemon.pid} daemon\n", LONG
+        )
         daemon.send(signal.SIGUSR1)
         daemon.send(signal.SIGHUP)
-        wait_until(lambda: daemon.ended or daemon.health().get("process") == daemon.pid, LONG)
+        wait_until(
+            lambda: daemon.ended or daemon.health().get("process") == daemon.pid, LONG
+        )
         assert not daemon.ended, daemon.log
         daemon.send(signal.SIGTERM)
         for _ in range(20):
@@ -132,12 +157,20 @@ def test_a_paused_daemon_begins_nothing_and_answers_nothing(
     daemon.put(given)
     (machine.folder / "go-d1").touch()
     wait_until(lambda: len(heat.values("d1")) == 1, LONG)
-    wait_until(lambda: daemon.states() == {"d1": "signalled", "d2": "accepted", "d3": "accepted"}, LONG)
+    wait_until(
+        lambda: (
+            daemon.states() == {"d1": "signalled", "d2": "accepted", "d3": "accepted"}
+        ),
+        LONG,
+    )
     status = daemon.command("status")
     assert "the disk is being moved" in status.out
     assert "the agent is paused" in daemon.command("status", "--check").out
     assert daemon.command("status", "--check").code == 1
-    assert daemon.command("status", "--json").json["agent"]["paused"]["reason"] == "the disk is being moved"
+    assert (
+        daemon.command("status", "--json").json["agent"]["paused"]["reason"]
+        == "the disk is being moved"
+    )
 
     assert daemon.stop() == 0
     done = machine.apply(given)
@@ -160,13 +193,20 @@ def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
     seconds = round(pace.limit(5))
     earliest = time.time() + seconds
-    done = daemon.command("pause", "--reason", "the disk is being moved", "--for", f"{seconds}s")
+    done = daemon.command(
+        "pause", "--reason", "the disk is being moved", "--for", f"{seconds}s"
+    )
     latest = time.time() + seconds
-    assert re.fullmatch(r"paused until [-\d]+ [:\d]+: the disk is being moved; `.*` ends it earlier\n", done.out)
+    assert re.fullmatch(
+        r"paused until [-\d]+ [:\d]+: the disk is being moved; `.*` ends it earlier\n",
+        done.out,
+    )
     daemon.put([deployment("d1", counting(machine, "d1"))])
     daemon.start()
     daemon.wait_state("d1", "accepted")
-    assert re.search(r"paused since \S+ \S+ until \S+ \S+: the disk", daemon.command("status").out)
+    assert re.search(
+        r"paused since \S+ \S+ until \S+ \S+: the disk", daemon.command("status").out
+    )
     until_ = daemon.command("status", "--json").json["agent"]["paused"]["until"]
     assert earliest - 1 < until_ < latest + 1
     daemon.wait_state("d1", "unasked")
@@ -184,7 +224,9 @@ def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
     assert ran(machine) == ["d1", "d2"]
 
 
-def test_a_pause_that_cannot_end_is_refused_and_a_damaged_end_is_none(daemon: Daemon, machine: Machine) -> None:
+def test_a_pause_that_cannot_end_is_refused_and_a_damaged_end_is_none(
+    daemon: Daemon, machine: Machine
+) -> None:
     """A pause of 0 seconds is refused; and a file whose end cannot be read pauses the agent as long as it is there."""
     daemon.configure()
     for wrong in ("0", "soon", "-1"):
@@ -192,7 +234,9 @@ def test_a_pause_that_cannot_end_is_refused_and_a_damaged_end_is_none(daemon: Da
     assert not (machine.state / "paused").exists()
     machine.state.mkdir(mode=0o700, exist_ok=True)
     for end in ("NaN", "Infinity", '"soon"', "[]"):
-        (machine.state / "paused").write_text(f'{{"reason": "x", "since": 1, "until": {end}}}')
+        (machine.state / "paused").write_text(
+            f'{{"reason": "x", "since": 1, "until": {end}}}'
+        )
         assert "for a reason that cannot be read" in daemon.command("status").out
     daemon.put([deployment("d1", counting(machine, "d1"))])
     daemon.start()
@@ -201,7 +245,9 @@ def test_a_pause_that_cannot_end_is_refused_and_a_damaged_end_is_none(daemon: Da
     daemon.wait_state("d1", "unasked")
 
 
-def test_requests_are_carried_out_at_once(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_requests_are_carried_out_at_once(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """`retry` and `forget`, and removing the file in `deployed/`, with intervals as long as may be."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
@@ -225,7 +271,9 @@ def test_requests_are_carried_out_at_once(daemon: Daemon, machine: Machine, heat
     assert ran(machine) == ["d1"] * 4
 
 
-def test_a_retry_of_what_no_source_has_waits_for_its_document(daemon: Daemon, machine: Machine) -> None:
+def test_a_retry_of_what_no_source_has_waits_for_its_document(
+    daemon: Daemon, machine: Machine
+) -> None:
     """A deployment that heat-config-apply was given is in no source of the daemon, and `retry` says so."""
     assert machine.apply([deployment("d1", counting(machine))]).code == 0
     daemon.start()
@@ -234,10 +282,15 @@ def test_a_retry_of_what_no_source_has_waits_for_its_document(daemon: Daemon, ma
     done = daemon.command("retry", "d1")
     assert done.code == 0
     document = machine.folder / "document.json"
-    assert f"it runs when its document (file:{document}) is applied again: no source of the agent has it" in done.out
+    assert (
+        f"it runs when its document (file:{document}) is applied again: no source of the agent has it"
+        in done.out
+    )
 
 
-def test_a_result_that_was_refused_is_sent_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_result_that_was_refused_is_sent_again(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """`retry --signal` sends a refused result again at once, without a run."""
     heat.answers.append(Answer(404))
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])

@@ -9,10 +9,14 @@ from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 
 
-def test_a_daemon_waits_for_the_next_attempt(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_daemon_waits_for_the_next_attempt(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """Nothing has to wake it up, it says what it waits for, and it takes no processor time for that."""
     options = {"retry": {"codes": [100], "delay": 2}}
-    script = counting(machine, "d1", '[ -n "$HEAT_ATTEMPT" ] || { echo locked >&2; exit 100; }')
+    script = counting(
+        machine, "d1", '[ -n "$HEAT_ATTEMPT" ] || { echo locked >&2; exit 100; }'
+    )
     daemon.put([deployment("d1", script, options=options, signal=heat.url("d1"))])
     daemon.start()
     daemon.wait_said("d1: exit code 100: locked; attempt 2 begins in")
@@ -29,10 +33,16 @@ def test_a_daemon_waits_for_the_next_attempt(daemon: Daemon, machine: Machine, h
     assert [each["deploy_status_code"] for each in heat.values("d1")] == [0]
 
 
-def test_a_pause_holds_the_next_attempt(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_pause_holds_the_next_attempt(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """After the pause the second attempt begins at once."""
     options = {"retry": {"codes": [100], "delay": 0.1, "times": 1}}
-    script = counting(machine, "d1", f"until [ -e {machine.folder}/go ]; do sleep 0.02; done; exit 100")
+    script = counting(
+        machine,
+        "d1",
+        f"until [ -e {machine.folder}/go ]; do sleep 0.02; done; exit 100",
+    )
     daemon.put([deployment("d1", script, options=options, signal=heat.url())])
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)

@@ -34,7 +34,9 @@ resources:
 
 def waiting(machine: Machine, *words: str) -> subprocess.Popen[str]:
     """Start `heat-config-agent wait WORDS`."""
-    return machine.start("heat-config-agent", "wait", "--state-dir", str(machine.state), *words)
+    return machine.start(
+        "heat-config-agent", "wait", "--state-dir", str(machine.state), *words
+    )
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -63,7 +65,9 @@ def test_a_wait_begins_before_everything_else(daemon: Daemon, machine: Machine) 
     assert every.returncode == 0
 
 
-def test_nothing_is_done_until_the_agent_has_every_document(daemon: Daemon, machine: Machine) -> None:
+def test_nothing_is_done_until_the_agent_has_every_document(
+    daemon: Daemon, machine: Machine
+) -> None:
     """A machine whose agent is not running, or has no answer yet, is not done, whatever ran there before."""
     daemon.put([deployment("d1", counting(machine))])
     daemon.start()
@@ -77,17 +81,24 @@ def test_nothing_is_done_until_the_agent_has_every_document(daemon: Daemon, mach
     daemon.local.write_text("no folder")
     daemon.start()
     done = machine.agent("wait", "--timeout", "1")
-    assert (done.code, done.err) == (7, "waiting: no answer yet from local\nno answer yet from local\n")
+    assert (done.code, done.err) == (
+        7,
+        "waiting: no answer yet from local\nno answer yet from local\n",
+    )
     daemon.local.unlink()
     (machine.folder / "away").rename(daemon.local)
     assert machine.agent("wait", "--timeout", str(LONG)).code == 0
 
 
-def test_wait_that_starts_before_the_agent_sees_its_first_document(daemon: Daemon, machine: Machine) -> None:
+def test_wait_that_starts_before_the_agent_sees_its_first_document(
+    daemon: Daemon, machine: Machine
+) -> None:
     """A wait that starts early does not end before the first document is on record."""
     for number in range(3):
         identity = f"d{number}"
-        daemon.put([deployment(identity, counting(machine, identity, "sleep 0.3"), name="web")])
+        daemon.put(
+            [deployment(identity, counting(machine, identity, "sleep 0.3"), name="web")]
+        )
         daemon.start(wait=False)
         done = machine.agent("wait", "--timeout", str(LONG))
         assert done.code == 0, done.err
@@ -98,7 +109,12 @@ def test_wait_that_starts_before_the_agent_sees_its_first_document(daemon: Daemo
 
 def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
     """One failed deployment fails the wait, and is named with the reason."""
-    daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n", name="web"), deployment("d2", name="db")])
+    daemon.put(
+        [
+            deployment("d1", "#!/bin/sh\nexit 3\n", name="web"),
+            deployment("d2", name="db"),
+        ]
+    )
     daemon.start()
     done = machine.agent("wait", "--timeout", str(LONG))
     assert (done.code, done.out) == (1, "")
@@ -107,7 +123,10 @@ def test_a_failure_has_its_own_code(daemon: Daemon, machine: Machine) -> None:
     done = machine.agent("wait", "web", "--json")
     assert done.code == 1
     shown = json.loads(done.out)
-    assert (shown["outcome"], [each["id"] for each in shown["deployments"]]) == ("failed", ["d1"])
+    assert (shown["outcome"], [each["id"] for each in shown["deployments"]]) == (
+        "failed",
+        ["d1"],
+    )
 
 
 def test_only_the_action_that_is_named_counts(daemon: Daemon, machine: Machine) -> None:
@@ -125,7 +144,9 @@ def test_only_the_action_that_is_named_counts(daemon: Daemon, machine: Machine) 
     assert ran(machine) == ["d1", "d2"]
 
 
-def test_a_wait_is_for_the_run_and_not_for_the_delivery(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_wait_is_for_the_run_and_not_for_the_delivery(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """While no server accepts the result, what stands on the deployment goes on."""
     heat.always = Answer(503)
     daemon.put([deployment("d1", counting(machine), name="web", signal=heat.url())])
@@ -148,7 +169,9 @@ def test_a_paused_agent_is_not_done(daemon: Daemon, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", ["process", "boot", "ticks"])
-def test_the_report_of_an_earlier_agent_does_not_count(daemon: Daemon, machine: Machine, name: str) -> None:
+def test_the_report_of_an_earlier_agent_does_not_count(
+    daemon: Daemon, machine: Machine, name: str
+) -> None:
     """After a reboot, an agent may have the process id of the one before, and the disk has the report of that one."""
     daemon.start()
     assert machine.agent("wait", "--timeout", str(LONG)).code == 0
@@ -168,47 +191,80 @@ def test_a_stack_is_waited_for(machine: Machine, code: int, outcome: int) -> Non
     state = ["--state-dir", str(machine.state)]
     assert machine.agent("wait", "--stack", "shop", "--timeout", "0").code == 8
     process = waiting(machine, "--stack", "shop")
-    created = machine.command("heat-config-agent", ["stack", "create", "shop", "-t", str(path), *state], {})
+    created = machine.command(
+        "heat-config-agent", ["stack", "create", "shop", "-t", str(path), *state], {}
+    )
     out, err = process.communicate(timeout=pace.seconds(LONG))
     assert process.returncode == outcome == created.code, out + err
     assert f"shop: CREATE_{'FAILED' if code else 'COMPLETE'}" in out + err
-    assert machine.agent("wait", "--stack", "shop", "--for-action", "UPDATE", "--timeout", "0").code == 7
+    assert (
+        machine.agent(
+            "wait", "--stack", "shop", "--for-action", "UPDATE", "--timeout", "0"
+        ).code
+        == 7
+    )
     deleting = waiting(machine, "--stack", "shop", "--for-action", "DELETE")
-    deleted = machine.command("heat-config-agent", ["stack", "delete", "shop", "--yes", *state], {})
+    deleted = machine.command(
+        "heat-config-agent", ["stack", "delete", "shop", "--yes", *state], {}
+    )
     assert deleted.code == 0, deleted.err
     deleting.communicate(timeout=pace.seconds(LONG))
     assert deleting.returncode == 0
 
 
-def test_ambiguous_and_invalid_waits_are_refused(daemon: Daemon, machine: Machine) -> None:
+def test_ambiguous_and_invalid_waits_are_refused(
+    daemon: Daemon, machine: Machine
+) -> None:
     """An empty name, a beginning of two ids, a time that is none, and two things at once."""
     daemon.put([deployment("d1", name="web"), deployment("d2", name="db")])
     daemon.start()
     assert machine.agent("wait", "--timeout", str(LONG)).code == 0
-    for words in ([""], ["d"], ["web", "--timeout", "soon"], ["web", "--stack", "shop"], ["--stack", "no name"]):
+    for words in (
+        [""],
+        ["d"],
+        ["web", "--timeout", "soon"],
+        ["web", "--stack", "shop"],
+        ["--stack", "no name"],
+    ):
         done = machine.agent("wait", *words)
         assert done.code == 2, words
         assert "Traceback" not in done.err
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
-def test_a_followed_stack_is_waited_for(daemon: Daemon, machine: Machine, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt-get install git"
+)
+def test_a_followed_stack_is_waited_for(
+    daemon: Daemon, machine: Machine, tmp_path: Path
+) -> None:
     """`wait` waits for a followed stack without another source; a refused revision is a failure."""
     repository = Repository(tmp_path / "repository")
     log, go = tmp_path / "ran", tmp_path / "go"
-    repository.commit({"stack.yaml": template(log, "one", f"until [ -e {go} ]; do sleep 0.05; done")})
-    daemon.settings["follow web"] = {"url": repository.url, "path": "stack.yaml", "interval": 0.2}
+    repository.commit(
+        {"stack.yaml": template(log, "one", f"until [ -e {go} ]; do sleep 0.05; done")}
+    )
+    daemon.settings["follow web"] = {
+        "url": repository.url,
+        "path": "stack.yaml",
+        "interval": 0.2,
+    }
     daemon.configure(collectors="file")
     daemon.start()
     words = ("--config", str(daemon.path))
     wait_until(log.exists, LONG)
     assert daemon.health()["sources"] == []
     done = daemon.command("wait", "--timeout", "0")
-    assert (done.code, "follow web: revision " in done.err, "is being carried out" in done.err) == (7, True, True)
+    assert (
+        done.code,
+        "follow web: revision " in done.err,
+        "is being carried out" in done.err,
+    ) == (7, True, True)
     every = machine.start("heat-config-agent", "wait", *words)
     go.touch()
     assert ended(every) == "0 deployments done\n"
     assert every.returncode == 0
-    repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
+    repository.commit(
+        {"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"}
+    )
     wait_until(lambda: daemon.command("wait", "--timeout", "0").code == 1, LONG)
     assert "is refused" in daemon.command("wait", "--timeout", "0").err

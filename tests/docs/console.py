@@ -50,7 +50,9 @@ class Command:
 
     def shows(self, output: str) -> bool:
         """Return whether what it prints is what the page shows, as a whole."""
-        expected = re.compile(rf"\s*{''.join(map(_line, self.printed))}" if self.printed else r"(?s:.*)")
+        expected = re.compile(
+            rf"\s*{''.join(map(_line, self.printed))}" if self.printed else r"(?s:.*)"
+        )
         return expected.fullmatch(f"{output.rstrip()}\n") is not None
 
 
@@ -96,7 +98,12 @@ def sections(page: str) -> list[Section]:
             items += _commands(page, part)
         else:
             items.append(
-                File(part.path, "".join(f"{line}\n" for line in part.lines), part.language, _at(page, part.number))
+                File(
+                    part.path,
+                    "".join(f"{line}\n" for line in part.lines),
+                    part.language,
+                    _at(page, part.number),
+                )
             )
     return [*result, Section(page, title, tuple(items))]
 
@@ -111,7 +118,9 @@ def _read(page: str) -> list[str | Block]:
     lines: list[str] | None = None
     language = path = ""
     begin, blank = 0, True
-    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(
+        (ROOT / page).read_text(encoding="utf-8").splitlines(), 1
+    ):
         fence = re.fullmatch(r" *```(?P<language>\S*) ?(?P<path>\S*)", line)
         if lines is not None and line.strip() == "```":
             parts.append(Block(language, path, tuple(lines), begin))
@@ -122,9 +131,13 @@ def _read(page: str) -> list[str | Block]:
             lines, begin = [], number + 1
             language, path = fence["language"], fence["path"]
             if not language:
-                raise ValueError(f"{_at(page, number)}: a block has to say what it is, such as «console» or «yaml»")
+                raise ValueError(
+                    f"{_at(page, number)}: a block has to say what it is, such as «console» or «yaml»"
+                )
         elif line.startswith("    ") and blank:
-            raise ValueError(f"{_at(page, number)}: a block is put between lines of backticks")
+            raise ValueError(
+                f"{_at(page, number)}: a block is put between lines of backticks"
+            )
         elif heading := re.fullmatch(r"#+ (.*)", line):
             parts.append(heading[1])
         blank = not line.strip()
@@ -137,12 +150,21 @@ def _commands(page: str, block: Block) -> list[Command]:
         if line.startswith(("$ ", "# ")):
             commands.append(Command(line[0], line[2:], (), _at(page, number)))
         elif not commands:
-            raise ValueError(f"{_at(page, number)}: a block of commands begins with «$ » or «# »")
+            raise ValueError(
+                f"{_at(page, number)}: a block of commands begins with «$ » or «# »"
+            )
         elif line.startswith("> ") and not commands[-1].printed:
-            commands[-1] = Command(commands[-1].prompt, f"{commands[-1].line}\n{line[2:]}", (), commands[-1].where)
+            commands[-1] = Command(
+                commands[-1].prompt,
+                f"{commands[-1].line}\n{line[2:]}",
+                (),
+                commands[-1].where,
+            )
         else:
             last = commands[-1]
-            commands[-1] = Command(last.prompt, last.line, (*last.printed, line), last.where)
+            commands[-1] = Command(
+                last.prompt, last.line, (*last.printed, line), last.where
+            )
     return commands
 
 
@@ -153,6 +175,9 @@ def _line(text: str) -> str:
     found, rest = "", text.strip()
     volatile = re.compile("|".join(f"({each})" for each in _VOLATILE))
     while match := volatile.search(rest):
-        found += re.escape(rest[: match.start()]) + list(_VOLATILE.values())[(match.lastindex or 1) - 1]
+        found += (
+            re.escape(rest[: match.start()])
+            + list(_VOLATILE.values())[(match.lastindex or 1) - 1]
+        )
         rest = rest[match.end() :]
     return rf"\s*{found}{re.escape(rest)}[ \t]*\n"

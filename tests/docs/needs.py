@@ -39,7 +39,9 @@ def needed(name: str) -> Callable[[Need], Need]:
     return note
 
 
-def _program(place: Machine, _request: pytest.FixtureRequest, *, name: str, how: str) -> None:
+def _program(
+    place: Machine, _request: pytest.FixtureRequest, *, name: str, how: str
+) -> None:
     if shutil.which(name, path=place.environment["PATH"]) is None:
         pytest.skip(f"{name} is not installed: {how}")
 
@@ -56,7 +58,9 @@ for _name, _how in {
 
 @needed("quadlet")
 def _quadlet(_place: Machine, _request: pytest.FixtureRequest) -> None:
-    pytest.skip("it is run on a booted Debian 13, whose podman has quadlet: tests/hooks/test_quadlet.py")
+    pytest.skip(
+        "it is run on a booted Debian 13, whose podman has quadlet: tests/hooks/test_quadlet.py"
+    )
 
 
 @needed("yaql")
@@ -83,7 +87,12 @@ def _salt(place: Machine, _request: pytest.FixtureRequest) -> None:
 
 @needed("os-apply-config")
 def _apply_config(place: Machine, _request: pytest.FixtureRequest) -> None:
-    _first(place, need_openstack("os-apply-config", "os-apply-config", _folder(place) / "var").parent)
+    _first(
+        place,
+        need_openstack(
+            "os-apply-config", "os-apply-config", _folder(place) / "var"
+        ).parent,
+    )
 
 
 @needed("cfn-init")

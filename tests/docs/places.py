@@ -28,7 +28,12 @@ _LOOKING = re.compile(
 _SECONDS = 30.0
 """For how long."""
 
-_LEFT = ("/var/lib/heat-config*", "/run/heat-config*", "/etc/heat-config-agent", "/usr/libexec/heat-config*")
+_LEFT = (
+    "/var/lib/heat-config*",
+    "/run/heat-config*",
+    "/etc/heat-config-agent",
+    "/usr/libexec/heat-config*",
+)
 """Folders that an agent, this one or an older one, may have left on the machine of the tests."""
 
 _WITHOUT = """
@@ -120,7 +125,9 @@ class Places:
         if "$" in prompts:
             (self.checkout / file.path).write_text(file.text)
         if "#" in prompts:
-            (self.machine.disk / "root/heat-config-agent" / file.path).write_text(file.text)
+            (self.machine.disk / "root/heat-config-agent" / file.path).write_text(
+                file.text
+            )
 
     def run(self, command: Command) -> None:
         """Run a command; fail unless it ends well and prints what the page shows."""
@@ -139,11 +146,22 @@ class Places:
         if command.prompt == "#":
             line = f"cd /root/heat-config-agent && exec 2>&1 && {command.line}"
             return self.machine.run("sh", "-c", line, seconds=120)
-        before = (*_as_on_a_new_machine(), *Unprivileged.before) if os.geteuid() == 0 else ()
+        before = (
+            (*_as_on_a_new_machine(), *Unprivileged.before) if os.geteuid() == 0 else ()
+        )
         home = self.checkout.parent / "home"
         # What pip is told about mirrors and certificates is the machine's affair.
-        kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
-        own = {"HOME": str(home), "TMPDIR": str(home), "PIP_CACHE_DIR": str(home / "pip-cache"), "LANG": "C.UTF-8"}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("PIP_") or name.endswith("_proxy")
+        }
+        own = {
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "PIP_CACHE_DIR": str(home / "pip-cache"),
+            "LANG": "C.UTF-8",
+        }
         done = subprocess.run(
             [*before, "sh", "-c", f"exec 2>&1; {command.line}"],
             cwd=self.checkout,
@@ -163,13 +181,30 @@ def _as_on_a_new_machine() -> tuple[str, ...]:
     It is empty if nothing was left, or if mounts are not allowed here, as in most containers.
     """
     left = [place for place in _LEFT if any(Path("/").glob(place.lstrip("/")))]
-    return ("unshare", "--mount", "sh", "-ec", _WITHOUT, "sh", *left, "--") if left and may_mount() else ()
+    return (
+        ("unshare", "--mount", "sh", "-ec", _WITHOUT, "sh", *left, "--")
+        if left and may_mount()
+        else ()
+    )
 
 
 def copy_checkout(folder: Path) -> None:
     """Copy what git knows of the checkout."""
-    listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")[:-1]
+    listed = [
+        "git",
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
+    names = (
+        subprocess.run(listed, cwd=ROOT, capture_output=True, check=True)
+        .stdout.decode()
+        .split("\0")[:-1]
+    )
     for name in names:
         if (ROOT / name).is_file() and not name.startswith("tests/"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -66,9 +66,25 @@ def findings(text: str) -> Iterator[tuple[int, str]]:
 
 def pages() -> list[Path]:
     """Return every page of Markdown that git knows of, or will know of."""
-    listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
-    return [ROOT / name for name in names if name and name not in LEFT_ALONE and (ROOT / name).exists()]
+    listed = [
+        "git",
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "*.md",
+    ]
+    names = subprocess.run(
+        listed, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    return [
+        ROOT / name
+        for name in names
+        if name and name not in LEFT_ALONE and (ROOT / name).exists()
+    ]
 
 
 def main() -> int:
@@ -77,10 +93,14 @@ def main() -> int:
     for path in [Path(name).resolve() for name in sys.argv[1:]] or pages():
         if path.name not in LEFT_ALONE:
             for number, problem in findings(path.read_text(encoding="utf-8")):
-                print(f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{number}: {problem}")
+                print(
+                    f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{number}: {problem}"
+                )
                 code = 1
     if not sys.argv[1:]:
-        code |= subprocess.run([sys.executable, Path(__file__).with_name("wording.py")], check=False).returncode
+        code |= subprocess.run(
+            [sys.executable, Path(__file__).with_name("wording.py")], check=False
+        ).returncode
     return code
 
 

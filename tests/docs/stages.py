@@ -22,7 +22,9 @@ STAGES: dict[tuple[str, str], Stage] = {}
 LOCAL = "var/lib/os-collect-config/local-data"
 
 
-def stage(page: str, title: str) -> Callable[[Callable[[Places], Iterator[None]]], Stage]:
+def stage(
+    page: str, title: str
+) -> Callable[[Callable[[Places], Iterator[None]]], Stage]:
     """Have what is before the `yield` of a function done before a section, and what is after it after that."""
 
     def note(function: Callable[[Places], Iterator[None]]) -> Stage:
@@ -41,7 +43,10 @@ def script(name: str, identity: str, text: str, **fields: Any) -> dict[str, Any]
         "name": name,
         "group": "script",
         "config": f"#!/bin/sh\n{text}\n",
-        "inputs": [{"name": key, "type": "String", "value": value} for key, value in inputs.items()],
+        "inputs": [
+            {"name": key, "type": "String", "value": value}
+            for key, value in inputs.items()
+        ],
         "outputs": [{"name": each} for each in fields.pop("outputs", ())],
         **fields,
     }
@@ -67,7 +72,11 @@ def states(places: Places) -> dict[str, str]:
     """Return how far each deployment has come, by name; read here, because it is asked again until it is so."""
     state = places.machine.disk / "var/lib/heat-config-agent"
     entries = journal.read(state).values() if (state / journal.FILE).exists() else ()
-    return {entry.name: entry.state.value for entry in entries if entry.removed is not Removed.ALL}
+    return {
+        entry.name: entry.state.value
+        for entry in entries
+        if entry.removed is not Removed.ALL
+    }
 
 
 @stage("docs/operate.md", "See what it does")
@@ -76,7 +85,11 @@ def _four(places: Places) -> Iterator[None]:
     deploy(
         places,
         script(
-            "database", "4be13a2c-7d15", database, inputs={"name": "shop", "db_password": "hunter2"}, outputs=["port"]
+            "database",
+            "4be13a2c-7d15",
+            database,
+            inputs={"name": "shop", "db_password": "hunter2"},
+            outputs=["port"],
         ),
         script("import", "c3f0e7aa-01bd", "echo part 1\necho part 2\nexec sleep 600"),
         script("index", "e5b0e7aa-90c4", "echo indexed"),
@@ -155,13 +168,24 @@ def _passed_over(places: Places) -> Iterator[None]:
 
 @stage(PAGE, "It waits for a reboot")
 def _reboot(places: Places) -> Iterator[None]:
-    begin(places, script("kernel", "kernel-1", "exit 194"), settings="[agent]\nreboot_command = /bin/false\n")
+    begin(
+        places,
+        script("kernel", "kernel-1", "exit 194"),
+        settings="[agent]\nreboot_command = /bin/false\n",
+    )
     yield
 
 
 @stage(PAGE, "It does not end")
 def _runs(places: Places) -> Iterator[None]:
-    begin(places, script("import", "import-1", "echo part 1\necho waiting for db.example:5432\nexec sleep 600"))
+    begin(
+        places,
+        script(
+            "import",
+            "import-1",
+            "echo part 1\necho waiting for db.example:5432\nexec sleep 600",
+        ),
+    )
     yield
 
 
@@ -190,7 +214,12 @@ def _refused(places: Places) -> Iterator[None]:
 
 def signalled(name: str, url: str) -> dict[str, Any]:
     """Return a deployment whose result goes to a URL."""
-    return script(name, f"{name}-1", "", inputs={"deploy_signal_id": url, "deploy_signal_verb": "POST"})
+    return script(
+        name,
+        f"{name}-1",
+        "",
+        inputs={"deploy_signal_id": url, "deploy_signal_verb": "POST"},
+    )
 
 
 @stage(PAGE, "The result goes nowhere, or is not sent")
@@ -202,7 +231,9 @@ def _nowhere(places: Places) -> Iterator[None]:
 @stage(PAGE, "It does not start")
 def _not_starting(places: Places) -> Iterator[None]:
     begin(places)
-    (places.machine.disk / "etc/heat-config-agent" / PLACE).write_text("[agent]\nparalel = 8\ntime_limit = soon\n")
+    (places.machine.disk / "etc/heat-config-agent" / PLACE).write_text(
+        "[agent]\nparalel = 8\ntime_limit = soon\n"
+    )
     yield
 
 
@@ -225,7 +256,10 @@ def _moved(places: Places) -> Iterator[None]:
     server.start()
     server.always = Answer(body=b'{"deployments": []}')
     try:
-        begin(places, settings=f"[request]\nmetadata_url = {server.origin}/metadata?temp_url_sig=signed\n")
+        begin(
+            places,
+            settings=f"[request]\nmetadata_url = {server.origin}/metadata?temp_url_sig=signed\n",
+        )
         yield
     finally:
         server.stop()
@@ -265,7 +299,10 @@ def _noexec(places: Places) -> Iterator[None]:
 @contextmanager
 def mounted(places: Places, place: str, options: str) -> Iterator[None]:
     """Have a file system of its own at a place."""
-    assert places.machine.run("mount", "-t", "tmpfs", "-o", options, "tmpfs", place).code == 0
+    assert (
+        places.machine.run("mount", "-t", "tmpfs", "-o", options, "tmpfs", place).code
+        == 0
+    )
     yield
     assert places.machine.run("umount", "--lazy", place).code == 0
 
@@ -295,7 +332,10 @@ def _cloud_init(places: Places) -> Iterator[None]:
     unit.write_text("[Service]\nType=oneshot\nExecStart=/usr/bin/sleep 1000\n")
     for words in (("daemon-reload",), ("stop", "heat-config-agent")):
         assert run("systemctl", *words).code == 0
-    assert run("systemctl", "start", "--no-block", "cloud-init", "heat-config-agent").code == 0
+    assert (
+        run("systemctl", "start", "--no-block", "cloud-init", "heat-config-agent").code
+        == 0
+    )
     yield
     unit.unlink()
     for words in (("stop", "cloud-init"), ("daemon-reload",)):
@@ -318,6 +358,10 @@ def _web_server(places: Places) -> Iterator[None]:
         yield
     finally:
         number = places.checkout / "nginx.pid"
-        with suppress(FileNotFoundError, ProcessLookupError):  # the page ends the server, unless it has failed
+        with suppress(
+            FileNotFoundError, ProcessLookupError
+        ):  # the page ends the server, unless it has failed
             os.kill(int(number.read_text()), signal.SIGTERM)
-        wait_until(lambda: not number.exists(), 10)  # it ends when it is told to, but not at once
+        wait_until(
+            lambda: not number.exists(), 10
+        )  # it ends when it is told to, but not at once

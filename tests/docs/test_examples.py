@@ -62,7 +62,9 @@ def run(machine: Machine, line: str) -> Done:
     )
     if not exports:
         return Done(done.returncode, done.stdout, done.stderr)
-    machine.environment |= dict(each.split("=", 1) for each in done.stdout.split("\0")[:-1])
+    machine.environment |= dict(
+        each.split("=", 1) for each in done.stdout.split("\0")[:-1]
+    )
     return Done(done.returncode, "", done.stderr)
 
 
@@ -87,7 +89,9 @@ def computer() -> Iterator[Booted]:
 
 
 @every
-def test_an_example_shows_what_it_says(example: Example, place: Machine, request: pytest.FixtureRequest) -> None:
+def test_an_example_shows_what_it_says(
+    example: Example, place: Machine, request: pytest.FixtureRequest
+) -> None:
     """Its commands end well, and print what its head shows.
 
     Where the last one applies a template, there is nothing left to do. Its stacks can be deleted.
@@ -99,9 +103,15 @@ def test_an_example_shows_what_it_says(example: Example, place: Machine, request
             done = runs(line)
             said = f"{line}\n\n{done.out}{done.err}"
             assert done.code == 0, said
-            assert Command("$", line, printed, "").shows(done.out), f"{said}\nIts head shows:\n" + "\n".join(printed)
+            assert Command("$", line, printed, "").shows(done.out), (
+                f"{said}\nIts head shows:\n" + "\n".join(printed)
+            )
         line = example.head.commands[-1][0]
-        if example.is_template and line.startswith("heat-config-apply ") and not re.search(r"--plan|\|\|", line):
+        if (
+            example.is_template
+            and line.startswith("heat-config-apply ")
+            and not re.search(r"--plan|\|\|", line)
+        ):
             planned = json.loads(runs(f"{line} --plan --json").out)
             assert {each["change"] for each in planned} <= {"unchanged"}, planned
     finally:
@@ -121,32 +131,52 @@ def delete(place: Machine) -> None:
 def test_a_template_has_nothing_odd(example: Example, place: Machine) -> None:
     """No mistake and no warning, whether or not its tool is on this machine."""
     words = ["template", "validate", "--json", str(example.path), *example.environments]
-    found = [json.loads(line) for line in place.command("heat-config-agent", words, {}).out.splitlines()]
+    found = [
+        json.loads(line)
+        for line in place.command("heat-config-agent", words, {}).out.splitlines()
+    ]
     assert [(each["mistakes"], each["warnings"]) for each in found] == [([], [])]
 
 
 def test_every_file_is_an_example_or_a_part_of_one() -> None:
     """A template that no head says how to run is one that another file names."""
     known = {each.path for each in EXAMPLES}
-    texts = {path: path.read_text("utf-8") for path in FOLDER.rglob("*") if path.suffix in (".yaml", ".meta")}
+    texts = {
+        path: path.read_text("utf-8")
+        for path in FOLDER.rglob("*")
+        if path.suffix in (".yaml", ".meta")
+    }
     lost = [
         path
         for path in texts
-        if path.suffix == ".yaml" and path not in known and not any(path.name in text for text in texts.values())
+        if path.suffix == ".yaml"
+        and path not in known
+        and not any(path.name in text for text in texts.values())
     ]
     assert lost == []
 
 
 def test_every_tool_has_an_example() -> None:
     """Named after it."""
-    assert {path.stem for path in (FOLDER / "tools").glob("*.yaml")} >= set(heat_config_hooks.HOOKS)
+    assert {path.stem for path in (FOLDER / "tools").glob("*.yaml")} >= set(
+        heat_config_hooks.HOOKS
+    )
 
 
 def test_the_index_and_the_pictures_are_current() -> None:
     """`make gallery` writes them: a row for each example, a picture for each template, and no other ones."""
     text = (FOLDER / "README.md").read_text("utf-8")
-    assert text == gallery.index(text, FOLDER), "`make gallery` writes the lists of examples/README.md"
-    missing = [each for each in EXAMPLES if f"]({each.path.relative_to(FOLDER).as_posix()})" not in text]
+    assert text == gallery.index(text, FOLDER), (
+        "`make gallery` writes the lists of examples/README.md"
+    )
+    missing = [
+        each
+        for each in EXAMPLES
+        if f"]({each.path.relative_to(FOLDER).as_posix()})" not in text
+    ]
     assert missing == []
-    drawn = {path.name: path.read_text("utf-8") for path in (FOLDER / gallery.PICTURES).iterdir()}
+    drawn = {
+        path.name: path.read_text("utf-8")
+        for path in (FOLDER / gallery.PICTURES).iterdir()
+    }
     assert drawn == gallery.pictures(FOLDER), "`make gallery` draws the pictures"

@@ -9,9 +9,17 @@ from docs.console import ROOT
 
 def test_every_metric_is_documented() -> None:
     """A metric that is added, renamed or removed changes the table."""
-    source = "".join(path.read_text() for path in (ROOT / "agent/heat_config_agent").rglob("health.py"))
+    source = "".join(
+        path.read_text()
+        for path in (ROOT / "agent/heat_config_agent").rglob("health.py")
+    )
     written = set(re.findall(r'_metric\(\s*"(\w+)"', source))
-    table = (ROOT / "docs/operate.md").read_text().partition("| metric | meaning |")[2].partition("\n\n")[0]
+    table = (
+        (ROOT / "docs/operate.md")
+        .read_text()
+        .partition("| metric | meaning |")[2]
+        .partition("\n\n")[0]
+    )
 
     assert written
     assert set(re.findall(r"(?m)^\| `(\w+)", table)) == written

@@ -48,7 +48,12 @@ def places(request: pytest.FixtureRequest) -> Iterator[Places]:
 def test_a_page_is_true(page: str, places: Places) -> None:
     """The files of a page are put in their places, and its commands succeed with the shown output."""
     found = sections(page)
-    prompts = {each.prompt for section in found for each in section.items if isinstance(each, Command)}
+    prompts = {
+        each.prompt
+        for section in found
+        for each in section.items
+        if isinstance(each, Command)
+    }
     for section in found:
         stage = STAGES.get((page, section.title))
         with stage(places) if stage else nullcontext():

@@ -22,14 +22,24 @@ PAGES = reference.pages()
 def test_a_generated_page_is_current(name: str) -> None:
     """The page agrees with the present declarations of settings and commands."""
     shown = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert shown == PAGES[name], f"docs/{name} is out of date: `make reference` writes it"
+    assert shown == PAGES[name], (
+        f"docs/{name} is out of date: `make reference` writes it"
+    )
 
 
 def test_every_setting_is_listed_with_its_default() -> None:
     """Each setting has a row below the heading of its section."""
     for setting in SETTINGS:
-        section = PAGES["settings.md"].partition(f"## `[{setting.section}]`\n")[2].partition("\n## ")[0]
-        [row] = [line for line in section.splitlines() if line.startswith(f"| `{setting.name}` |")]
+        section = (
+            PAGES["settings.md"]
+            .partition(f"## `[{setting.section}]`\n")[2]
+            .partition("\n## ")[0]
+        )
+        [row] = [
+            line
+            for line in section.splitlines()
+            if line.startswith(f"| `{setting.name}` |")
+        ]
         default = written(setting.kind, setting.default)
         assert setting.required or not default or f"| `{default}` |" in row
 
@@ -41,11 +51,19 @@ def test_every_command_is_listed_with_its_options() -> None:
             _, found, rest = PAGES["commands.md"].partition(f"# `{parser.prog}`\n")
             assert found, parser.prog
             section = rest.partition("\n## ")[0].partition("\n### ")[0]
-            named = [word for action in manual.arguments(parser) for word in action.option_strings]
+            named = [
+                word
+                for action in manual.arguments(parser)
+                for word in action.option_strings
+            ]
             assert [word for word in named if word not in section] == [], parser.prog
 
 
 def test_the_program_writes_the_pages_into_a_folder(tmp_path: Path) -> None:
     """`make reference` runs it for docs/."""
-    subprocess.run([sys.executable, ROOT / "packaging/reference.py", tmp_path], check=True)
-    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == PAGES
+    subprocess.run(
+        [sys.executable, ROOT / "packaging/reference.py", tmp_path], check=True
+    )
+    assert {
+        path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()
+    } == PAGES

@@ -12,7 +12,12 @@ from docs import wording
 @pytest.mark.slow  # `make lint` reads all modules, too
 def test_our_modules_have_no_new_findings() -> None:
     """Every finding is in the list of what is still to be rewritten; `make lint` says so too."""
-    assert [str(finding) for finding in wording.unlisted(wording.all_findings(wording.modules()), wording.left())] == []
+    assert [
+        str(finding)
+        for finding in wording.unlisted(
+            wording.all_findings(wording.modules()), wording.left()
+        )
+    ] == []
 
 
 def test_list_is_sorted_by_path() -> None:
@@ -43,7 +48,10 @@ LOOP = "    for each in steps:\n        use(each)\n"
         ("test_one_that_runs", "def test_one_that_runs() -> None: ..."),
         ("test_a_text_is_no_number", "def test_a_text_is_no_number() -> None: ..."),
         ("f.found", f"def f() -> None:\n    found = 1\n{LINES}\n    use(found)"),
-        ("f.each", f"def f() -> None:\n    for each in steps:\n{BODY}\n        use(each)"),
+        (
+            "f.each",
+            f"def f() -> None:\n    for each in steps:\n{BODY}\n        use(each)",
+        ),
         ("f.known", f"def f(known: int) -> None:\n{LINES}\n    use(known)"),
     ],
 )
@@ -72,7 +80,10 @@ def test_plain_words_pass(text: str) -> None:
 
 def test_messages_in_tests_are_those_of_the_product() -> None:
     """A test quotes the product word for word."""
-    assert list(wording.findings("tests/test_a.py", 'assert shown == "x is no number"')) == []
+    assert (
+        list(wording.findings("tests/test_a.py", 'assert shown == "x is no number"'))
+        == []
+    )
 
 
 def test_listed_name_is_left_alone_where_it_moves_but_not_twice() -> None:
@@ -80,13 +91,19 @@ def test_listed_name_is_left_alone_where_it_moves_but_not_twice() -> None:
     text = "def test_what_fails() -> None: ..."
     (first,) = wording.findings("tests/test_a.py", text)
     (second,) = wording.findings("tests/test_b.py", text)
-    assert wording.unlisted([first, second], ["tests/test_c.py:test_what_fails"]) == [second]
+    assert wording.unlisted([first, second], ["tests/test_c.py:test_what_fails"]) == [
+        second
+    ]
 
 
-def test_renewed_list_has_no_rewritten_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_renewed_list_has_no_rewritten_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`--renew` removes names that no module has any more, and adds none."""
     module = tmp_path / "test_a.py"
-    module.write_text("def test_what_fails() -> None: ...\ndef test_what_runs() -> None: ...\n")
+    module.write_text(
+        "def test_what_fails() -> None: ...\ndef test_what_runs() -> None: ...\n"
+    )
     listed = tmp_path / "left.txt"
     listed.write_text("test_a.py:test_what_fails\ntest_a.py:test_what_was\n")
     monkeypatch.setattr(wording, "LEFT", listed)

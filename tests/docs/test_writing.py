@@ -22,7 +22,16 @@ from support.machine import BIN
 EVERY = tuple(
     name
     for name in subprocess.run(
-        ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        [
+            "git",
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "*.md",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -39,7 +48,9 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "ini": lambda text: re.match(r"\[\w+\]\n", text) or pytest.fail(text),
     "text": str.strip,
     "hcl": lambda text: text.count("{") == text.count("}") or pytest.fail(text),
-    "sh": lambda text: subprocess.run(["bash", "-n"], input=text, text=True, check=True),
+    "sh": lambda text: subprocess.run(
+        ["bash", "-n"], input=text, text=True, check=True
+    ),
 }
 """The checker for each language of a block."""
 
@@ -48,7 +59,12 @@ FENCED = re.compile(r"(?ms)^ *```.*?^ *```$")
 
 def items() -> list[tuple[Section, Command | File]]:
     """Return all commands and files of all pages."""
-    return [(section, item) for page in PAGES for section in sections(page) for item in section.items]
+    return [
+        (section, item)
+        for page in PAGES
+        for section in sections(page)
+        for item in section.items
+    ]
 
 
 @cache
@@ -56,17 +72,26 @@ def anchors(page: str) -> frozenset[str]:
     """Return what a link into a page may name: its headings, as they are made into anchors."""
     text = FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
     headings = re.findall(r"(?m)^#+ (.*)$", text)
-    return frozenset(re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings)
+    return frozenset(
+        re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings
+    )
 
 
 @cache
 def usage(words: tuple[str, ...]) -> str:
     """Return what a command says of itself; empty where there is no such command."""
     if words[0] not in loaded.PROGRAMS:
-        done = subprocess.run([BIN / words[0], *words[1:], "--help"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [BIN / words[0], *words[1:], "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return done.stdout if done.returncode == 0 else ""
     environment = {"PATH": os.environ["PATH"], **loaded.STARTED}
-    code, printed, _ = loaded.run(words[0], [*words[1:], "--help"], environment, ROOT, 60)
+    code, printed, _ = loaded.run(
+        words[0], [*words[1:], "--help"], environment, ROOT, 60
+    )
     return printed if code == 0 else ""
 
 
@@ -81,7 +106,9 @@ def test_its_links_lead_somewhere(page: str) -> None:
         path = ((ROOT / page).parent / name).resolve() if name else ROOT / page
         assert path.exists(), f"{page}: {target}"
         if anchor and path.suffix == ".md":
-            assert anchor in anchors(path.relative_to(ROOT).as_posix()), f"{page}: {target}"
+            assert anchor in anchors(path.relative_to(ROOT).as_posix()), (
+                f"{page}: {target}"
+            )
 
 
 @pytest.mark.parametrize("page", EVERY)
@@ -90,7 +117,9 @@ def test_the_files_that_it_names_are_there(page: str) -> None:
     if page == "CHANGELOG.md":
         return
     text = FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
-    for name in re.findall(r"`((?:agent|hooks|tests|docs|packaging|systemd|examples)/[\w./-]+)`", text):
+    for name in re.findall(
+        r"`((?:agent|hooks|tests|docs|packaging|systemd|examples)/[\w./-]+)`", text
+    ):
         places = (ROOT, (ROOT / page).parent, *(ROOT / "agent").glob("heat_config_*"))
         assert any((place / name).exists() for place in places), f"{page}: {name}"
 
@@ -99,16 +128,24 @@ def test_the_files_that_it_names_are_there(page: str) -> None:
 def test_the_commands_that_it_names_are_there(page: str) -> None:
     """Each of our commands with its options, and each target of make that is named, exists."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    for words in map(str.split, re.findall(r"`(heat-config-(?:agent|apply|hook)(?: [^`]*)?)`", text)):
+    for words in map(
+        str.split, re.findall(r"`(heat-config-(?:agent|apply|hook)(?: [^`]*)?)`", text)
+    ):
         command = tuple(
-            words[:2] if words[0] == "heat-config-agent" and words[1:2] and words[1][0] != "-" else words[:1]
+            words[:2]
+            if words[0] == "heat-config-agent" and words[1:2] and words[1][0] != "-"
+            else words[:1]
         )
-        while " COMMAND ...\n" in usage(command) and re.match("[a-z]", "".join(words[len(command) :][:1])):
+        while " COMMAND ...\n" in usage(command) and re.match(
+            "[a-z]", "".join(words[len(command) :][:1])
+        ):
             command = tuple(words[: len(command) + 1])
         said = usage(command)
         assert said, f"{page}: {' '.join(words)}"
         for option in (word for word in words if re.fullmatch(r"-\w|--[\w-]+", word)):
-            assert re.search(rf"(?<![\w-]){option}(?![\w-])", said), f"{page}: {' '.join(words)}"
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", said), (
+                f"{page}: {' '.join(words)}"
+            )
     targets = re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text())
     assert set(re.findall(r"`make ([a-z]+)`", text)) <= set(targets)
 
@@ -129,6 +166,10 @@ def test_blocks_are_what_they_say() -> None:
 
 def test_nothing_is_prepared_in_vain() -> None:
     """Each stage belongs to a section, and each command that is not run to a page."""
-    headings = {(section.page, section.title) for page in PAGES for section in sections(page)}
+    headings = {
+        (section.page, section.title) for page in PAGES for section in sections(page)
+    }
     assert set(STAGES) <= headings
-    assert set(NOT_RUN) <= {item.line for _, item in items() if isinstance(item, Command)}
+    assert set(NOT_RUN) <= {
+        item.line for _, item in items() if isinstance(item, Command)
+    }

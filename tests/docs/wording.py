@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 LEFT = Path(__file__).with_name("wording-left.txt")
 """The list of names that are still to be rewritten."""
 
-SCOPE = 8
+SCOPE = 11
 """Lines over which a pronoun may be the name of a value."""
 
 PRONOUNS = frozenset({"each", "found", "known", "of", "made", "wanted"})
@@ -35,11 +35,21 @@ PRONOUNS = frozenset({"each", "found", "known", "of", "made", "wanted"})
 _OPENING = re.compile(r"(What|Whether|Of)\b")
 _TEST = re.compile(r"test_(what|that|those|one)_")
 _COMPARISON = "longer|more|less|fewer|later|earlier|newer|older|worse|better|different"
-_NEGATION = re.compile(rf"\b(?<!\bthere )(is|are|was|were) no (?!{_COMPARISON})\w+", re.IGNORECASE)
+_NEGATION = re.compile(
+    rf"\b(?<!\bthere )(is|are|was|were) no (?!{_COMPARISON})\w+", re.IGNORECASE
+)
 _NEGATED_NAME = re.compile(r"(?<!there)_(is|are)_no_(?!longer|more|less)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 
 
 @dataclass(frozen=True)
@@ -62,12 +72,23 @@ def findings(path: str, text: str) -> Iterator[Finding]:
     docstrings = list(_docstrings(nodes))
     for name, line, docstring in docstrings:
         if match := _OPENING.match(docstring):
-            yield Finding(path, line, name, f'the docstring begins with "{match[0]}": begin with a noun or a verb')
+            yield Finding(
+                path,
+                line,
+                name,
+                f'the docstring begins with "{match[0]}": begin with a noun or a verb',
+            )
         if match := _NEGATION.search(docstring):
             yield Finding(path, line, name, _instead(match))
     mentions: dict[str, list[int]] = {}
     for node in nodes:
-        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        name = (
+            node.id
+            if isinstance(node, ast.Name)
+            else node.arg
+            if isinstance(node, ast.arg)
+            else ""
+        )
         if name in PRONOUNS:
             mentions.setdefault(name, []).append(node.lineno)  # type: ignore[attr-defined]  # both have it
     for node in nodes:
@@ -91,7 +112,10 @@ def _docstrings(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int, str]]:
             before = ""
             for number, child in enumerate(node.body):
                 text = (
-                    child.value.value if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant) else None
+                    child.value.value
+                    if isinstance(child, ast.Expr)
+                    and isinstance(child.value, ast.Constant)
+                    else None
                 )
                 if isinstance(text, str) and (number == 0 or before):
                     yield before or name, child.lineno, text
@@ -108,20 +132,40 @@ def _assigned(node: ast.stmt) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _of_function(path: str, function: Function, mentions: dict[str, list[int]]) -> Iterator[Finding]:
+def _of_function(
+    path: str, function: Function, mentions: dict[str, list[int]]
+) -> Iterator[Finding]:
     """Yield what is wrong with the name of a function and with those of its values; pronouns come with their lines."""
     if match := _TEST.match(function.name):
-        yield Finding(path, function.lineno, function.name, f'begins with "{match[0]}": name subject and outcome')
+        yield Finding(
+            path,
+            function.lineno,
+            function.name,
+            f'begins with "{match[0]}": name subject and outcome',
+        )
     elif _NEGATED_NAME.search(function.name):
-        yield Finding(path, function.lineno, function.name, 'write "is_not_a" or, better, the outcome')
+        yield Finding(
+            path,
+            function.lineno,
+            function.name,
+            'write "is_not_a" or, better, the outcome',
+        )
     first, last = function.lineno, function.end_lineno or 0
     for name, mentioned in sorted(mentions.items()):
         lines = [line for line in mentioned if first <= line <= last]
-        if not lines or max(lines) - min(lines) < SCOPE:  # no scope in it has more lines
+        if (
+            not lines or max(lines) - min(lines) < SCOPE
+        ):  # no scope in it has more lines
             continue
-        if name in _bound(function) and (scope := max(_scopes(function, name), default=0)) > SCOPE:
+        if (
+            name in _bound(function)
+            and (scope := max(_scopes(function, name), default=0)) > SCOPE
+        ):
             yield Finding(
-                path, function.lineno, f"{function.name}.{name}", f"a pronoun for {scope} lines: name the value"
+                path,
+                function.lineno,
+                f"{function.name}.{name}",
+                f"a pronoun for {scope} lines: name the value",
             )
 
 
@@ -141,7 +185,9 @@ def _scopes(function: Function, name: str) -> Iterator[int]:
                 yield from visit(statement, own)
             yield own[-1] - own[0] + 1
             return
-        if (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.arg) and node.arg == name):
+        if (isinstance(node, ast.Name) and node.id == name) or (
+            isinstance(node, ast.arg) and node.arg == name
+        ):
             lines.append(node.lineno)
         for child in ast.iter_child_nodes(node):
             yield from visit(child, lines)
@@ -155,7 +201,11 @@ def _scopes(function: Function, name: str) -> Iterator[int]:
 def _bound(scope: ast.AST) -> set[str]:
     """Return the names that get a value in a scope: by assignment, as a parameter, or in a loop."""
     nodes = list(ast.walk(scope))
-    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names = {
+        node.id
+        for node in nodes
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
     return names | {node.arg for node in nodes if isinstance(node, ast.arg)}
 
 
@@ -166,10 +216,16 @@ def _of_comments(path: str, text: str) -> Iterator[Finding]:
             yield Finding(path, token.start[0], "comment", _instead(match))
 
 
-def _of_messages(path: str, nodes: Iterable[ast.AST], docstrings: AbstractSet[int]) -> Iterator[Finding]:
+def _of_messages(
+    path: str, nodes: Iterable[ast.AST], docstrings: AbstractSet[int]
+) -> Iterator[Finding]:
     """Yield the texts that negate a noun, except docstrings, whose lines are given."""
     for node in nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.lineno not in docstrings:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.lineno not in docstrings
+        ):
             match = _NEGATION.search(node.value)
             if match:
                 yield Finding(path, node.lineno, "message", _instead(match))
@@ -177,8 +233,20 @@ def _of_messages(path: str, nodes: Iterable[ast.AST], docstrings: AbstractSet[in
 
 def modules() -> list[Path]:
     """Return every Python file that git knows of, or will know of."""
-    listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.py"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    listed = [
+        "git",
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "*.py",
+    ]
+    names = subprocess.run(
+        listed, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
     return [ROOT / name for name in names if name and (ROOT / name).exists()]
 
 
@@ -196,8 +264,17 @@ def unlisted(found: Iterable[Finding], left: Iterable[str]) -> list[Finding]:
 
 def all_findings(paths: Iterable[Path]) -> list[Finding]:
     """Return the findings of modules, by path and line."""
-    place = {path: path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else str(path) for path in paths}
-    found = [finding for path in place for finding in findings(place[path], path.read_text(encoding="utf-8"))]
+    place = {
+        path: path.relative_to(ROOT).as_posix()
+        if path.is_relative_to(ROOT)
+        else str(path)
+        for path in paths
+    }
+    found = [
+        finding
+        for path in place
+        for finding in findings(place[path], path.read_text(encoding="utf-8"))
+    ]
     return sorted(found, key=lambda finding: (finding.path, finding.line))
 
 
@@ -210,7 +287,9 @@ def renew() -> None:
     """Remove from the list what has been rewritten."""
     found = all_findings(modules())
     new = set(unlisted(found, left()))
-    kept = sorted(f"{finding.path}:{finding.name}\n" for finding in found if finding not in new)
+    kept = sorted(
+        f"{finding.path}:{finding.name}\n" for finding in found if finding not in new
+    )
     LEFT.write_text("".join(kept), encoding="utf-8")
 
 
@@ -219,7 +298,10 @@ def main() -> int:
     if sys.argv[1:] == ["--renew"]:
         renew()
         return 0
-    new = unlisted(all_findings([Path(name).resolve() for name in sys.argv[1:]] or modules()), left())
+    new = unlisted(
+        all_findings([Path(name).resolve() for name in sys.argv[1:]] or modules()),
+        left(),
+    )
     for finding in new:
         print(finding)
     if new:

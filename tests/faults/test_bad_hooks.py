@@ -30,7 +30,9 @@ def foreign(machine: Machine) -> Path:
     return path
 
 
-def carried_out(machine: Machine, heat: SignalServer, given: dict[str, Any]) -> dict[str, Any]:
+def carried_out(
+    machine: Machine, heat: SignalServer, given: dict[str, Any]
+) -> dict[str, Any]:
     """Carry out a deployment and one after it, twice; return the one result of the first."""
     batch = [given, deployment("after", signal=heat.url("after"))]
     done = machine.apply(batch, "--grace", "0.2", seconds=SECONDS)
@@ -48,7 +50,10 @@ def carried_out(machine: Machine, heat: SignalServer, given: dict[str, Any]) -> 
 
 SCRIPTS: dict[str, tuple[str, tuple[int, ...]]] = {
     "closes its descriptors": ("exec 0<&- 1>&- 2>&- 3<&- 4>&- 5>&- 6>&-; exit 3", (3,)),
-    "swaps stdout and stderr": ("exec 3>&1 1>&2 2>&3 3>&-; echo out; echo err >&2; exit 3", (3,)),
+    "swaps stdout and stderr": (
+        "exec 3>&1 1>&2 2>&3 3>&-; echo out; echo err >&2; exit 3",
+        (3,),
+    ),
     "writes to all descriptors": (
         'for each in 0 3 4 5 6 7 8 9; do eval "echo 0 >&$each" 2>/dev/null; done; exit 3',
         (3,),
@@ -57,10 +62,16 @@ SCRIPTS: dict[str, tuple[str, tuple[int, ...]]] = {
         "for each in 0 1 2 3 4 5 6 7 8 9; do echo 0 >/proc/$PPID/fd/$each; done 2>/dev/null; exit 3",
         (3,),
     ),
-    "reads from its supervisor's word": ("(timeout 0.2 cat /proc/$PPID/fd/0) 2>/dev/null; exit 3", (3,)),
+    "reads from its supervisor's word": (
+        "(timeout 0.2 cat /proc/$PPID/fd/0) 2>/dev/null; exit 3",
+        (3,),
+    ),
     "ignores TERM": ("trap '' TERM HUP INT; sleep 60 & wait; sleep 60", (TIMED_OUT,)),
     "leaves a daemon": ("setsid sleep 5 & exit 3", (3,)),
-    "leaves a daemon that holds its output": ("(trap '' HUP; exec setsid nohup sleep 5) & exit 3", (3,)),
+    "leaves a daemon that holds its output": (
+        "(trap '' HUP; exec setsid nohup sleep 5) & exit 3",
+        (3,),
+    ),
     "hides what it started": ("(setsid env -i sleep 5 &) ; sleep 60", (TIMED_OUT,)),
     "removes its folder": ('rm -rf "$folder"; exit 3', (3, INTERRUPTED)),
     "replaces its folder": (
@@ -76,19 +87,28 @@ SCRIPTS: dict[str, tuple[str, tuple[int, ...]]] = {
         'name=$(echo "$folder"/status.*); rm "$name"; mkfifo -m 600 "$name"; sleep 60',
         (TIMED_OUT,),
     ),
-    "makes its status a link": ('name=$(echo "$folder"/status.*); ln -sf "$foreign" "$name"; exit 3', (INTERRUPTED,)),
+    "makes its status a link": (
+        'name=$(echo "$folder"/status.*); ln -sf "$foreign" "$name"; exit 3',
+        (INTERRUPTED,),
+    ),
     "makes its status a link, and hangs": (
         'name=$(echo "$folder"/status.*); ln -sf "$foreign" "$name"; sleep 60',
         (TIMED_OUT,),
     ),
-    "makes its output a pipe": ('rm "$folder/stdout"; mkfifo -m 600 "$folder/stdout"; exit 3', (3,)),
+    "makes its output a pipe": (
+        'rm "$folder/stdout"; mkfifo -m 600 "$folder/stdout"; exit 3',
+        (3,),
+    ),
     "makes an output a pipe": ('mkfifo -m 600 "$heat_outputs_path.o"; exit 3', (3,)),
     "makes an output endless": ('ln -s /dev/zero "$heat_outputs_path.o"; exit 3', (3,)),
     "puts pipes wherever the agent writes": (
         'cd "$state" && mkfifo -m 600 deployed/.d1.json.new deployed/.d1.notify.json.new health.json; exit 3',
         (3,),
     ),
-    "replaces itself": ('printf "#!/bin/sh\\nexit 0\\n" >"$0.new"; chmod 755 "$0.new"; mv "$0.new" "$0"; exit 3', (3,)),
+    "replaces itself": (
+        'printf "#!/bin/sh\\nexit 0\\n" >"$0.new"; chmod 755 "$0.new"; mv "$0.new" "$0"; exit 3',
+        (3,),
+    ),
     "kills its supervisor": ("kill -KILL $PPID; sleep 60", (INTERRUPTED,)),
     "stops its supervisor": ("kill -STOP $PPID; exit 3", (TIMED_OUT,)),
     "kills its own group": ("kill -KILL 0", (INTERRUPTED, KILLED)),
@@ -119,7 +139,11 @@ def test_no_script_can_make_the_agent_tell_a_falsehood(
     script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n{places}\n{body}\n"
     options = {"timeout": 1.5 if TIMED_OUT in codes else 300}
 
-    told = carried_out(machine, heat, deployment("d1", script, outputs=["o"], options=options, signal=heat.url("d1")))
+    told = carried_out(
+        machine,
+        heat,
+        deployment("d1", script, outputs=["o"], options=options, signal=heat.url("d1")),
+    )
 
     assert told["deploy_status_code"] in codes
     assert foreign.read_text() == "root:x:0:0\n"
@@ -166,11 +190,17 @@ REPLIES = {
     "a failure that says so",
 )
 @pytest.mark.parametrize("what", REPLIES)
-def test_unintelligible_reply_is_a_failure(machine: Machine, heat: SignalServer, what: str) -> None:
+def test_unintelligible_reply_is_a_failure(
+    machine: Machine, heat: SignalServer, what: str
+) -> None:
     """The result is a failure with a sentence on standard error."""
     hook(machine, REPLIES[what])
-    told = carried_out(machine, heat, deployment("d1", "", group="own", signal=heat.url("d1")))
-    assert told["deploy_status_code"] == (9 if "then a failure" in what else INTERRUPTED)
+    told = carried_out(
+        machine, heat, deployment("d1", "", group="own", signal=heat.url("d1"))
+    )
+    assert told["deploy_status_code"] == (
+        9 if "then a failure" in what else INTERRUPTED
+    )
     assert told["deploy_stderr"]
 
 
@@ -192,7 +222,12 @@ def test_a_flood_of_output_takes_no_more_memory_than_is_sent(
     path = machine.write(given)
     limit = ("prlimit", f"--as={600 * 1024 * 1024}", "--")
     agent = machine.start(
-        "python", "-c", "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])", *limit, *words(machine), str(path)
+        "python",
+        "-c",
+        "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])",
+        *limit,
+        *words(machine),
+        str(path),
     )
     _, err = agent.communicate(timeout=SECONDS)
     assert "Traceback" not in err
@@ -204,4 +239,10 @@ def test_a_flood_of_output_takes_no_more_memory_than_is_sent(
 
 def words(machine: Machine) -> list[str]:
     """Return the command that applies."""
-    return [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), "--hooks-dir", str(machine.hooks)]
+    return [
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(machine.state),
+        "--hooks-dir",
+        str(machine.hooks),
+    ]

@@ -74,7 +74,9 @@ def expect(daemon: Daemon, systemd: Systemd, metrics: Path, cause: str) -> None:
     assert ran(daemon.machine) == ["d1"]
 
 
-def expect_end(daemon: Daemon, systemd: Systemd, metrics: Path, *, poke: bool = True) -> None:
+def expect_end(
+    daemon: Daemon, systemd: Systemd, metrics: Path, *, poke: bool = True
+) -> None:
     """Expect that the deployment is carried out once, and that nothing is blocked any more.
 
     Without a poke the daemon tries it again by itself, which takes 10 s.
@@ -112,7 +114,9 @@ def folder_of_scripts(machine: Machine) -> Iterator[Disk]:
     mount = ["mount", "-t", "tmpfs", "-o", "size=600k,mode=0700", "tmpfs", str(path)]
     done = subprocess.run(mount, check=False, capture_output=True, text=True)
     if done.returncode:
-        pytest.skip(f"tmpfs cannot be mounted here (run the tests as root): {done.stderr.strip()}")
+        pytest.skip(
+            f"tmpfs cannot be mounted here (run the tests as root): {done.stderr.strip()}"
+        )
     machine.environment["HEAT_SCRIPT_WORKING"] = str(path / "scripts")
     try:
         yield Disk(path)
@@ -133,7 +137,9 @@ def test_a_full_disk_blocks(machine: Machine, daemon: Daemon, systemd: Systemd) 
 
 
 @fault(3, "a daemon on a disk without inodes", SHOWN)
-def test_a_disk_without_inodes_blocks(machine: Machine, daemon: Daemon, systemd: Systemd) -> None:
+def test_a_disk_without_inodes_blocks(
+    machine: Machine, daemon: Daemon, systemd: Systemd
+) -> None:
     """A disk without inodes is shown."""
     with small_disk(machine, "600k") as path:
         metrics, disk = start(daemon, systemd), Disk(path)
@@ -144,7 +150,9 @@ def test_a_disk_without_inodes_blocks(machine: Machine, daemon: Daemon, systemd:
 
 
 @fault(3, "a daemon on a read-only disk", SHOWN)
-def test_a_read_only_disk_blocks(machine: Machine, daemon: Daemon, systemd: Systemd) -> None:
+def test_a_read_only_disk_blocks(
+    machine: Machine, daemon: Daemon, systemd: Systemd
+) -> None:
     """A read-only state directory is shown."""
     with small_disk(machine, "600k") as path:
         metrics = start(daemon, systemd)
@@ -155,7 +163,9 @@ def test_a_read_only_disk_blocks(machine: Machine, daemon: Daemon, systemd: Syst
 
 @fault(3, "a daemon whose folder of scripts is full or read-only", SHOWN)
 @pytest.mark.parametrize("kind", ["full", "read-only"])
-def test_the_folder_of_scripts_blocks(machine: Machine, daemon: Daemon, systemd: Systemd, kind: str) -> None:
+def test_the_folder_of_scripts_blocks(
+    machine: Machine, daemon: Daemon, systemd: Systemd, kind: str
+) -> None:
     """A full or read-only folder of scripts is shown."""
     with folder_of_scripts(machine) as disk:
         metrics = start(daemon, systemd)
@@ -171,7 +181,9 @@ def test_the_folder_of_scripts_blocks(machine: Machine, daemon: Daemon, systemd:
 
 @fault(3, "a file in the place of a folder that runs need", SHOWN)
 @pytest.mark.parametrize("place", ["runs", "heat-config-script"])
-def test_a_file_in_the_place_of_a_folder_blocks(machine: Machine, daemon: Daemon, systemd: Systemd, place: str) -> None:
+def test_a_file_in_the_place_of_a_folder_blocks(
+    machine: Machine, daemon: Daemon, systemd: Systemd, place: str
+) -> None:
     """A file in the place of the folder of runs or of scripts is shown."""
     metrics = start(daemon, systemd)
     folder = machine.state / place
@@ -184,13 +196,17 @@ def test_a_file_in_the_place_of_a_folder_blocks(machine: Machine, daemon: Daemon
 
 
 @fault(3, "a mistake in the policy of a running daemon", SHOWN)
-def test_a_mistake_in_the_policy_blocks(machine: Machine, daemon: Daemon, systemd: Systemd) -> None:
+def test_a_mistake_in_the_policy_blocks(
+    machine: Machine, daemon: Daemon, systemd: Systemd
+) -> None:
     """A mistake in the policy is shown."""
     governed = Governed(machine)
     governed.policy("tools = script")
     metrics = start(daemon, systemd, *governed.before)
     governed.policy("tools = scrpt")
-    expect(daemon, systemd, metrics, "cannot use the policy /etc/heat-config-agent/policy")
+    expect(
+        daemon, systemd, metrics, "cannot use the policy /etc/heat-config-agent/policy"
+    )
     governed.policy("tools = script")
     expect_end(daemon, systemd, metrics)
 
@@ -203,7 +219,12 @@ def test_too_many_open_files_block(daemon: Daemon, systemd: Systemd) -> None:
     highest = max(int(path.name) for path in Path(f"/proc/{daemon.pid}/fd").iterdir())
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (highest + 1, before[1]))
     daemon.put([deployment("d2", counting(daemon.machine, "d2"))], "more")
-    wait_until(lambda: "blocked: too many open files" in daemon.command("status", "--check").out, LONG)
+    wait_until(
+        lambda: (
+            "blocked: too many open files" in daemon.command("status", "--check").out
+        ),
+        LONG,
+    )
     assert daemon.command("status", "--check").code == 1
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, before)
     expect_end(daemon, systemd, metrics)
@@ -214,18 +235,29 @@ def mount(path: Path, options: str) -> Iterator[None]:
     """Have a folder be a small file system with these options."""
     path.mkdir()
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], check=False, capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
-        pytest.skip(f"tmpfs cannot be mounted here (run the tests as root): {done.stderr.strip()}")
+        pytest.skip(
+            f"tmpfs cannot be mounted here (run the tests as root): {done.stderr.strip()}"
+        )
     try:
         yield
     finally:
         subprocess.run(["umount", "--lazy", path], check=True)
 
 
-@fault(2, "a full disk takes the output of a script", "the result says that the disk is full, and where")
-def test_an_output_that_is_lost_is_the_fault_of_the_disk(machine: Machine, heat: SignalServer) -> None:
+@fault(
+    2,
+    "a full disk takes the output of a script",
+    "the result says that the disk is full, and where",
+)
+def test_an_output_that_is_lost_is_the_fault_of_the_disk(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The result of a script that could not write its output names the full disk."""
     place = machine.folder / "outputs"
     script = f"#!/bin/sh\ncat /dev/zero >{place}/ballast 2>/dev/null\necho value >$heat_outputs_path.it 2>/dev/null\n"
@@ -243,5 +275,11 @@ def test_a_folder_without_exec_is_named(machine: Machine) -> None:
     """The reason of a failure with code 126 says that nothing can be run in the folder."""
     place = machine.folder / "working"
     with mount(place, "size=64k,noexec"):
-        done = machine.apply([deployment("d1", "#!/bin/sh\n")], HEAT_SCRIPT_WORKING=str(place / "scripts"))
-    assert f"nothing can be run in {place}/scripts: its file system is mounted with noexec" in done.out
+        done = machine.apply(
+            [deployment("d1", "#!/bin/sh\n")],
+            HEAT_SCRIPT_WORKING=str(place / "scripts"),
+        )
+    assert (
+        f"nothing can be run in {place}/scripts: its file system is mounted with noexec"
+        in done.out
+    )

@@ -22,10 +22,18 @@ class Clock:
     """The agent's clock, which tests set: `environment` is what makes a process have it."""
 
     def __init__(self, folder: Path) -> None:
-        libraries = [each for place in ("/usr/lib", "/usr/lib64") for each in Path(place).glob("*/faketime")]
-        found = [path for each in libraries if (path := each / "libfaketimeMT.so.1").exists()]
+        libraries = [
+            each
+            for place in ("/usr/lib", "/usr/lib64")
+            for each in Path(place).glob("*/faketime")
+        ]
+        found = [
+            path for each in libraries if (path := each / "libfaketimeMT.so.1").exists()
+        ]
         if not found:
-            pytest.skip("libfaketime is not installed: apt install faketime (tests/install-tools does)")
+            pytest.skip(
+                "libfaketime is not installed: apt install faketime (tests/install-tools does)"
+            )
         self._path = folder / "clock"
         self.set("+0")
         self.environment = {
@@ -49,14 +57,24 @@ def clock(machine: Machine) -> Clock:
     return Clock(machine.folder)
 
 
-def given(machine: Machine, heat: SignalServer, then: str = "", **fields: Any) -> dict[str, Any]:
+def given(
+    machine: Machine, heat: SignalServer, then: str = "", **fields: Any
+) -> dict[str, Any]:
     """Return a deployment that counts its runs."""
-    return deployment("d1", counting(machine, "d1", then), signal=heat.url("d1"), **fields)
+    return deployment(
+        "d1", counting(machine, "d1", then), signal=heat.url("d1"), **fields
+    )
 
 
-@fault(1, "the clock ten years wrong at one start of the agent, and right at the next", "each deployment runs once")
+@fault(
+    1,
+    "the clock ten years wrong at one start of the agent, and right at the next",
+    "each deployment runs once",
+)
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_wrong_clock(machine: Machine, heat: SignalServer, clock: Clock, jump: str) -> None:
+def test_a_wrong_clock(
+    machine: Machine, heat: SignalServer, clock: Clock, jump: str
+) -> None:
     """Under a wrong clock deployments run in the order in which they came."""
     clock.set(jump)
     batch = [given(machine, heat)]
@@ -68,24 +86,32 @@ def test_a_wrong_clock(machine: Machine, heat: SignalServer, clock: Clock, jump:
     assert machine.apply(batch, **clock.environment).code == 0  # type: ignore[arg-type]  # all are variables
 
     assert ran(machine) == ["d1", "d2"]
-    assert [each["deploy_status_code"] for each in heat.values("d1") + heat.values("d2")] == [0, 0]
+    assert [
+        each["deploy_status_code"] for each in heat.values("d1") + heat.values("d2")
+    ] == [0, 0]
     for command in ("status", "show"):
         done = machine.agent(command, *(["d1"] if command == "show" else []))
         assert done.code == 0, done.err
 
 
 @fault(
-    3, "the clock set ten years on or back while a command runs", "its time limit is neither over at once nor put off"
+    3,
+    "the clock set ten years on or back while a command runs",
+    "its time limit is neither over at once nor put off",
 )
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_jump_during_a_run(daemon: Daemon, machine: Machine, heat: SignalServer, clock: Clock, jump: str) -> None:
+def test_a_jump_during_a_run(
+    daemon: Daemon, machine: Machine, heat: SignalServer, clock: Clock, jump: str
+) -> None:
     """Time limits go with a clock that no setting moves."""
     go = machine.folder / "go"
     daemon.put([given(machine, heat, until(go), options={"timeout": 300})])
     daemon.start(**clock.environment)  # type: ignore[arg-type]  # all are variables
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     clock.set(jump)
-    hangs = deployment("d2", "#!/bin/sh\nsleep 300\n", options={"timeout": 1}, signal=heat.url("d2"))
+    hangs = deployment(
+        "d2", "#!/bin/sh\nsleep 300\n", options={"timeout": 1}, signal=heat.url("d2")
+    )
     daemon.put([hangs], "more")
     go.touch()
 
@@ -99,7 +125,9 @@ def test_a_jump_during_a_run(daemon: Daemon, machine: Machine, heat: SignalServe
 
 
 @fault(
-    1, "the clock set ten years on or back while a result waits to be sent again", "it is sent when the server is back"
+    1,
+    "the clock set ten years on or back while a result waits to be sent again",
+    "it is sent when the server is back",
 )
 @pytest.mark.parametrize("jump", JUMPS)
 def test_a_jump_while_a_result_waits(
@@ -125,7 +153,9 @@ def test_a_jump_while_a_result_waits(
     "the result is sent in time: no wait on record is taken for years",
 )
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_jump_while_a_server_has_asked_to_wait(machine: Machine, heat: SignalServer, clock: Clock, jump: str) -> None:
+def test_a_jump_while_a_server_has_asked_to_wait(
+    machine: Machine, heat: SignalServer, clock: Clock, jump: str
+) -> None:
     """A moment on record that lies further ahead than any server may ask for was reckoned by a wrong clock."""
     heat.answers.append(Answer(503, {"Retry-After": "600"}))
     batch = [given(machine, heat)]
@@ -138,16 +168,28 @@ def test_a_jump_while_a_server_has_asked_to_wait(machine: Machine, heat: SignalS
     assert ran(machine) == ["d1"]
 
 
-@fault(5, "the clock set back by ten years after the daemon was last heard of", "its health is read all the same")
-def test_health_from_the_future(daemon: Daemon, machine: Machine, clock: Clock, tried: Callable[[int], None]) -> None:
+@fault(
+    5,
+    "the clock set back by ten years after the daemon was last heard of",
+    "its health is read all the same",
+)
+def test_health_from_the_future(
+    daemon: Daemon, machine: Machine, clock: Clock, tried: Callable[[int], None]
+) -> None:
     """A health file with a time in the future counts as recent."""
     clock.set("+10y")
     daemon.put([deployment("d1", counting(machine))])
     daemon.start(**clock.environment)  # type: ignore[arg-type]  # all are variables
     daemon.wait_state("d1", "unasked")
     wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
-    done = [daemon.command("status", "--check"), daemon.command("status"), daemon.command("status", "--json")]
-    assert [each.code for each in done] == [0, 0, 0], [(each.out, each.err) for each in done]
+    done = [
+        daemon.command("status", "--check"),
+        daemon.command("status"),
+        daemon.command("status", "--json"),
+    ]
+    assert [each.code for each in done] == [0, 0, 0], [
+        (each.out, each.err) for each in done
+    ]
     tried(len(done))
     clock.set("-10y")
     daemon.put([deployment("d2", counting(machine, "d2"))], "more")

@@ -12,7 +12,9 @@ from support.unprivileged import Unprivileged
 
 TEMPLATE = "heat_template_version: 2018-08-31\nresources: {a: {type: OS::Heat::None}}\n"
 
-CLOSED = 'mount -t tmpfs -o mode=755 tmpfs /run; mkdir -m 700 /run/heat-config; exec "$@"'
+CLOSED = (
+    'mount -t tmpfs -o mode=755 tmpfs /run; mkdir -m 700 /run/heat-config; exec "$@"'
+)
 """A command of a shell that has root's folder with the document of heat-agents."""
 
 COMMANDS = [
@@ -29,7 +31,9 @@ COMMANDS = [
 ]
 
 
-def run(machine: Unprivileged, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    machine: Unprivileged, *words: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command as the machine's user."""
     return subprocess.run(
         words,
@@ -47,11 +51,26 @@ def run(machine: Unprivileged, *words: str, **environment: str) -> subprocess.Co
     "the folder of heat-agents' document belongs to root, and another user names no document",
     "one sentence says that the document cannot be read",
 )
-def test_document_of_heat_agents_in_a_closed_folder_is_named(unprivileged: Unprivileged) -> None:
+def test_document_of_heat_agents_in_a_closed_folder_is_named(
+    unprivileged: Unprivileged,
+) -> None:
     """The user learns which file was looked for, and that a file can be named."""
-    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine gives no mount namespaces: run the tests where «unshare --mount true» works")
-    words = ("unshare", "--mount", "sh", "-ec", CLOSED, "sh", *unprivileged.before, str(BIN / "heat-config-apply"))
+    if subprocess.run(
+        ["unshare", "--mount", "true"], check=False, capture_output=True
+    ).returncode:
+        pytest.skip(
+            "this machine gives no mount namespaces: run the tests where «unshare --mount true» works"
+        )
+    words = (
+        "unshare",
+        "--mount",
+        "sh",
+        "-ec",
+        CLOSED,
+        "sh",
+        *unprivileged.before,
+        str(BIN / "heat-config-apply"),
+    )
     for option in ((), ("--plan",)):
         done = run(unprivileged, *words, *option)
         assert done.returncode == 3
@@ -66,7 +85,9 @@ def test_document_of_heat_agents_in_a_closed_folder_is_named(unprivileged: Unpri
     "the state directory is in a folder that the user may not enter",
     "every command says so in one sentence, or has nothing to show",
 )
-def test_state_in_a_closed_folder_is_named(unprivileged: Unprivileged, tmp_path: Path) -> None:
+def test_state_in_a_closed_folder_is_named(
+    unprivileged: Unprivileged, tmp_path: Path
+) -> None:
     """No command ends with a traceback."""
     unprivileged.write(TEMPLATE, "stack.yaml")
     closed = tmp_path / "closed"

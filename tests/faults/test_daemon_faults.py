@@ -32,7 +32,9 @@ def disk(machine: Machine, daemon: Daemon) -> Iterator[Disk]:
     "the server that takes results down for a while",
     "each result is delivered when the server is back, or at once with `retry --signal`; nothing is run for that",
 )
-def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_signal_server_that_is_down_for_a_while(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The result is delivered once it is back, at once when somebody says so, and nothing is run for that."""
     heat.refuse()
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
@@ -40,7 +42,10 @@ def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machi
     daemon.wait_said("d1", "could not be delivered yet")
     wait_until(lambda: "1 result to deliver" in daemon.health()["doing"], LONG)
     checked = daemon.command("status", "--check")
-    assert (checked.code, "1 result could not be delivered yet" in checked.out) == (1, True)
+    assert (checked.code, "1 result could not be delivered yet" in checked.out) == (
+        1,
+        True,
+    )
     wait_until(lambda: machine.status()["d1"]["tries"] >= 2, LONG)
 
     heat.start()
@@ -56,10 +61,14 @@ def test_a_signal_server_that_is_down_for_a_while(daemon: Daemon, machine: Machi
     "the daemon killed while the server is down, while it delivers, again and again",
     "each runs once, and its one result is delivered",
 )
-def test_killed_while_the_signal_server_is_down(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_killed_while_the_signal_server_is_down(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The next agent delivers each undelivered result once, unchanged."""
     heat.refuse()
-    daemon.put([deployment("d1", counting(machine, then="date +%N"), signal=heat.url())])
+    daemon.put(
+        [deployment("d1", counting(machine, then="date +%N"), signal=heat.url())]
+    )
     daemon.start()
     daemon.wait_said("could not be delivered yet")
     daemon.stop(signal.SIGKILL)
@@ -79,10 +88,14 @@ def test_killed_while_the_signal_server_is_down(daemon: Daemon, machine: Machine
     "the daemon killed while the server is down, while it delivers, again and again",
     "each runs once, and its one result is delivered",
 )
-def test_killed_while_it_delivers(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_killed_while_it_delivers(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """A result of which nobody knows whether it arrived is sent again, the same."""
     heat.answers.append(Answer(delay=30))
-    daemon.put([deployment("d1", counting(machine, then="date +%N"), signal=heat.url())])
+    daemon.put(
+        [deployment("d1", counting(machine, then="date +%N"), signal=heat.url())]
+    )
     daemon.start()
     heat.wait_for(1, LONG)
     daemon.stop(signal.SIGKILL)
@@ -98,20 +111,35 @@ def test_killed_while_it_delivers(daemon: Daemon, machine: Machine, heat: Signal
     "the daemon killed while the server is down, while it delivers, again and again",
     "each runs once, and its one result is delivered",
 )
-def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_killed_again_and_again(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """After kills at any moment each deployment runs once, and its result is delivered."""
     ids = [f"d{number}" for number in range(6)]
     daemon.configure(parallel=2)
-    daemon.put([deployment(each, counting(machine, each, "sleep 0.2"), signal=heat.url(each)) for each in ids])
+    daemon.put(
+        [
+            deployment(
+                each, counting(machine, each, "sleep 0.2"), signal=heat.url(each)
+            )
+            for each in ids
+        ]
+    )
     for _ in range(6):
         daemon.start(wait=False)
         count = len(ran(machine))
-        wait_until(lambda: len(ran(machine)) > count or len(ran(machine)) == len(ids), LONG)  # noqa: B023
+        wait_until(
+            lambda: len(ran(machine)) > count or len(ran(machine)) == len(ids),  # noqa: B023
+            LONG,
+        )
         daemon.stop(signal.SIGKILL)
     daemon.start()
     wait_until(lambda: all(heat.values(each) for each in ids), LONG)
     assert sorted(ran(machine)) == ids
-    assert all(each["deploy_status_code"] == 0 for each in (signal.value for signal in heat.signals))
+    assert all(
+        each["deploy_status_code"] == 0
+        for each in (signal.value for signal in heat.signals)
+    )
 
 
 # The disk.
@@ -122,16 +150,24 @@ def test_killed_again_and_again(daemon: Daemon, machine: Machine, heat: SignalSe
     "a disk that is full while the daemon works, or when it starts",
     "it goes on, says so a few times at most, and does each once when there is room",
 )
-def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk) -> None:
+def test_a_disk_that_is_full(
+    daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk
+) -> None:
     """On a full disk the daemon continues with a message, and does pending work once when there is room."""
     go = machine.folder / "go"
-    given = [deployment("d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1"))]
+    given = [
+        deployment(
+            "d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1")
+        )
+    ]
     daemon.put(given)
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     disk.fill()
     go.touch()
-    given.append(deployment("d2", counting(machine, "d2"), signal=heat.url("d2"), pad="x" * 8192))
+    given.append(
+        deployment("d2", counting(machine, "d2"), signal=heat.url("d2"), pad="x" * 8192)
+    )
     daemon.put(given)
     daemon.wait_said("No space left on device")
     assert not daemon.ended
@@ -156,7 +192,9 @@ def test_a_disk_that_is_full(daemon: Daemon, machine: Machine, heat: SignalServe
     "a disk that is full while the daemon works, or when it starts",
     "it goes on, says so a few times at most, and does each once when there is room",
 )
-def test_a_disk_that_is_full_at_the_start(daemon: Daemon, machine: Machine, disk: Disk) -> None:
+def test_a_disk_that_is_full_at_the_start(
+    daemon: Daemon, machine: Machine, disk: Disk
+) -> None:
     """On a full disk the daemon starts or says why not, and all is well once there is room."""
     daemon.put([deployment("d1", counting(machine))])
     disk.fill()
@@ -181,7 +219,11 @@ def test_without_inodes_a_run_is_reported_truly(
 ) -> None:
     """A run that goes on meanwhile is reported with what it really came to."""
     go = machine.folder / "go"
-    given = [deployment("d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1"))]
+    given = [
+        deployment(
+            "d1", counting(machine, "d1", f"{until(go)}; exit 3"), signal=heat.url("d1")
+        )
+    ]
     daemon.put(given)
     daemon.start()
     wait_until(lambda: ran(machine) == ["d1"], LONG)
@@ -194,7 +236,10 @@ def test_without_inodes_a_run_is_reported_truly(
     assert ran(machine) == ["d1"]
 
     disk.limit_inodes(100_000)
-    wait_until(lambda: _poked(daemon, len(heat.values("d1")) == len(heat.values("d2")) == 1), LONG)
+    wait_until(
+        lambda: _poked(daemon, len(heat.values("d1")) == len(heat.values("d2")) == 1),
+        LONG,
+    )
     daemon.wait_state("d2", "signalled")
     assert heat.values("d1")[0]["deploy_status_code"] == 3
     assert ran(machine) == ["d1", "d2"]
@@ -212,7 +257,13 @@ def _poked(daemon: Daemon, done: bool) -> bool:
 # What it keeps for itself.
 
 
-GARBAGE = [b"", b"\0\0\0\0", b"[]", b'{"content"', b'{"identity": 5, "under": [], "content": 7}']
+GARBAGE = [
+    b"",
+    b"\0\0\0\0",
+    b"[]",
+    b'{"content"',
+    b'{"identity": 5, "under": [], "content": 7}',
+]
 
 
 @pytest.mark.fault(
@@ -221,7 +272,9 @@ GARBAGE = [b"", b"\0\0\0\0", b"[]", b'{"content"', b'{"identity": 5, "under": []
     "it starts, goes on, says what it has set aside, and runs nothing twice",
 )
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalServer, garbage: bytes) -> None:
+def test_files_that_are_damaged(
+    daemon: Daemon, machine: Machine, heat: SignalServer, garbage: bytes
+) -> None:
     """Damaged files are set aside or rewritten with a warning, and nothing runs twice."""
     daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))])
     daemon.start()
@@ -233,17 +286,25 @@ def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalSe
     assert daemon.command("status").code == 0
     assert daemon.command("status", "--json").code == 0
 
-    daemon.put([deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more")
+    daemon.put(
+        [deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more"
+    )
     daemon.start()
     daemon.wait_state("d2", "signalled")
     assert ran(machine) == ["d1", "d2"]
     assert "Traceback" not in daemon.log
-    assert json.loads((machine.state / "health.json").read_bytes())["process"] == daemon.pid
+    assert (
+        json.loads((machine.state / "health.json").read_bytes())["process"]
+        == daemon.pid
+    )
     for name in ("learned.json", "instance.json") if garbage != GARBAGE[-1] else ():
         [aside] = machine.state.glob(f"{name}.corrupt-*")
         assert aside.read_bytes() == garbage
         assert len(daemon.said(name, aside.name)) == 1, daemon.log
-    assert json.loads((machine.state / "documents" / "local.json").read_bytes())["source"] == "local"
+    assert (
+        json.loads((machine.state / "documents" / "local.json").read_bytes())["source"]
+        == "local"
+    )
     wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
     assert daemon.stop() == 0
 
@@ -254,9 +315,19 @@ def test_files_that_are_damaged(daemon: Daemon, machine: Machine, heat: SignalSe
     "it starts, goes on, says what it has set aside, and runs nothing twice",
 )
 @pytest.mark.parametrize(
-    "name", ["documents", "learned.json", "health.json", "documents/local.json", "asked", "paused"]
+    "name",
+    [
+        "documents",
+        "learned.json",
+        "health.json",
+        "documents/local.json",
+        "asked",
+        "paused",
+    ],
 )
-def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: str) -> None:
+def test_folders_in_the_place_of_files(
+    daemon: Daemon, machine: Machine, name: str
+) -> None:
     """With folders in the place of files, and files in that of folders, work continues or the error says why not."""
     path = machine.state / name
     path.parent.mkdir(parents=True, mode=0o700)
@@ -280,7 +351,9 @@ def test_folders_in_the_place_of_files(daemon: Daemon, machine: Machine, name: s
     "a source that cannot be read any more",
     "what it had last still counts, and that is said; it is read when it is back",
 )
-def test_a_local_folder_that_cannot_be_read(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_local_folder_that_cannot_be_read(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The last content of an unreadable folder stays in force with a warning; the folder is read when it is back."""
     heat.refuse()
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])

@@ -28,7 +28,11 @@ def test_a_damaged_line(machine: Machine, heat: SignalServer) -> None:
     heat.start()
     path = machine.state / "journal"
     lines = path.read_bytes().splitlines(keepends=True)
-    hurt = next(number for number, line in enumerate(lines) if b'"key":"d2"' in line and b'"state":"finished"' in line)
+    hurt = next(
+        number
+        for number, line in enumerate(lines)
+        if b'"key":"d2"' in line and b'"state":"finished"' in line
+    )
     lines[hurt] = lines[hurt].replace(b"deploy", b"d\xff\0loy", 1)
     damaged = b"".join(lines)
     path.write_bytes(damaged)
@@ -41,7 +45,9 @@ def test_a_damaged_line(machine: Machine, heat: SignalServer) -> None:
     assert "1 damaged line" in done.err
     assert str(aside) in done.err
     assert ran(machine) == ["d1", "d2", "d3"]
-    assert [[one["deploy_status_code"] for one in heat.values(each)] for each in ids] == [[0], [0], [0]]
+    assert [
+        [one["deploy_status_code"] for one in heat.values(each)] for each in ids
+    ] == [[0], [0], [0]]
     assert machine.apply(given).err == ""
 
 
@@ -51,13 +57,19 @@ def test_a_damaged_line(machine: Machine, heat: SignalServer) -> None:
     "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
 )
 @pytest.mark.parametrize("state", ["accepted", "running", "finished", "signalled"])
-def test_a_known_id_runs_once_whatever_line_is_damaged(machine: Machine, heat: SignalServer, state: str) -> None:
+def test_a_known_id_runs_once_whatever_line_is_damaged(
+    machine: Machine, heat: SignalServer, state: str
+) -> None:
     """Whichever line of a deployment is damaged, it is not run a second time."""
     given = [counting(machine, signal=heat.url())]
     machine.apply(given)
     path = machine.state / "journal"
     lines = path.read_bytes().splitlines(keepends=True)
-    [hurt] = [number for number, line in enumerate(lines) if f'"state":"{state}"'.encode() in line]
+    [hurt] = [
+        number
+        for number, line in enumerate(lines)
+        if f'"state":"{state}"'.encode() in line
+    ]
     lines[hurt] = lines[hurt].replace(b'"', b"#", 1)
     path.write_bytes(b"".join(lines))
 
@@ -72,8 +84,13 @@ def test_a_known_id_runs_once_whatever_line_is_damaged(machine: Machine, heat: S
     "a line of the journal damaged, or all of them",
     "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
 )
-@pytest.mark.parametrize("content", [b"\0" * 8192, b"\xff\xfe garbage\n" * 50, b"{}\n[]\n\n", b"00000000 {}\n"])
-def test_a_journal_that_is_none(machine: Machine, heat: SignalServer, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"\0" * 8192, b"\xff\xfe garbage\n" * 50, b"{}\n[]\n\n", b"00000000 {}\n"],
+)
+def test_a_journal_that_is_none(
+    machine: Machine, heat: SignalServer, content: bytes
+) -> None:
     """A journal without one readable line is set aside or cut off, and work begins anew."""
     machine.state.mkdir(mode=0o700)
     (machine.state / "journal").write_bytes(content)
@@ -90,7 +107,9 @@ def test_a_journal_that_is_none(machine: Machine, heat: SignalServer, content: b
     "it is cut off: nothing had relied on it yet",
 )
 @pytest.mark.parametrize("cut", [1, 5, 40])
-def test_a_torn_last_line_is_cut_off(machine: Machine, heat: SignalServer, cut: int) -> None:
+def test_a_torn_last_line_is_cut_off(
+    machine: Machine, heat: SignalServer, cut: int
+) -> None:
     """Nothing has relied on a last line that a power cut has torn, so there is no message."""
     given = [counting(machine, signal=heat.url())]
     machine.apply(given)
@@ -116,7 +135,9 @@ def test_a_torn_last_line_is_cut_off(machine: Machine, heat: SignalServer, cut: 
 )
 @pytest.mark.parametrize("hurt", ["status", "stdout", "everything"])
 @pytest.mark.parametrize("tool", ["script", "own"])
-def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer, hurt: str, tool: str) -> None:
+def test_files_of_a_run_that_are_not_there(
+    machine: Machine, heat: SignalServer, hurt: str, tool: str
+) -> None:
     """A run whose files were taken away ends in a result, and holds up no other deployment."""
     folder = machine.state / "runs" / "d1"
     damage = {
@@ -126,7 +147,10 @@ def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer,
     }[hurt]
     script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\necho '{{\"deploy_status_code\": 0}}'\n{damage}\n"
     machine.hook("own", script)
-    given = [deployment(config=script, group=tool, signal=heat.url("d1")), deployment("d2", signal=heat.url("d2"))]
+    given = [
+        deployment(config=script, group=tool, signal=heat.url("d1")),
+        deployment("d2", signal=heat.url("d2")),
+    ]
 
     done = machine.apply(given)
 
@@ -136,7 +160,9 @@ def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer,
     machine.apply(given)
     assert ran(machine) == ["d1"]
     if hurt != "stdout" or tool == "own":
-        assert heat.values("d1")[0]["deploy_status_code"] != 0, "nothing is known of how it ended"
+        assert heat.values("d1")[0]["deploy_status_code"] != 0, (
+            "nothing is known of how it ended"
+        )
 
 
 @pytest.mark.fault(
@@ -144,7 +170,9 @@ def test_files_of_a_run_that_are_not_there(machine: Machine, heat: SignalServer,
     "a disk that does not give how a run ended (EIO)",
     "it has failed, and what is said is that this cannot be read",
 )
-def test_a_status_that_the_disk_does_not_give(machine: Machine, heat: SignalServer) -> None:
+def test_a_status_that_the_disk_does_not_give(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Nothing else is made of it: nobody has killed what watched over the run."""
     unreadable = f"for each in {machine.state}/runs/d1/status.*; do ln -sf /proc/self/mem $each; done"
     given = [counting(machine, then=unreadable, signal=heat.url())]
@@ -153,7 +181,10 @@ def test_a_status_that_the_disk_does_not_give(machine: Machine, heat: SignalServ
 
     value = heat.values()[0]
     assert value["deploy_status_code"] == 125
-    assert "it is not known how it ended: cannot read the record of it: Input/output error: " in value["deploy_stderr"]
+    assert (
+        "it is not known how it ended: cannot read the record of it: Input/output error: "
+        in value["deploy_stderr"]
+    )
     assert "interrupted" not in value["deploy_stderr"]
     assert machine.apply(given).code == 0
     assert ran(machine) == ["d1"]
@@ -176,11 +207,17 @@ def test_nobody_else_can_read(machine: Machine, heat: SignalServer, umask: str) 
         deployment("a", group="own", inputs={"password": "p"}, signal=heat.url()),
         deployment("b", look, inputs={"password": "p"}, signal=heat.url()),
     ]
-    command = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), "--hooks-dir", str(machine.hooks)]
+    command = [
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(machine.state),
+        "--hooks-dir",
+        str(machine.hooks),
+    ]
     shell = f'umask {umask}; exec "$@"'
-    machine.start("/bin/sh", "-c", shell, "sh", *command, *ONCE, str(machine.write(given))).communicate(
-        timeout=pace.seconds(20)
-    )
+    machine.start(
+        "/bin/sh", "-c", shell, "sh", *command, *ONCE, str(machine.write(given))
+    ).communicate(timeout=pace.seconds(20))
 
     found = [
         f"{'d' if path.is_dir() else 'f'} {stat.S_IMODE(path.stat().st_mode):o} {path.relative_to(machine.state)}"
@@ -191,6 +228,7 @@ def test_nobody_else_can_read(machine: Machine, heat: SignalServer, umask: str) 
     wrong = [
         line
         for kind, mode, name, line in ((*line.split(" ", 2), line) for line in lines)
-        if mode != ("700" if kind == "d" or name.startswith("heat-config-script/") else "600")
+        if mode
+        != ("700" if kind == "d" or name.startswith("heat-config-script/") else "600")
     ]
     assert wrong == []

@@ -16,10 +16,15 @@ pytestmark = pytest.mark.takes(20)
     "a deployment leaves the metadata before its result is delivered",
     "the result is not sent: it would complete the next action; if it comes back, it is",
 )
-def test_a_result_whose_deployment_has_gone(machine: Machine, heat: SignalServer) -> None:
+def test_a_result_whose_deployment_has_gone(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The result of a deployment that has left its document is not sent: it would complete the next action."""
     heat.refuse()
-    assert machine.apply([counting(machine, url=heat.url("old"))], *ONCE).code == UNDELIVERED
+    assert (
+        machine.apply([counting(machine, url=heat.url("old"))], *ONCE).code
+        == UNDELIVERED
+    )
     heat.start()
 
     done = machine.apply([counting(machine, "d2", heat.url("new"))])
@@ -36,7 +41,9 @@ def test_a_result_whose_deployment_has_gone(machine: Machine, heat: SignalServer
     "a deployment leaves the metadata before its result is delivered",
     "the result is not sent: it would complete the next action; if it comes back, it is",
 )
-def test_a_result_whose_deployment_comes_back(machine: Machine, heat: SignalServer) -> None:
+def test_a_result_whose_deployment_comes_back(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A document that was empty for a while loses nothing: what is in it again is waited for again."""
     given = [counting(machine, url=heat.url())]
     heat.refuse()
@@ -51,7 +58,9 @@ def test_a_result_whose_deployment_comes_back(machine: Machine, heat: SignalServ
     assert ran(machine) == ["d1"]
 
 
-def test_deployment_that_left_before_it_began_runs_when_it_returns(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_that_left_before_it_began_runs_when_it_returns(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A deployment that left the document before its turn, and is in it again, is new work and not done work."""
     first = deployment("first", "#!/bin/sh\nsleep 60\n", options={"timeout": 1})
     given = [first, counting(machine, "second", heat.url("second"))]
@@ -72,12 +81,19 @@ def test_deployment_that_left_before_it_began_runs_when_it_returns(machine: Mach
     "another deployment for the same resource, in another document",
     "the older result is never sent",
 )
-def test_a_result_whose_deployment_is_replaced_elsewhere(machine: Machine, heat: SignalServer) -> None:
+def test_a_result_whose_deployment_is_replaced_elsewhere(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A result is never sent once another deployment waits at the same resource, whichever document names it."""
     resource = {"deploy_stack_id": "stack/1", "deploy_resource_name": "web"}
     heat.refuse()
-    old = machine.write([counting(machine, url=heat.url("old"), inputs=resource)], "old.json")
-    new = machine.write([counting(machine, "d2", heat.url("new"), inputs=resource, action="UPDATE")], "new.json")
+    old = machine.write(
+        [counting(machine, url=heat.url("old"), inputs=resource)], "old.json"
+    )
+    new = machine.write(
+        [counting(machine, "d2", heat.url("new"), inputs=resource, action="UPDATE")],
+        "new.json",
+    )
     assert machine.apply(old, *ONCE).code == UNDELIVERED
     heat.start()
 
@@ -95,7 +111,9 @@ def test_a_result_whose_deployment_is_replaced_elsewhere(machine: Machine, heat:
 )
 def test_a_run_whose_deployment_has_gone(machine: Machine, heat: SignalServer) -> None:
     """A run whose deployment leaves the document is followed to its end, and its result is not sent."""
-    slow = deployment("d1", f"#!/bin/sh\n: >{machine.folder}/began\nsleep 1\n", signal=heat.url("old"))
+    slow = deployment(
+        "d1", f"#!/bin/sh\n: >{machine.folder}/began\nsleep 1\n", signal=heat.url("old")
+    )
     agent = machine.start_apply([slow])
     wait_until((machine.folder / "began").exists, 60)
     agent.kill()
@@ -109,13 +127,17 @@ def test_a_run_whose_deployment_has_gone(machine: Machine, heat: SignalServer) -
     assert machine.status()["d1"]["state"] == "superseded"
 
 
-@pytest.mark.parametrize("content", [None, "[", '{"deployments": 1}', '{"something": "else"}'])
+@pytest.mark.parametrize(
+    "content", [None, "[", '{"deployments": 1}', '{"something": "else"}']
+)
 @pytest.mark.fault(
     1,
     "a document that cannot be read or understood",
     "what it said before is not taken to be replaced: its results still arrive",
 )
-def test_a_source_that_says_nothing_replaces_nothing(machine: Machine, heat: SignalServer, content: str | None) -> None:
+def test_a_source_that_says_nothing_replaces_nothing(
+    machine: Machine, heat: SignalServer, content: str | None
+) -> None:
     """Results stay waiting while the document that holds their deployments cannot be read or understood."""
     heat.refuse()
     path = machine.write([counting(machine, url=heat.url())], "site.json")
@@ -137,7 +159,10 @@ def test_a_source_that_says_nothing_replaces_nothing(machine: Machine, heat: Sig
 def test_only_replaces_nothing(machine: Machine, heat: SignalServer) -> None:
     """A deployment that `--only` skips is not replaced: its result is delivered by a later run."""
     heat.refuse()
-    given = [counting(machine, url=heat.url("d1")), counting(machine, "d2", heat.url("d2"))]
+    given = [
+        counting(machine, url=heat.url("d1")),
+        counting(machine, "d2", heat.url("d2")),
+    ]
     assert machine.apply(given, *ONCE, "--only", "d1").code == UNDELIVERED
     heat.start()
 

@@ -29,7 +29,11 @@ def disk(machine: Machine) -> Iterator[Disk]:
 
 def no_room(done: Done) -> bool:
     """Return whether a run ended with one sentence because there was no room for its state."""
-    return done.code == USAGE and "No space left on device" in done.err and "Traceback" not in done.err
+    return (
+        done.code == USAGE
+        and "No space left on device" in done.err
+        and "Traceback" not in done.err
+    )
 
 
 @pytest.mark.fault(
@@ -49,7 +53,9 @@ def test_full_before_anything(machine: Machine, heat: SignalServer, disk: Disk) 
 
     assert machine.apply(given).code == 0
     assert ran(machine) == ["d1", "d2"]
-    assert [each["deploy_status_code"] for each in heat.values("d1") + heat.values("d2")] == [0, 0]
+    assert [
+        each["deploy_status_code"] for each in heat.values("d1") + heat.values("d2")
+    ] == [0, 0]
 
 
 @pytest.mark.fault(
@@ -93,7 +99,9 @@ def test_full_during_a_run(machine: Machine, heat: SignalServer, disk: Disk) -> 
     assert machine.apply(given).code == 1
     assert machine.apply(given).code == 0
     assert ran(machine) == ["d1"]
-    assert heat.values() == [{"deploy_stdout": "x" * 12000, "deploy_stderr": "", "deploy_status_code": 3}]
+    assert heat.values() == [
+        {"deploy_stdout": "x" * 12000, "deploy_stderr": "", "deploy_status_code": 3}
+    ]
 
 
 @pytest.mark.fault(
@@ -101,10 +109,18 @@ def test_full_during_a_run(machine: Machine, heat: SignalServer, disk: Disk) -> 
     "a full disk: before anything, before a run, during it, after it, with and without an agent",
     "nothing is begun without room; what ran is reported with its own exit code; nothing is run twice",
 )
-def test_full_while_the_agent_is_killed(machine: Machine, heat: SignalServer, disk: Disk) -> None:
+def test_full_while_the_agent_is_killed(
+    machine: Machine, heat: SignalServer, disk: Disk
+) -> None:
     """The end of a run is known even if the disk was full and no agent was there."""
     go = machine.folder / "go"
-    given = [counting(machine, then=f"until [ -e {go} ]; do sleep 0.02; done; exit 9", signal=heat.url())]
+    given = [
+        counting(
+            machine,
+            then=f"until [ -e {go} ]; do sleep 0.02; done; exit 9",
+            signal=heat.url(),
+        )
+    ]
     agent = machine.start_apply(given)
     wait_until(lambda: bool(ran(machine)))
     agent.kill()
@@ -161,17 +177,35 @@ def fill_page(machine: Machine) -> None:
     "a script that fills the disk and hangs",
     "it is ended at its time limit, and reported once there is room",
 )
-def test_a_time_limit_on_a_full_disk(machine: Machine, heat: SignalServer, disk: Disk) -> None:
+def test_a_time_limit_on_a_full_disk(
+    machine: Machine, heat: SignalServer, disk: Disk
+) -> None:
     """A script that fills the disk and hangs is ended at its time limit, even if that cannot be noted."""
     fill = f"cat /dev/zero >{disk.path}/ballast 2>/dev/null; sleep 60"
     path = machine.state / "journal"
     assert (
-        machine.apply([counting(machine, "d0", then=fill.replace("cat", "true"), options={"timeout": 0.1})]).code == 1
+        machine.apply(
+            [
+                counting(
+                    machine,
+                    "d0",
+                    then=fill.replace("cat", "true"),
+                    options={"timeout": 0.1},
+                )
+            ]
+        ).code
+        == 1
     )
     lines = path.read_bytes().splitlines(keepends=True)
-    length = len(b"".join(lines[:2])) + len(json.dumps(heat.url())) * 2 + 200  # what is noted until a run begins
+    length = (
+        len(b"".join(lines[:2])) + len(json.dumps(heat.url())) * 2 + 200
+    )  # what is noted until a run begins
     pad = (PAGE - 150 - path.stat().st_size - length) % PAGE
-    given = [counting(machine, then=fill, options={"timeout": 1}, signal=heat.url(), pad="x" * pad)]
+    given = [
+        counting(
+            machine, then=fill, options={"timeout": 1}, signal=heat.url(), pad="x" * pad
+        )
+    ]
 
     done = machine.apply(given, seconds=20)
     left = [each for each in machine.processes() if each.name() in ("sleep", "sh")]
@@ -217,7 +251,9 @@ def test_without_inodes_what_is_begun_is_reported_truly(
     "a state directory that is read-only for a while",
     "nothing is begun or sent; what is known can be seen; nothing is lost",
 )
-def test_a_read_only_disk_begins_and_loses_nothing(machine: Machine, heat: SignalServer, disk: Disk) -> None:
+def test_a_read_only_disk_begins_and_loses_nothing(
+    machine: Machine, heat: SignalServer, disk: Disk
+) -> None:
     """On a read-only disk nothing is begun or sent, what is known can be seen, and nothing is lost."""
     given = [counting(machine, signal=heat.url())]
     heat.refuse()
@@ -244,7 +280,9 @@ def test_a_read_only_disk_begins_and_loses_nothing(machine: Machine, heat: Signa
     "one sentence names it, and nothing is run without it",
 )
 @pytest.mark.parametrize("beneath", ["", "deeper/state"])
-def test_a_state_directory_that_cannot_be_one(machine: Machine, heat: SignalServer, beneath: str) -> None:
+def test_a_state_directory_that_cannot_be_one(
+    machine: Machine, heat: SignalServer, beneath: str
+) -> None:
     """A state directory that cannot be used is named in one sentence, and nothing is run without one."""
     (machine.folder / "state").write_text("a file\n")
     machine.state = machine.folder / "state" / beneath
@@ -265,7 +303,9 @@ def test_a_state_directory_that_cannot_be_one(machine: Machine, heat: SignalServ
     "one sentence names it, and nothing is run without it",
 )
 @pytest.mark.parametrize("name", ["journal", "lock"])
-def test_a_file_of_ours_that_cannot_be_read(machine: Machine, heat: SignalServer, name: str) -> None:
+def test_a_file_of_ours_that_cannot_be_read(
+    machine: Machine, heat: SignalServer, name: str
+) -> None:
     """A journal or a lock that cannot be opened is named in one sentence, and nothing is run without it."""
     machine.state.mkdir(mode=0o700)
     (machine.state / name).mkdir(mode=0o700)
@@ -283,7 +323,9 @@ def test_a_file_of_ours_that_cannot_be_read(machine: Machine, heat: SignalServer
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
     "that is said; deployments are carried out, once",
 )
-def test_deployed_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, disk: Disk) -> None:
+def test_deployed_on_a_disk_that_is_full(
+    machine: Machine, heat: SignalServer, disk: Disk
+) -> None:
     """If heat-agents' files cannot be written, that is a warning, and has no other effect."""
     (machine.folder / "elsewhere").mkdir()
     elsewhere = Machine(machine.folder / "elsewhere")
@@ -291,13 +333,20 @@ def test_deployed_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, d
     deployed.mkdir(mode=0o700)
     disk.fill()
 
-    done = elsewhere.apply([counting(machine, signal=heat.url())], HEAT_CONFIG_DEPLOYED=str(deployed))
+    done = elsewhere.apply(
+        [counting(machine, signal=heat.url())], HEAT_CONFIG_DEPLOYED=str(deployed)
+    )
 
     assert done.code == 0
     assert str(deployed) in done.err
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
     assert list(deployed.iterdir()) == []
-    assert elsewhere.apply([counting(machine, signal=heat.url())], HEAT_CONFIG_DEPLOYED=str(deployed)).code == 0
+    assert (
+        elsewhere.apply(
+            [counting(machine, signal=heat.url())], HEAT_CONFIG_DEPLOYED=str(deployed)
+        ).code
+        == 0
+    )
     assert ran(machine) == ["d1"]
     elsewhere.end()
 
@@ -308,7 +357,9 @@ def test_deployed_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, d
     "that is said; deployments are carried out, once",
 )
 @pytest.mark.parametrize("place", ["a-file", "a-file/deployed"])
-def test_deployed_that_cannot_be_a_folder(machine: Machine, heat: SignalServer, place: str) -> None:
+def test_deployed_that_cannot_be_a_folder(
+    machine: Machine, heat: SignalServer, place: str
+) -> None:
     """Where `deployed/` cannot be a folder, that is said and the deployments are carried out."""
     (machine.folder / "a-file").touch()
     given = [counting(machine, signal=heat.url())]
@@ -318,7 +369,9 @@ def test_deployed_that_cannot_be_a_folder(machine: Machine, heat: SignalServer, 
     assert done.code == 0, done.err
     assert "warning" in done.err
     assert len(heat.signals) == 1
-    assert machine.apply(given, HEAT_CONFIG_DEPLOYED=str(machine.folder / place)).code == 0
+    assert (
+        machine.apply(given, HEAT_CONFIG_DEPLOYED=str(machine.folder / place)).code == 0
+    )
     assert ran(machine) == ["d1"]
 
 
@@ -327,7 +380,9 @@ def test_deployed_that_cannot_be_a_folder(machine: Machine, heat: SignalServer, 
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
     "that is said; deployments are carried out, once",
 )
-def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, heat: SignalServer) -> None:
+def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Where `deployed/` cannot be flushed, a file that a power cut takes from it is not one that somebody removed."""
     code = """if True:
         import os, sys
@@ -338,7 +393,9 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, 
         sys.exit(main.apply())
     """
     path = machine.write([counting(machine, signal=heat.url())])
-    process = machine.start(sys.executable, "-c", code, "--state-dir", str(machine.state), str(path))
+    process = machine.start(
+        sys.executable, "-c", code, "--state-dir", str(machine.state), str(path)
+    )
     _, err = process.communicate(timeout=pace.seconds(20))
     assert process.returncode == 0
     assert "Input/output error" in err
@@ -355,7 +412,9 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, 
 )
 def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) -> None:
     """A script may remove `deployed/`: that is said, its result is delivered, and it is not run again."""
-    remove = f"until rm -rf {machine.state}/deployed; do :; done"  # while it is written to
+    remove = (
+        f"until rm -rf {machine.state}/deployed; do :; done"  # while it is written to
+    )
     given = [counting(machine, then=remove, signal=heat.url())]
 
     done = machine.apply(given)
@@ -370,13 +429,27 @@ def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) ->
     "all is carried out and delivered",
 )
 @pytest.mark.parametrize("stream", [1, 2])
-def test_a_log_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, stream: int) -> None:
+def test_a_log_on_a_disk_that_is_full(
+    machine: Machine, heat: SignalServer, stream: int
+) -> None:
     """Where the agent's own output cannot be written, all deployments are carried out and delivered all the same."""
     bad = deployment("d0", group="missing", signal=heat.url("d0"))
-    path = machine.write([bad, *(counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2"))])
-    command = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(path)]
+    path = machine.write(
+        [
+            bad,
+            *(counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2")),
+        ]
+    )
+    command = [
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(machine.state),
+        str(path),
+    ]
 
-    agent = machine.start("/bin/sh", "-c", f'exec "$@" {stream}>/dev/full', "sh", *command)
+    agent = machine.start(
+        "/bin/sh", "-c", f'exec "$@" {stream}>/dev/full', "sh", *command
+    )
     out, err = agent.communicate(timeout=pace.seconds(20))
 
     assert ran(machine) == ["d1", "d2"]

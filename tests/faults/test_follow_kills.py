@@ -19,7 +19,9 @@ from support.sites import Site
 
 pytestmark = [
     pytest.mark.takes(20),
-    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git"),
+    pytest.mark.skipif(
+        shutil.which("git") is None, reason="git is missing: apt-get install git"
+    ),
 ]
 
 
@@ -54,10 +56,17 @@ class Lines:
         self.number += 1
         line = f"{self.kind}{self.number}"
         if self.kind == "document":
-            entry = {"id": line, "name": "n", "group": "script", "config": f"echo {line} red >> {self.site.log}"}
+            entry = {
+                "id": line,
+                "name": "n",
+                "group": "script",
+                "config": f"echo {line} red >> {self.site.log}",
+            }
             (self.site.folder / "site.json").write_text(json.dumps([entry]))
         elif self.kind == "archive":
-            (self.site.folder / "site/stack.yaml").write_text(template(self.site.log, line))
+            (self.site.folder / "site/stack.yaml").write_text(
+                template(self.site.log, line)
+            )
             (self.site.folder / "site/more.tar.gz").write_bytes(packed({"a": line}))
         else:
             self.site.commit(line)
@@ -66,12 +75,18 @@ class Lines:
 
 def calls(path: Path, folder: Path) -> list[str]:
     """Return the calls below a folder that were listed, of each kind the first and the last one: «NAME@PATH N»."""
-    recorded = [tuple(text.split(maxsplit=2)[1:]) for text in path.read_text().splitlines()]
+    recorded = [
+        tuple(text.split(maxsplit=2)[1:]) for text in path.read_text().splitlines()
+    ]
     kinds = []
     for name, place in recorded:
         if place.startswith(f"{folder}/"):
             inside = place.removeprefix(f"{folder}/").split("/")
-            known = [part for part in inside[:2] if not any(letter.isdigit() for letter in part)]
+            known = [
+                part
+                for part in inside[:2]
+                if not any(letter.isdigit() for letter in part)
+            ]
             kinds.append((name, f"{folder}/{'/'.join(known)}"))
     found = []
     for name, place in dict.fromkeys(kinds):
@@ -86,7 +101,9 @@ def calls(path: Path, folder: Path) -> list[str]:
     "the next process goes on: the tree in force is that of one revision, and each revision runs once",
 )
 @pytest.mark.parametrize("kind", ["git", "document", "archive"])
-def test_killed_before_each_call(kind: str, tmp_path: Path, tried: Callable[[int], None]) -> None:
+def test_killed_before_each_call(
+    kind: str, tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """The first and the last time that each kind of call is made."""
     site = Site(tmp_path)
     lines = Lines(site, kind)
@@ -96,7 +113,13 @@ def test_killed_before_each_call(kind: str, tmp_path: Path, tried: Callable[[int
     said.append(lines.next())
     assert step(site, f"?? 0 {tmp_path}/calls") == 0
     aims = calls(tmp_path / "calls", folder)
-    assert {each.partition("@")[0] for each in aims} >= {"rename", "unlink", "mkdir", "fsync", "write"}
+    assert {each.partition("@")[0] for each in aims} >= {
+        "rename",
+        "unlink",
+        "mkdir",
+        "fsync",
+        "write",
+    }
 
     armed = tmp_path / "armed"
     for aim in aims:
@@ -109,6 +132,8 @@ def test_killed_before_each_call(kind: str, tmp_path: Path, tried: Callable[[int
         assert site.ran == [f"{line} red" for line in said], aim
         kept = [each.name for each in (folder / "trees").iterdir()]
         assert kept == [(folder / "current").readlink().name], aim
-        inside = (folder / "current" / ("site.json" if kind == "document" else "stack.yaml")).read_text()
+        inside = (
+            folder / "current" / ("site.json" if kind == "document" else "stack.yaml")
+        ).read_text()
         assert said[-1] in inside, aim
     tried(len(aims))

@@ -17,7 +17,9 @@ from support.sites import Site
 
 pytestmark = [
     pytest.mark.takes(20),
-    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git"),
+    pytest.mark.skipif(
+        shutil.which("git") is None, reason="git is missing: apt-get install git"
+    ),
 ]
 
 SERVICE = """\
@@ -62,7 +64,9 @@ def test_a_life_with_a_real_server(kind: str, tmp_path: Path) -> None:
         assert site.step().revision == first
 
         go = tmp_path / "go"
-        place.publish(revision(kind, site.log, "two", f"until [ -e {go} ]; do sleep 0.02; done"))
+        place.publish(
+            revision(kind, site.log, "two", f"until [ -e {go} ]; do sleep 0.02; done")
+        )
         with ThreadPoolExecutor() as pool:  # and another one while it is carried out
             stepping = pool.submit(site.step)
             wait_until(lambda: site.ran[-1] == "two red")
@@ -77,7 +81,11 @@ def test_a_life_with_a_real_server(kind: str, tmp_path: Path) -> None:
 
         place.publish(dict.fromkeys(one, "heat_template_version: 7"))
         record = site.step()
-        assert (record.revision, record.refused != "", record.reason != "") == (third, True, True)
+        assert (record.revision, record.refused != "", record.reason != "") == (
+            third,
+            True,
+            True,
+        )
         assert f"it stays at {followed.short(third)}" in record.problem
 
         place.programs.hang()
@@ -112,7 +120,11 @@ def test_a_full_disk(kind: str, tmp_path: Path, machine: Machine) -> None:
     site = Site(tmp_path)
     with origins.serving(kind, tmp_path) as place, small_disk(machine, "3M") as state:
         assert isinstance(place, origins.Web)
-        site.state, site.values, site.ca_file = state, dict(place.values), place.authority
+        site.state, site.values, site.ca_file = (
+            state,
+            dict(place.values),
+            place.authority,
+        )
         place.publish(revision(kind, site.log, "one"))
         one = site.step().revision
         place.publish({**revision(kind, site.log, "two"), "large": "x" * 5_000_000})

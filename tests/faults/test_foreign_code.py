@@ -85,14 +85,20 @@ class Plugin:
     def write(self, place: str, body: str) -> None:
         """Write the plug-in, with a method or a line of its own."""
         what = place.replace("BODY", body)
-        (self.folder / "bad.py").write_text(PLUGIN.replace("PLACE", textwrap.indent(what, "    ")))
+        (self.folder / "bad.py").write_text(
+            PLUGIN.replace("PLACE", textwrap.indent(what, "    "))
+        )
 
     def apply(self, text: str = "t", template: str = TEMPLATE) -> Done:
         """Apply the template with that text as the property."""
         path = self.machine.write(template.replace("TEXT", text), "t.yaml")
         done = self.machine.apply(path, "--config", str(self.settings))
-        before, _, log = done.err.partition(" of bad, of the plug-in's type My::Bad, failed:\n")
-        assert "Traceback" not in before, done.err  # the log has that of the plug-in, for its author
+        before, _, log = done.err.partition(
+            " of bad, of the plug-in's type My::Bad, failed:\n"
+        )
+        assert "Traceback" not in before, (
+            done.err
+        )  # the log has that of the plug-in, for its author
         assert not log or log.startswith("Traceback"), done.err
         return done
 
@@ -119,7 +125,9 @@ BEFORE = {
 )
 @pytest.mark.parametrize("raised", RAISED)
 @pytest.mark.parametrize("place", BEFORE)
-def test_a_plugin_cannot_end_the_agent_before_anything_is_begun(plugin: Plugin, place: str, raised: str) -> None:
+def test_a_plugin_cannot_end_the_agent_before_anything_is_begun(
+    plugin: Plugin, place: str, raised: str
+) -> None:
     """A plug-in that ends the process is a mistake of the template that uses it."""
     plugin.write(BEFORE[place], raised)
     done = plugin.apply()
@@ -141,7 +149,9 @@ STEPS = {
 )
 @pytest.mark.parametrize("raised", RAISED)
 @pytest.mark.parametrize("place", STEPS)
-def test_a_handler_that_ends_the_process_is_a_failure_of_its_resource(plugin: Plugin, place: str, raised: str) -> None:
+def test_a_handler_that_ends_the_process_is_a_failure_of_its_resource(
+    plugin: Plugin, place: str, raised: str
+) -> None:
     """The exit code says so, and the rest of the stack is made."""
     plugin.write(STEPS[place], raised)
     done = plugin.apply()
@@ -152,9 +162,13 @@ def test_a_handler_that_ends_the_process_is_a_failure_of_its_resource(plugin: Pl
 
 
 @pytest.mark.parametrize("raised", RAISED)
-def test_exception_outside_handlers_of_a_plugin_fails_its_resource(plugin: Plugin, raised: str) -> None:
+def test_exception_outside_handlers_of_a_plugin_fails_its_resource(
+    plugin: Plugin, raised: str
+) -> None:
     """Here, where it is asked whether it has to be made anew."""
-    plugin.write("def needs_replace_with_prop_diff(self, *arguments):\n    BODY", raised)
+    plugin.write(
+        "def needs_replace_with_prop_diff(self, *arguments):\n    BODY", raised
+    )
     assert plugin.apply("one").code == 0
     done = plugin.apply("two")
     assert done.code == 1
@@ -162,7 +176,9 @@ def test_exception_outside_handlers_of_a_plugin_fails_its_resource(plugin: Plugi
 
 
 @pytest.mark.parametrize("raised", RAISED)
-def test_an_attribute_that_ends_the_process_is_a_value_that_is_not_there(plugin: Plugin, raised: str) -> None:
+def test_an_attribute_that_ends_the_process_is_a_value_that_is_not_there(
+    plugin: Plugin, raised: str
+) -> None:
     """The stack is made, and says why the output has no value."""
     plugin.write("def _resolve_attribute(self, name):\n    BODY", raised)
     done = plugin.apply()
@@ -171,11 +187,15 @@ def test_an_attribute_that_ends_the_process_is_a_value_that_is_not_there(plugin:
 
 
 @pytest.mark.parametrize("raised", RAISED)
-def test_a_plugin_that_ends_the_process_while_it_is_loaded_is_not_used(plugin: Plugin, raised: str) -> None:
+def test_a_plugin_that_ends_the_process_while_it_is_loaded_is_not_used(
+    plugin: Plugin, raised: str
+) -> None:
     """A template that does not need it is made; one that does is refused."""
     plugin.write(raised, "")
     plain = (
-        TEMPLATE.replace("My::Bad", "OS::Heat::Value").replace("{text: TEXT}", "{value: 3}").replace(", a]", ", value]")
+        TEMPLATE.replace("My::Bad", "OS::Heat::Value")
+        .replace("{text: TEXT}", "{value: 3}")
+        .replace(", a]", ", value]")
     )
     done = plugin.apply(template=plain)
     assert done.code == 0
@@ -192,17 +212,28 @@ def test_a_plugin_that_ends_the_process_while_it_is_loaded_is_not_used(plugin: P
     "an input of 6,000 signs or brackets, which Python's own parser takes all its memory for",
     "that deployment has failed, and the next one runs",
 )
-@pytest.mark.parametrize("text", ["-" * 6000 + "1", "(" * 6000, "{" * 200 + "1", "[" * 100000])
-def test_an_input_that_takes_too_much_is_that_deployments_failure(machine: Machine, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["-" * 6000 + "1", "(" * 6000, "{" * 200 + "1", "[" * 100000]
+)
+def test_an_input_that_takes_too_much_is_that_deployments_failure(
+    machine: Machine, text: str
+) -> None:
     """Others have their turn."""
-    bad = deployment("bad", "services: {}", group="docker-compose", inputs=[{"name": "env_files", "value": text}])
+    bad = deployment(
+        "bad",
+        "services: {}",
+        group="docker-compose",
+        inputs=[{"name": "env_files", "value": text}],
+    )
     done = machine.apply([bad, deployment("good", "#!/bin/sh\necho fine")])
     assert done.code == 1, done.err
     assert "this text is not valid JSON" in done.out
     assert "2 deployments: 1 ok, 1 failed" in done.out
 
 
-def test_the_machines_own_lack_of_memory_is_nobodys_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machines_own_lack_of_memory_is_nobodys_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where nothing can be had at all, whoever asked for some is not to blame."""
     monkeypatch.setattr(errors, "_MEMORY", 1 << 60)
     with pytest.raises(MemoryError):
@@ -215,7 +246,9 @@ def test_a_signal_that_asks_the_agent_to_end_is_nobodys_failure() -> None:
         errors.blame(errors.Interrupted())
 
 
-def test_memory_that_a_failed_attempt_still_holds_does_not_count(tmp_path: Path) -> None:
+def test_memory_that_a_failed_attempt_still_holds_does_not_count(
+    tmp_path: Path,
+) -> None:
     """Memory of a failed attempt is released before the free memory is checked."""
     code = """
     import resource
@@ -231,5 +264,7 @@ def test_memory_that_a_failed_attempt_still_holds_does_not_count(tmp_path: Path)
     """
     path = tmp_path / "takes.py"
     path.write_text(textwrap.dedent(code))
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "it needs more memory than there is\n"

@@ -40,10 +40,14 @@ MORE = 1
 QUICK, SLOW, FAILS = KINDS[:3]
 HANGS = next(kind for kind in KINDS if kind.limited)
 HOLDS = Kind("holds", "until [ -e @.go ]; do sleep 0.05; done")
-REPEATABLE = Kind("holds, repeatable", HOLDS.body, options={"idempotent": True}, repeatable=True)
+REPEATABLE = Kind(
+    "holds, repeatable", HOLDS.body, options={"idempotent": True}, repeatable=True
+)
 REBOOTS = Kind("reboots", '[ -n "$HEAT_REBOOTS" ] || exit 194', reboots=1)
 AGAIN = {"retry": {"codes": [75], "times": 2, "delay": 0.05}}
-RETRIED = Kind("retried", '[ "$HEAT_ATTEMPT" = 3 ] || exit 75', options=AGAIN, retries=2)
+RETRIED = Kind(
+    "retried", '[ "$HEAT_ATTEMPT" = 3 ] || exit 75', options=AGAIN, retries=2
+)
 IN_VAIN = Kind("retried in vain", "", code=75, options=AGAIN, retries=2)
 
 
@@ -97,7 +101,11 @@ def interrupted(stage: Stage) -> None:
     stage.world.kill(agent)
     stage.kill_runs()
     # What was left of the run has been ended by then: it is there to be ended, however long the agent takes.
-    stage.finish(batch, lets_go=batch[0]["id"], seen=lambda: stage.world.entries()[batch[0]["id"]].reruns > 0)
+    stage.finish(
+        batch,
+        lets_go=batch[0]["id"],
+        seen=lambda: stage.world.entries()[batch[0]["id"]].reruns > 0,
+    )
 
 
 def no_word(stage: Stage) -> None:
@@ -155,7 +163,9 @@ def wishes(stage: Stage) -> None:
     world.handed[forgotten["id"]].forgotten = True
     stage.command("forget", forgotten["id"], **stage.armed)
     stage.finish([again, refused])
-    assert forgotten["id"].encode() not in (stage.machine.state / "journal").read_bytes()
+    assert (
+        forgotten["id"].encode() not in (stage.machine.state / "journal").read_bytes()
+    )
 
 
 def wishes_of_a_daemon(stage: Stage) -> None:
@@ -173,7 +183,11 @@ def wishes_of_a_daemon(stage: Stage) -> None:
     stage.command("retry", again["id"])
     stage.command("retry", "--signal", refused["id"])
     stage.until(stage.settled([refused]))
-    stage.until(lambda: len(world.evidence(again["id"])) >= 2 * begun and stage.settled([again])())
+    stage.until(
+        lambda: (
+            len(world.evidence(again["id"])) >= 2 * begun and stage.settled([again])()
+        )
+    )
     stage.daemon.put([again, refused, other])
     stage.until(stage.settled([again, refused, other]))
     world.handed[forgotten["id"]].forgotten = True
@@ -274,7 +288,12 @@ def taught(stage: Stage) -> None:
     """The metadata is at a URL, and says that it is at another one."""
     first, second = (stage.metadata.url(name) for name in ("first", "second"))
     batch = stage.world.batch([QUICK, FAILS])
-    points_on = {"os-collect-config": {"collectors": ["request"], "request": {"metadata_url": second}}}
+    points_on = {
+        "os-collect-config": {
+            "collectors": ["request"],
+            "request": {"metadata_url": second},
+        }
+    }
     body = json.dumps({"deployments": batch, **points_on}).encode()
     stage.metadata.named = {"first": Answer(body=body), "second": Answer(body=body)}
     stage.daemon.settings["request"] = {"metadata_url": first}
@@ -346,7 +365,9 @@ class Queue:
                 """Ignore clients that were killed during a request."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        ).start()
 
     @property
     def origin(self) -> str:
@@ -397,37 +418,75 @@ class Queue:
         }
 
     def _token(self) -> object:
-        endpoint = {"id": "e", "interface": "public", "region": "R", "region_id": "R", "url": self.origin}
+        endpoint = {
+            "id": "e",
+            "interface": "public",
+            "region": "R",
+            "region_id": "R",
+            "url": self.origin,
+        }
         return {
             "methods": ["password"],
             "user": {"id": "u1", "name": "u", "domain": {"id": "d", "name": "d"}},
             "project": {"id": "p1", "name": "p", "domain": {"id": "d", "name": "d"}},
             "issued_at": "2026-01-01T00:00:00.000000Z",
             "expires_at": "2099-01-01T00:00:00.000000Z",
-            "catalog": [{"type": "messaging", "name": "zaqar", "id": "z", "endpoints": [endpoint]}],
+            "catalog": [
+                {
+                    "type": "messaging",
+                    "name": "zaqar",
+                    "id": "z",
+                    "endpoints": [endpoint],
+                }
+            ],
         }
 
 
 def _records(*names: str) -> tuple[str, ...]:
-    return tuple(f"journal.{name}.{moment}" for name in names for moment in ("before", "after"))
+    return tuple(
+        f"journal.{name}.{moment}" for name in names for moment in ("before", "after")
+    )
 
 
 SCENARIOS = (
-    Scenario(every_kind, _records("accepted", "running", "finished", "settled", "marked"), part="the journal"),
+    Scenario(
+        every_kind,
+        _records("accepted", "running", "finished", "settled", "marked"),
+        part="the journal",
+    ),
     Scenario(
         every_kind,
         (
             *("journal.flush.before", "journal.flush.after"),
             *("journal.anew.before", "journal.anew.written", "journal.anew.after"),
-            *("deployed.deployment", "deployed.result", "signals.before", "signals.after", "signals.judged"),
+            *(
+                "deployed.deployment",
+                "deployed.result",
+                "signals.before",
+                "signals.after",
+                "signals.judged",
+            ),
         ),
         part="files and signals",
     ),
     Scenario(
         every_kind,
         (
-            *("runner.folder", "runner.prepared", "runner.spawned", "runner.announced", "runner.word"),
-            *("runner.ending", "runner.term", "runner.kill", "runner.closed", "runner.concluded", "runner.tidied"),
+            *(
+                "runner.folder",
+                "runner.prepared",
+                "runner.spawned",
+                "runner.announced",
+                "runner.word",
+            ),
+            *(
+                "runner.ending",
+                "runner.term",
+                "runner.kill",
+                "runner.closed",
+                "runner.concluded",
+                "runner.tidied",
+            ),
         ),
         part="runs",
     ),
@@ -447,27 +506,57 @@ SCENARIOS = (
             *("asked.left", "asked.granted", "asked.removed", "asked.done"),
         ),
     ),
-    Scenario(wishes_of_a_daemon, ("asked.granted", "asked.removed", "asked.done", "journal.anew.written")),
+    Scenario(
+        wishes_of_a_daemon,
+        ("asked.granted", "asked.removed", "asked.done", "journal.anew.written"),
+    ),
     Scenario(
         pruned,
         (
             *_records("left"),
-            *("retention.masked", "retention.hidden", "retention.emptied", "retention.removed"),
+            *(
+                "retention.masked",
+                "retention.hidden",
+                "retention.emptied",
+                "retention.removed",
+            ),
             "retention.remembered",
         ),
     ),
     Scenario(
         daemon,
         (
-            *("loop.arrived", "loop.kept", "loop.let_go", "loop.asked", "loop.offered", "loop.told", "loop.settled"),
+            *(
+                "loop.arrived",
+                "loop.kept",
+                "loop.let_go",
+                "loop.asked",
+                "loop.offered",
+                "loop.told",
+                "loop.settled",
+            ),
             *("loop.ending", "loop.ended", "source.claimed"),
         ),
     ),
     Scenario(reloaded, ("loop.reload", "documents.dropped", *_records("moved"))),
-    Scenario(rebooted, (*_records("reboot"), "loop.reboot.before", "loop.reboot.after"), mounts=True),
-    Scenario(retried, (*_records("retry"), *_records("running", "finished"), "runner.closed", "runner.concluded")),
     Scenario(
-        another_instance, tuple(f"instance.{each}" for each in ("known", "leaving", "moved", "left")), mounts=True
+        rebooted,
+        (*_records("reboot"), "loop.reboot.before", "loop.reboot.after"),
+        mounts=True,
+    ),
+    Scenario(
+        retried,
+        (
+            *_records("retry"),
+            *_records("running", "finished"),
+            "runner.closed",
+            "runner.concluded",
+        ),
+    ),
+    Scenario(
+        another_instance,
+        tuple(f"instance.{each}" for each in ("known", "leaving", "moved", "left")),
+        mounts=True,
     ),
     Scenario(taught, ("loop.learned",)),
     Scenario(queued, ("source.let_go.before", "source.let_go.after")),
@@ -477,25 +566,42 @@ SCENARIOS = (
 # The kills.
 
 
-def _aims(passed: dict[str, int], scenario: Scenario, chance: random.Random) -> list[tuple[str, int]]:
+def _aims(
+    passed: dict[str, int], scenario: Scenario, chance: random.Random
+) -> list[tuple[str, int]]:
     """Return where to kill: at the scenario's own points for the first time and some later, and at some others."""
     aims = [(point, 1) for point in scenario.points]
-    later = [(point, chance.randint(2, passed[point])) for point in scenario.points if passed[point] > 1]
+    later = [
+        (point, chance.randint(2, passed[point]))
+        for point in scenario.points
+        if passed[point] > 1
+    ]
     aims += chance.sample(later, min(LATER, len(later)))
-    others = sorted((point, each + 1) for point in passed for each in range(passed[point]))
-    return aims + chance.sample([each for each in others if each not in aims], min(MORE, len(others) - len(aims)))
+    others = sorted(
+        (point, each + 1) for point in passed for each in range(passed[point])
+    )
+    return aims + chance.sample(
+        [each for each in others if each not in aims],
+        min(MORE, len(others) - len(aims)),
+    )
 
 
 @pytest.mark.fault(
-    1, "kill -9 of the agent at each transition of its journal, runs, signals, sources and loop", "one truthful result"
+    1,
+    "kill -9 of the agent at each transition of its journal, runs, signals, sources and loop",
+    "one truthful result",
 )
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-def test_killed_at_each_point(scenario: Scenario, tmp_path: Path, tried: Callable[[int], None]) -> None:
+def test_killed_at_each_point(
+    scenario: Scenario, tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """The next agent continues after a kill at any point: nothing is lost, run twice or reported falsely."""
     theatre = Theatre(scenario, tmp_path, promises.seed("KILL_POINT_SEED"))
     passed = theatre.passed()
-    assert set(scenario.points) <= passed.keys(), f"not passed: {set(scenario.points) - passed.keys()}"
+    assert set(scenario.points) <= passed.keys(), (
+        f"not passed: {set(scenario.points) - passed.keys()}"
+    )
     tried(theatre.kill_along(_aims(passed, scenario, random.Random(theatre.seed))))  # noqa: S311  # to be repeatable
 
 
@@ -509,28 +615,44 @@ RUNS = tuple(
 
 
 @pytest.mark.fault(
-    2, "kill -9 of the agent and of its supervisors together, at each transition of a run", "interrupted, or the truth"
+    2,
+    "kill -9 of the agent and of its supervisors together, at each transition of a run",
+    "interrupted, or the truth",
 )
 @pytest.mark.timeout(600)
-def test_killed_together_with_the_supervisors(tmp_path: Path, tried: Callable[[int], None]) -> None:
+def test_killed_together_with_the_supervisors(
+    tmp_path: Path, tried: Callable[[int], None]
+) -> None:
     """An unknown outcome is reported as interrupted, and a recorded one as it was."""
     theatre = Theatre(SCENARIOS[0], tmp_path, promises.seed("KILL_POINT_SEED"))
     chance = random.Random(theatre.seed)  # noqa: S311  # to be repeatable
-    tried(theatre.kill_along([(point, chance.randint(1, 2)) for point in RUNS], runs_too=True))
+    tried(
+        theatre.kill_along(
+            [(point, chance.randint(1, 2)) for point in RUNS], runs_too=True
+        )
+    )
 
 
 def test_every_point_is_somebodys() -> None:
     """Each kill point is passed in the scenario for it."""
-    assert set(kill_points.POINTS) == {point for scenario in SCENARIOS for point in scenario.points}
+    assert set(kill_points.POINTS) == {
+        point for scenario in SCENARIOS for point in scenario.points
+    }
 
 
 @pytest.mark.torture
 @pytest.mark.skipif(not shares.FOR, reason="the long form: `make torture`")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-def test_killed_at_each_passing(scenario: Scenario, tmp_path: Path, seconds: float) -> None:
+def test_killed_at_each_passing(
+    scenario: Scenario, tmp_path: Path, seconds: float
+) -> None:
     """The same at every passing of every point, as far as the time goes."""
     theatre = Theatre(scenario, tmp_path, promises.seed("TORTURE_SEED"))
-    aims = [(point, each + 1) for point, times in theatre.passed().items() for each in range(times)]
+    aims = [
+        (point, each + 1)
+        for point, times in theatre.passed().items()
+        for each in range(times)
+    ]
     random.Random(theatre.seed).shuffle(aims)  # noqa: S311  # to be repeatable
     until = time.monotonic() + seconds
     while aims and time.monotonic() < until:

@@ -64,7 +64,9 @@ def supervisor(machine: Machine, identity: str = "d1") -> psutil.Process:
     return psutil.Process(machine.status()[identity]["process"])
 
 
-def craft(machine: Machine, given: dict[str, Any], status: str = "-", **changes: Any) -> Path:
+def craft(
+    machine: Machine, given: dict[str, Any], status: str = "-", **changes: Any
+) -> Path:
     """Write a state in which an agent started a run and was killed; return the run's folder.
 
     `status` is what the supervisor wrote. Where `changes` say nothing else, the run's process has ended.
@@ -95,7 +97,9 @@ def craft(machine: Machine, given: dict[str, Any], status: str = "-", **changes:
     return folder
 
 
-def test_killed_before_anything_is_accepted(machine: Machine, heat: SignalServer) -> None:
+def test_killed_before_anything_is_accepted(
+    machine: Machine, heat: SignalServer
+) -> None:
     """An agent that is killed while it still reads its document leaves everything to the next one."""
     pipe = machine.folder / "document.json"
     os.mkfifo(pipe)
@@ -114,9 +118,15 @@ def test_killed_before_anything_is_accepted(machine: Machine, heat: SignalServer
 
 def test_killed_before_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
     """A deployment that waited when the agent was killed is run once, by the next agent."""
-    given = [deployment(each, script(machine, each), signal=heat.url(each)) for each in ("d1", "d2", "d3")]
+    given = [
+        deployment(each, script(machine, each), signal=heat.url(each))
+        for each in ("d1", "d2", "d3")
+    ]
     end(begin(machine, given))
-    assert {each["state"] for each in machine.status().values()} == {"running", "accepted"}
+    assert {each["state"] for each in machine.status().values()} == {
+        "running",
+        "accepted",
+    }
     let_go(machine)
 
     done = machine.apply(given)
@@ -129,27 +139,38 @@ def test_killed_before_a_hook_runs(machine: Machine, heat: SignalServer) -> None
 def test_killed_while_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
     """The run of a killed agent goes on; the next agent follows that very process and signals its result once."""
     then = "echo out; echo err >&2; printf 1 >$heat_outputs_path.number; exit 3"
-    given = deployment(config=script(machine, then=then), outputs=["number"], signal=heat.url())
+    given = deployment(
+        config=script(machine, then=then), outputs=["number"], signal=heat.url()
+    )
     end(begin(machine, [given]))
     running = supervisor(machine)
     assert running.is_running()
 
     follower = machine.start_apply([given])
-    wait_until(lambda: (machine.state / "lock").read_text().strip() == str(follower.pid))
+    wait_until(
+        lambda: (machine.state / "lock").read_text().strip() == str(follower.pid)
+    )
     let_go(machine)
     follower.communicate(timeout=pace.seconds(10))
 
     assert follower.returncode == 1
     assert ran(machine) == ["d1"]
     assert heat.values() == [
-        {"deploy_stdout": "out\n", "deploy_stderr": "err\n", "deploy_status_code": 3, "number": "1"}
+        {
+            "deploy_stdout": "out\n",
+            "deploy_stderr": "err\n",
+            "deploy_status_code": 3,
+            "number": "1",
+        }
     ]
 
 
 def test_a_run_that_ended_meanwhile(machine: Machine, heat: SignalServer) -> None:
     """A run that ended while no agent was there is reported with its own exit code, streams and outputs."""
     then = "echo out; printf 'a\\n' >$heat_outputs_path.text; exit 7"
-    given = deployment(config=script(machine, then=then), outputs=["text"], signal=heat.url())
+    given = deployment(
+        config=script(machine, then=then), outputs=["text"], signal=heat.url()
+    )
     end(begin(machine, [given]))
     running = supervisor(machine)
     let_go(machine)
@@ -159,7 +180,14 @@ def test_a_run_that_ended_meanwhile(machine: Machine, heat: SignalServer) -> Non
 
     assert done.code == 1
     assert ran(machine) == ["d1"]
-    assert heat.values() == [{"deploy_stdout": "out\n", "deploy_stderr": "", "deploy_status_code": 7, "text": "a\n"}]
+    assert heat.values() == [
+        {
+            "deploy_stdout": "out\n",
+            "deploy_stderr": "",
+            "deploy_status_code": 7,
+            "text": "a\n",
+        }
+    ]
 
 
 def test_killed_between_result_and_signal(machine: Machine, heat: SignalServer) -> None:
@@ -198,7 +226,9 @@ def test_killed_while_the_server_thinks(machine: Machine, heat: SignalServer) ->
 
 def test_the_supervisor_is_killed(machine: Machine, heat: SignalServer) -> None:
     """A run whose supervisor is killed is reported as interrupted, with what it printed, and its processes end."""
-    given = deployment(config=script(machine).replace("until", "echo so far\nuntil"), signal=heat.url())
+    given = deployment(
+        config=script(machine).replace("until", "echo so far\nuntil"), signal=heat.url()
+    )
     agent = begin(machine, [given])
     children = endings.children(supervisor(machine), recursive=True)
     assert children
@@ -244,7 +274,9 @@ def test_the_script_is_killed(machine: Machine, heat: SignalServer) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_agent_is_asked_to_end(machine: Machine, heat: SignalServer, number: signal.Signals) -> None:
+def test_the_agent_is_asked_to_end(
+    machine: Machine, heat: SignalServer, number: signal.Signals
+) -> None:
     """An agent that is asked to end does so at once, with exit code 130; the run goes on and is picked up again."""
     given = deployment(config=script(machine), signal=heat.url())
     agent = begin(machine, [given])
@@ -266,7 +298,13 @@ def test_another_process_has_the_number_of_the_run(
     """A process that has the run's number now is neither followed nor ended; what the run left says how it ended."""
     stranger = machine.start("/bin/sleep", "60")
     given = deployment(config=script(machine), signal=heat.url())
-    craft(machine, given, status, pid=stranger.pid, ticks=(processes.ticks(stranger.pid) or 0) - 1)
+    craft(
+        machine,
+        given,
+        status,
+        pid=stranger.pid,
+        ticks=(processes.ticks(stranger.pid) or 0) - 1,
+    )
 
     done = machine.apply([given], seconds=10)
 
@@ -280,7 +318,13 @@ def test_the_machine_went_down(machine: Machine, heat: SignalServer) -> None:
     """A run that the machine took down with it is reported as that, even if its process number lives again."""
     stranger = machine.start("/bin/sleep", "60")
     given = deployment(config=script(machine), signal=heat.url())
-    craft(machine, given, boot="another", pid=stranger.pid, ticks=processes.ticks(stranger.pid))
+    craft(
+        machine,
+        given,
+        boot="another",
+        pid=stranger.pid,
+        ticks=processes.ticks(stranger.pid),
+    )
 
     done = machine.apply([given], seconds=10)
 
@@ -292,18 +336,28 @@ def test_the_machine_went_down(machine: Machine, heat: SignalServer) -> None:
     assert ran(machine) == []
 
 
-def test_the_machine_went_down_after_the_end(machine: Machine, heat: SignalServer) -> None:
+def test_the_machine_went_down_after_the_end(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that ended before the machine went down is reported with its own exit code and output."""
     given = deployment(config=script(machine), signal=heat.url())
     (craft(machine, given, "0 flushed", boot="another") / "stdout").write_text("done\n")
 
     assert machine.apply([given]).code == 0
-    assert heat.values() == [{"deploy_stdout": "done\n", "deploy_stderr": "", "deploy_status_code": 0}]
+    assert heat.values() == [
+        {"deploy_stdout": "done\n", "deploy_stderr": "", "deploy_status_code": 0}
+    ]
     assert ran(machine) == []
 
 
-@pytest.mark.fault(2, "the power goes before the output of a run that had ended was flushed", "interrupted, no success")
-@pytest.mark.parametrize(("status", "outputs"), [("0", []), ("0 flu", []), ("0 flushed", ["number"])])
+@pytest.mark.fault(
+    2,
+    "the power goes before the output of a run that had ended was flushed",
+    "interrupted, no success",
+)
+@pytest.mark.parametrize(
+    ("status", "outputs"), [("0", []), ("0 flu", []), ("0 flushed", ["number"])]
+)
 def test_outputs_lost_with_the_machine_are_a_failure(
     machine: Machine, heat: SignalServer, status: str, outputs: list[str]
 ) -> None:
@@ -314,20 +368,31 @@ def test_outputs_lost_with_the_machine_are_a_failure(
     assert machine.apply([given]).code == 1
     [told] = heat.values()
     assert told["deploy_status_code"] == INTERRUPTED
-    assert "the machine went down before its output was safe on disk" in told["deploy_stderr"]
+    assert (
+        "the machine went down before its output was safe on disk"
+        in told["deploy_stderr"]
+    )
     assert ran(machine) == []
 
 
-def test_run_that_ends_without_an_agent_is_flushed(machine: Machine, heat: SignalServer) -> None:
+def test_run_that_ends_without_an_agent_is_flushed(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The supervisor says that it is, so that the next boot can rely on it; what an agent sees end needs no flush."""
-    given = [deployment(each, script(machine, each), signal=heat.url(each)) for each in ("d1", "d2")]
+    given = [
+        deployment(each, script(machine, each), signal=heat.url(each))
+        for each in ("d1", "d2")
+    ]
     agent = begin(machine, given)
     running = supervisor(machine)
     end(agent)
     let_go(machine)
     wait_until(lambda: endings.has_ended(running))
     assert machine.apply(given).code == 0
-    found = {each: [path.read_text().split("\n")[0] for path in status_files(machine, each)] for each in ("d1", "d2")}
+    found = {
+        each: [path.read_text().split("\n")[0] for path in status_files(machine, each)]
+        for each in ("d1", "d2")
+    }
     assert found == {"d1": ["0 flushed"], "d2": ["0"]}
 
 
@@ -337,9 +402,13 @@ def status_files(machine: Machine, identity: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("boot", ["another", None])
-def test_an_interrupted_run_that_may_be_repeated(machine: Machine, heat: SignalServer, boot: str | None) -> None:
+def test_an_interrupted_run_that_may_be_repeated(
+    machine: Machine, heat: SignalServer, boot: str | None
+) -> None:
     """A deployment with the option `idempotent: true` is run again after an interruption, and reports that run."""
-    given = deployment(config=script(machine), options={"idempotent": True}, signal=heat.url())
+    given = deployment(
+        config=script(machine), options={"idempotent": True}, signal=heat.url()
+    )
     craft(machine, given, **({"boot": boot} if boot else {}))
     let_go(machine)
 
@@ -348,7 +417,9 @@ def test_an_interrupted_run_that_may_be_repeated(machine: Machine, heat: SignalS
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
 
-def test_killed_between_announcing_and_the_word(machine: Machine, heat: SignalServer) -> None:
+def test_killed_between_announcing_and_the_word(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that was announced and never got the agent's word has not happened: the next agent runs it, once."""
     given = deployment(config=script(machine), signal=heat.url())
     craft(machine, given, "unstarted")
@@ -360,9 +431,13 @@ def test_killed_between_announcing_and_the_word(machine: Machine, heat: SignalSe
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
 
-def test_the_time_limit_passes_while_no_agent_is_there(machine: Machine, heat: SignalServer) -> None:
+def test_the_time_limit_passes_while_no_agent_is_there(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A time limit counts while no agent is there, and is enforced by the next one."""
-    given = deployment(config=script(machine), options={"timeout": 0.5}, signal=heat.url())
+    given = deployment(
+        config=script(machine), options={"timeout": 0.5}, signal=heat.url()
+    )
     end(begin(machine, [given]))
     running = supervisor(machine)
     children = endings.children(running, recursive=True)
@@ -378,7 +453,9 @@ def test_the_time_limit_passes_while_no_agent_is_there(machine: Machine, heat: S
     assert ran(machine) == ["d1"]
 
 
-def test_a_time_limit_outlives_the_agent_that_began_to_enforce_it(machine: Machine, heat: SignalServer) -> None:
+def test_a_time_limit_outlives_the_agent_that_began_to_enforce_it(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that ignores TERM, and whose agent is killed while it waits for its end, is killed by the next agent."""
     stubborn = script(machine).replace("until", "trap : TERM\nuntil")
     given = deployment(config=stubborn, options={"timeout": 0.3}, signal=heat.url())
@@ -402,7 +479,9 @@ def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
     machine: Machine, heat: SignalServer
 ) -> None:
     """A run that the killed agent was ending is ended by the next one, also without its supervisor."""
-    given = deployment(config=script(machine), options={"timeout": 0.3}, signal=heat.url())
+    given = deployment(
+        config=script(machine), options={"timeout": 0.3}, signal=heat.url()
+    )
     once = machine.write("", "once")
     killed = machine.apply([given], **kill_points.environment("runner.ending", 1, once))
     assert killed.code == -signal.SIGKILL
@@ -420,10 +499,18 @@ def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
     "the agent is killed before it could remove what a run was given, and the deployment is replaced then",
     "the next agent removes it",
 )
-@pytest.mark.parametrize("point", ["runner.prepared", "journal.finished.after", "journal.drop.before"])
-def test_inputs_of_a_killed_agent_are_removed_later(machine: Machine, heat: SignalServer, point: str) -> None:
+@pytest.mark.parametrize(
+    "point", ["runner.prepared", "journal.finished.after", "journal.drop.before"]
+)
+def test_inputs_of_a_killed_agent_are_removed_later(
+    machine: Machine, heat: SignalServer, point: str
+) -> None:
     """The inputs of a run, which may be secrets, are removed even if the deployment has left the metadata."""
-    given = deployment(config=f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n", inputs={"a": "b"}, signal=heat.url())
+    given = deployment(
+        config=f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n",
+        inputs={"a": "b"},
+        signal=heat.url(),
+    )
     once = machine.write("", "once")
     first = "runner.prepared" if point == "journal.drop.before" else point
     machine.apply([given], **kill_points.environment(first, 1, once))

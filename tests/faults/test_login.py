@@ -23,7 +23,10 @@ SILENT = Answer(delay=60)
 def cloud(openstack: Cloud, machine: Machine, daemon: Daemon) -> Iterator[Cloud]:
     """A cloud whose Keystone is silent, and a daemon with a result for Heat's API."""
     user = vars(openstack.credentials())
-    inputs = {f"deploy_{name}": value for name, value in {**user, "stack_id": "s/1", "resource_name": "d1"}.items()}
+    inputs = {
+        f"deploy_{name}": value
+        for name, value in {**user, "stack_id": "s/1", "resource_name": "d1"}.items()
+    }
     daemon.put([deployment("d1", counting(machine), inputs=inputs)])
     openstack.keystone.always = SILENT
     yield openstack
@@ -37,9 +40,15 @@ def arrived(cloud: Cloud, daemon: Daemon) -> None:
     assert ran(daemon.machine) == ["d1"]
 
 
-@fault(3, "the daemon is to end while a login hangs", "it ends at once, and the next one sends the result")
+@fault(
+    3,
+    "the daemon is to end while a login hangs",
+    "it ends at once, and the next one sends the result",
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_the_daemon_ends_while_a_login_hangs(cloud: Cloud, daemon: Daemon, number: int) -> None:
+def test_the_daemon_ends_while_a_login_hangs(
+    cloud: Cloud, daemon: Daemon, number: int
+) -> None:
     """The next one sends the result, once."""
     daemon.start()
     wait_until(lambda: len(cloud.logins) == 1, LONG)

@@ -48,7 +48,9 @@ def beside(machine: Machine) -> dict[str, tuple[int, bytes]]:
     found = {}
     for path in sorted(machine.folder.rglob("*")):
         if machine.state not in (path, *path.parents) and not path.is_dir():
-            content = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+            content = (
+                os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+            )
             found[str(path)] = (path.lstat().st_mode, content)
     return found
 
@@ -81,8 +83,33 @@ def paths(machine: Machine) -> list[str]:
             "./x",
             "x/",
         ),
-        *("-rf", "--help", "-", "~", "~root", "*", "?", "a\nb", "a\rb", "a\0b", "\0", "\x1b[2J", " ", "\t", "x" * 5000),
-        *("‥/victim", "．．/victim", "..∕victim", "%2e%2e/victim", "..\\victim", "\u202evictim", "\ufeff", "\ud800"),
+        *(
+            "-rf",
+            "--help",
+            "-",
+            "~",
+            "~root",
+            "*",
+            "?",
+            "a\nb",
+            "a\rb",
+            "a\0b",
+            "\0",
+            "\x1b[2J",
+            " ",
+            "\t",
+            "x" * 5000,
+        ),
+        *(
+            "‥/victim",
+            "．．/victim",
+            "..∕victim",
+            "%2e%2e/victim",
+            "..\\victim",
+            "\u202evictim",
+            "\ufeff",
+            "\ud800",
+        ),
         *(
             "$(touch victim)",
             "`touch victim`",
@@ -102,11 +129,18 @@ def paths(machine: Machine) -> list[str]:
     "ids and names of deployments that are paths, options, shell commands, NUL, newlines, or 5,000 characters long",
     "they name one deployment each, which is run once; nothing is written outside its own folders",
 )
-def test_ids_and_names_lead_nowhere(machine: Machine, canary: Path, tried: Tried) -> None:
+def test_ids_and_names_lead_nowhere(
+    machine: Machine, canary: Path, tried: Tried
+) -> None:
     """An id is only an id, even if it looks like a path."""
     (machine.folder / "victim").write_text("alive")
     given = [
-        deployment(each, f"#!/bin/sh\necho {number} >>{machine.state}/ran\n", name=each, outputs=["out"])
+        deployment(
+            each,
+            f"#!/bin/sh\necho {number} >>{machine.state}/ran\n",
+            name=each,
+            outputs=["out"],
+        )
         for number, each in enumerate(paths(machine))
     ]
     machine.write(given)
@@ -115,7 +149,9 @@ def test_ids_and_names_lead_nowhere(machine: Machine, canary: Path, tried: Tried
     assert done.code == 0, done.out + done.err
     assert beside(machine) == before
     assert not sung(canary)
-    assert sorted((machine.state / "ran").read_text().split(), key=int) == [str(each) for each in range(len(given))]
+    assert sorted((machine.state / "ran").read_text().split(), key=int) == [
+        str(each) for each in range(len(given))
+    ]
     assert "\x1b" not in done.out + done.err
     again = machine.apply(machine.folder / "document.json")
     assert f"{len(given)} deployments: {len(given)} skipped" in again.out
@@ -128,11 +164,16 @@ def test_ids_and_names_lead_nowhere(machine: Machine, canary: Path, tried: Tried
     "a name that leads elsewhere fails its deployment; any other names a file in the folder for outputs",
 )
 @pytest.mark.parametrize("tool", ["script", "python"])
-def test_names_of_outputs_lead_nowhere(machine: Machine, canary: Path, tool: str, tried: Tried) -> None:
+def test_names_of_outputs_lead_nowhere(
+    machine: Machine, canary: Path, tool: str, tried: Tried
+) -> None:
     """The name of an output can neither remove nor read a file elsewhere."""
     (machine.folder / "victim").write_text("alive")
     config = {"script": "#!/bin/sh\n:\n", "python": "pass\n"}[tool]
-    given = [deployment(f"d{number}", config, group=tool, outputs=[each]) for number, each in enumerate(paths(machine))]
+    given = [
+        deployment(f"d{number}", config, group=tool, outputs=[each])
+        for number, each in enumerate(paths(machine))
+    ]
     machine.write(given)
     before = beside(machine)
     done = machine.apply(machine.folder / "document.json")
@@ -143,7 +184,9 @@ def test_names_of_outputs_lead_nowhere(machine: Machine, canary: Path, tool: str
     found = results(machine)
     for number, each in enumerate(paths(machine)):
         failed = found[f"d{number}"]["failed"]
-        assert failed == ("/" in each or "\0" in each or "\ud800" in each or len(each) > 200), (
+        assert failed == (
+            "/" in each or "\0" in each or "\ud800" in each or len(each) > 200
+        ), (
             each,
             found[f"d{number}"],
         )
@@ -157,17 +200,62 @@ def test_names_of_outputs_lead_nowhere(machine: Machine, canary: Path, tool: str
     "there is no such hook: the deployment fails with status 127, and nothing is run or imported",
 )
 @pytest.mark.parametrize("shape", ["plain", "component"])
-def test_names_of_tools_start_nothing(machine: Machine, canary: Path, shape: str, tried: Tried) -> None:
+def test_names_of_tools_start_nothing(
+    machine: Machine, canary: Path, shape: str, tried: Tried
+) -> None:
     """A tool is a name in a table or in a hook directory, and never a path or a module."""
     machine.hook("known", "#!/bin/sh\nexit 1\n")
     (machine.hooks / "folder").mkdir()
     (machine.hooks / "link").symlink_to("/nowhere")
     (machine.hooks / "pipe").with_suffix("").mkdir(exist_ok=True)
     named = [
-        *("../canary", str(canary), "./../canary", f"known/../../{canary.name}", "canary", "/bin/sh", "sh", "bash -c"),
-        *("os", "sys", "__init__", "__main__", "builtin:os", "heat_config_hooks", "tools.script", "steps", "protocol"),
-        *("reply", "engines", "pods", "standalone", "heat-config-hook", "ѕcript", "scrípt", "SCRIPT", "script.py"),
-        *("--help", "-", "/", "..", "☃", " ", "\0", "folder", "link", "pipe", "$(../canary)", "x" * 5000, "\ud800"),
+        *(
+            "../canary",
+            str(canary),
+            "./../canary",
+            f"known/../../{canary.name}",
+            "canary",
+            "/bin/sh",
+            "sh",
+            "bash -c",
+        ),
+        *(
+            "os",
+            "sys",
+            "__init__",
+            "__main__",
+            "builtin:os",
+            "heat_config_hooks",
+            "tools.script",
+            "steps",
+            "protocol",
+        ),
+        *(
+            "reply",
+            "engines",
+            "pods",
+            "standalone",
+            "heat-config-hook",
+            "ѕcript",
+            "scrípt",
+            "SCRIPT",
+            "script.py",
+        ),
+        *(
+            "--help",
+            "-",
+            "/",
+            "..",
+            "☃",
+            " ",
+            "\0",
+            "folder",
+            "link",
+            "pipe",
+            "$(../canary)",
+            "x" * 5000,
+            "\ud800",
+        ),
     ]
     config = f"#!/bin/sh\n{canary}\n"
     given = []
@@ -178,7 +266,9 @@ def test_names_of_tools_start_nothing(machine: Machine, canary: Path, shape: str
         else:
             one |= {
                 "group": "component",
-                "config": {"configs": [{"actions": ["CREATE"], "tool": tool, "config": config}]},
+                "config": {
+                    "configs": [{"actions": ["CREATE"], "tool": tool, "config": config}]
+                },
             }
         given.append(one)
     done = machine.apply(given, "--json")
@@ -197,12 +287,33 @@ def test_names_of_tools_start_nothing(machine: Machine, canary: Path, shape: str
     "actions of a component that are paths, patterns, of other types, or look like another",
     "only the exact action is chosen; anything but a list of texts fails the deployment",
 )
-def test_actions_of_a_component_choose_nothing_else(machine: Machine, canary: Path, tried: Tried) -> None:
+def test_actions_of_a_component_choose_nothing_else(
+    machine: Machine, canary: Path, tried: Tried
+) -> None:
     """An action chooses a config only by its exact name, not by a pattern, another case or another type."""
     config = f"#!/bin/sh\n{canary}\n"
     actions: list[Any] = [
-        *(["*"], [".*"], ["create"], ["CREATE "], ["СREATE"], ["CREATE\0"], [""], [], ["CREAT", "CREATED"]),
-        *("CREATE", [["CREATE"]], [{"CREATE": 1}], {"CREATE": True}, [None], [True], None, 0),
+        *(
+            ["*"],
+            [".*"],
+            ["create"],
+            ["CREATE "],
+            ["СREATE"],
+            ["CREATE\0"],
+            [""],
+            [],
+            ["CREAT", "CREATED"],
+        ),
+        *(
+            "CREATE",
+            [["CREATE"]],
+            [{"CREATE": 1}],
+            {"CREATE": True},
+            [None],
+            [True],
+            None,
+            0,
+        ),
     ]
     given = []
     for number, each in enumerate(actions):
@@ -219,7 +330,9 @@ def test_actions_of_a_component_choose_nothing_else(machine: Machine, canary: Pa
     tried(len(actions))
 
 
-def injections(machine: Machine, canary: Path) -> list[tuple[str, dict[str, Any], object]]:
+def injections(
+    machine: Machine, canary: Path
+) -> list[tuple[str, dict[str, Any], object]]:
     """Return tools with options that try to be others, and a config that does nothing."""
     play = "- hosts: localhost\n  gather_facts: false\n  tasks: []\n"
     run = f"--vault-password-file={canary}"
@@ -238,23 +351,49 @@ def injections(machine: Machine, canary: Path) -> list[tuple[str, dict[str, Any]
         ("docker-cmd", {}, {"--privileged": {"image": "x"}}),
         ("docker-cmd", {}, {"a": {"image": "--entrypoint=/canary"}}),
         ("docker-cmd", {}, {"a": {"image": "x", "--volume": "/:/host"}}),
-        ("docker-cmd", {}, {"a": {"action": "exec", "command": ["--privileged", str(canary)]}}),
+        (
+            "docker-cmd",
+            {},
+            {"a": {"action": "exec", "command": ["--privileged", str(canary)]}},
+        ),
         ("hiera", {}, {"datafiles": {"../../victim": {"a": 1}}}),
         ("hiera", {"version": "--help"}, {"hierarchy": ["a"]}),
         ("json-file", {}, {"../victim": {"a": 1}}),
         ("json-file", {"mode": "7777"}, {str(machine.folder / "new"): {"a": 1}}),
-        ("kubelet", {}, {"metadata": {"name": "../../victim"}, "spec": {"containers": [{"name": "a"}]}}),
-        ("puppet", {"tags": [f"--external_nodes={canary}"], "modulepath": [f"--config={canary}"]}, "fail('no')"),
+        (
+            "kubelet",
+            {},
+            {
+                "metadata": {"name": "../../victim"},
+                "spec": {"containers": [{"name": "a"}]},
+            },
+        ),
+        (
+            "puppet",
+            {
+                "tags": [f"--external_nodes={canary}"],
+                "modulepath": [f"--config={canary}"],
+            },
+            "fail('no')",
+        ),
         ("python", {"interpreter": "--version"}, "pass"),
         ("python", {"interpreter": f"'{canary}"}, "pass"),
         ("quadlet", {}, {"../x.container": "[Container]\nImage=x\n"}),
-        ("quadlet", {}, {"x.kube": "[Kube]\nYaml=y.yaml\n", "../../y.yaml": "kind: Pod\n"}),
+        (
+            "quadlet",
+            {},
+            {"x.kube": "[Kube]\nYaml=y.yaml\n", "../../y.yaml": "kind: Pod\n"},
+        ),
         ("quadlet", {"name": "/etc/x.container"}, "[Container]\nImage=x\n"),
         ("script", {"timeout": f"1; {canary}"}, "#!/bin/sh\n"),
         ("systemd-unit", {}, {"--root=x.service": "[Service]\nExecStart=/bin/true\n"}),
         ("systemd-unit", {}, {"../x.service": "[Service]\nExecStart=/bin/true\n"}),
         ("systemd-unit", {}, {"x.service.d/../../y.conf": "[Service]\n"}),
-        ("systemd-unit", {"name": "/etc/x.service"}, "[Service]\nExecStart=/bin/true\n"),
+        (
+            "systemd-unit",
+            {"name": "/etc/x.service"},
+            "[Service]\nExecStart=/bin/true\n",
+        ),
     ]
 
 
@@ -263,10 +402,14 @@ def injections(machine: Machine, canary: Path) -> list[tuple[str, dict[str, Any]
     "options and names in configs of our hooks that begin with «-», lead elsewhere, or name other programs",
     "they are refused, or taken as the value that they are: no other program is run, nothing is written elsewhere",
 )
-def test_options_of_hooks_do_not_reach_their_programs(machine: Machine, canary: Path, tried: Tried) -> None:
+def test_options_of_hooks_do_not_reach_their_programs(
+    machine: Machine, canary: Path, tried: Tried
+) -> None:
     """An option of a hook is neither an option of its program nor a path, unless the hook declares that."""
     (machine.folder / "victim").write_text("alive")
-    (machine.folder / "hosts").write_text(f"localhost ansible_connection=local ansible_python_interpreter={canary}\n")
+    (machine.folder / "hosts").write_text(
+        f"localhost ansible_connection=local ansible_python_interpreter={canary}\n"
+    )
     (machine.folder / "kitchen").mkdir()
     tools = machine.folder / "tools"
     tools.mkdir()
@@ -292,7 +435,9 @@ def test_options_of_hooks_do_not_reach_their_programs(machine: Machine, canary: 
     )
     assert "Traceback" not in done.err
     assert not sung(canary), done.out
-    after = {path: each for path, each in beside(machine).items() if "/.ansible/" not in path}
+    after = {
+        path: each for path, each in beside(machine).items() if "/.ansible/" not in path
+    }
     assert after == before
     for number, (tool, options, config) in enumerate(injections(machine, canary)):
         found = values(done)[f"d{number}"]
@@ -304,10 +449,15 @@ def test_options_of_hooks_do_not_reach_their_programs(machine: Machine, canary: 
     tried(len(given))
 
 
-def test_input_that_cannot_be_a_variable_is_named_with_the_reason(machine: Machine) -> None:
+def test_input_that_cannot_be_a_variable_is_named_with_the_reason(
+    machine: Machine,
+) -> None:
     """A warning names the class of such an input, and the run continues without it."""
     script = '#!/bin/sh\nprintf "%s" "${CLASSPATH-none} $ok"\n'
-    done = machine.apply([deployment("d1", script, inputs={"CLASSPATH": "/x.jar", "ok": "fine"})], "--json")
+    done = machine.apply(
+        [deployment("d1", script, inputs={"CLASSPATH": "/x.jar", "ok": "fine"})],
+        "--json",
+    )
     assert done.code == 0
     assert values(done)["d1"]["deploy_stdout"] == "none fine"
     sentence = (
@@ -323,8 +473,12 @@ def test_input_that_cannot_be_a_variable_is_named_with_the_reason(machine: Machi
     "inputs named like variables by which programs load code or find others (PATH, LD_PRELOAD, BASH_ENV, …)",
     "they do not become variables of the run; the file of inputs has them",
 )
-@pytest.mark.parametrize("program", ["/bin/sh", "/bin/bash", "/usr/bin/env python3", "/usr/bin/env perl"])
-def test_inputs_steer_no_program(machine: Machine, canary: Path, program: str, tried: Tried) -> None:
+@pytest.mark.parametrize(
+    "program", ["/bin/sh", "/bin/bash", "/usr/bin/env python3", "/usr/bin/env perl"]
+)
+def test_inputs_steer_no_program(
+    machine: Machine, canary: Path, program: str, tried: Tried
+) -> None:
     """The interpreter of a script is what its author chose, and does what its script says."""
     if not shutil.which(program.rpartition(" ")[2]):
         pytest.skip(f"{program} is not here; install it with apt")
@@ -332,14 +486,35 @@ def test_inputs_steer_no_program(machine: Machine, canary: Path, program: str, t
     trap.mkdir()
     for name in ("sitecustomize.py", "usercustomize.py", "os.py"):
         (trap / name).write_text(f"open({str(machine.folder / 'sung')!r}, 'w')\n")
-    (trap / "Evil.pm").write_text(f"package Evil; open(F, '>', '{machine.folder}/sung'); 1;\n")
+    (trap / "Evil.pm").write_text(
+        f"package Evil; open(F, '>', '{machine.folder}/sung'); 1;\n"
+    )
     for name in ("true", "env", "sh", "cat"):
         shutil.copy(canary, trap / name)
     given = {
         **dict.fromkeys(
-            ("PATH", "CDPATH", "PYTHONPATH", "PERL5LIB", "PERLLIB", "RUBYLIB", "LD_LIBRARY_PATH"), str(trap)
+            (
+                "PATH",
+                "CDPATH",
+                "PYTHONPATH",
+                "PERL5LIB",
+                "PERLLIB",
+                "RUBYLIB",
+                "LD_LIBRARY_PATH",
+            ),
+            str(trap),
         ),
-        **dict.fromkeys(("BASH_ENV", "ENV", "PYTHONSTARTUP", "LD_PRELOAD", "LD_AUDIT", "PROMPT_COMMAND"), str(canary)),
+        **dict.fromkeys(
+            (
+                "BASH_ENV",
+                "ENV",
+                "PYTHONSTARTUP",
+                "LD_PRELOAD",
+                "LD_AUDIT",
+                "PROMPT_COMMAND",
+            ),
+            str(canary),
+        ),
         "IFS": "/",
         "PS4": f"$({canary})",
         "SHELLOPTS": "xtrace",
@@ -350,7 +525,10 @@ def test_inputs_steer_no_program(machine: Machine, canary: Path, program: str, t
         "PYTHONINSPECT": "1",
         "GCONV_PATH": str(trap),
         "HEAT_RUN": "x",
-        **{f"BASH_FUNC_{name}%%": f"() {{ {canary}; }}" for name in ("cat", "true", "echo")},
+        **{
+            f"BASH_FUNC_{name}%%": f"() {{ {canary}; }}"
+            for name in ("cat", "true", "echo")
+        },
         "BASH_FUNC_true()": f"() {{ {canary}; }}",
         "a=b": "c",
         f"x\n{canary}": "y",
@@ -392,15 +570,25 @@ FORGED = "\n<0>FORGED\nerror: FORGED\r2026-11-22 FORGED\x1b[2J\x1b]0;FORGED\x07\
 def forged(text: str) -> list[str]:
     """Return what is in a text that somebody else has said in our name, or that steers a terminal."""
     lines = text.split("\n")
-    return [each for each in lines if re.match(r"(<\d>|error: |\d{4}-\d\d-\d\d |warning: |)FORGED", each)] + re.findall(
-        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e]", text
-    )
+    return [
+        each
+        for each in lines
+        if re.match(r"(<\d>|error: |\d{4}-\d\d-\d\d |warning: |)FORGED", each)
+    ] + re.findall("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202e]", text)
 
 
 def forgers() -> list[dict[str, Any]]:
     """Return deployments that have control characters and whole lines in all that is ever shown of one."""
-    plain = deployment(f"d1{FORGED}", "#!/bin/sh\nprintf 'x\\n<0>FORGED\\033[2J\\n'; exit 3\n", name=f"name{FORGED}")
-    named = deployment("d2", f"#!/bin/sh\nprintf 'a%sb' '{FORGED}' >\"$heat_outputs_path.o\"\n", outputs=["o"])
+    plain = deployment(
+        f"d1{FORGED}",
+        "#!/bin/sh\nprintf 'x\\n<0>FORGED\\033[2J\\n'; exit 3\n",
+        name=f"name{FORGED}",
+    )
+    named = deployment(
+        "d2",
+        f"#!/bin/sh\nprintf 'a%sb' '{FORGED}' >\"$heat_outputs_path.o\"\n",
+        outputs=["o"],
+    )
     named["inputs"].append({"name": f"input{FORGED}", "value": f"value{FORGED}"})
     return [
         plain,
@@ -412,7 +600,11 @@ def forgers() -> list[dict[str, Any]]:
         {**deployment("d7", signal=f"ftp://host{FORGED}/x"), "name": f"seven{FORGED}"},
         {**deployment("d7"), "config": FORGED},
         {**deployment("d8", f"#!/no{FORGED}"), "name": "eight"},
-        {**deployment("d9"), "group": "component", "config": {"configs": [{"tool": FORGED, "actions": ["CREATE"]}]}},
+        {
+            **deployment("d9"),
+            "group": "component",
+            "config": {"configs": [{"tool": FORGED, "actions": ["CREATE"]}]},
+        },
     ]
 
 
@@ -429,10 +621,23 @@ def test_no_line_of_the_commands_is_forged(machine: Machine, tried: Tried) -> No
     given = machine.write(forgers())
     number = 0
     shown = [machine.apply(given, "--plan"), machine.apply(given), machine.apply(given)]
-    shown += [machine.agent(*words) for words in (("status",), ("status", "--check"), ("hooks",))]
-    shown += [machine.agent("show", each) for each in ("d1", "d2", "d3", "d6", "d8", FORGED)]
-    shown += [machine.agent("retry", "d1"), machine.agent("forget", "d2"), machine.agent("pause", "--reason", FORGED)]
-    shown += [machine.agent("status"), machine.apply(given), machine.apply(machine.folder / f"no{FORGED}"[:20])]
+    shown += [
+        machine.agent(*words)
+        for words in (("status",), ("status", "--check"), ("hooks",))
+    ]
+    shown += [
+        machine.agent("show", each) for each in ("d1", "d2", "d3", "d6", "d8", FORGED)
+    ]
+    shown += [
+        machine.agent("retry", "d1"),
+        machine.agent("forget", "d2"),
+        machine.agent("pause", "--reason", FORGED),
+    ]
+    shown += [
+        machine.agent("status"),
+        machine.apply(given),
+        machine.apply(machine.folder / f"no{FORGED}"[:20]),
+    ]
     for done in shown:
         said = done.out + done.err
         assert "Traceback" not in said
@@ -466,15 +671,41 @@ def test_no_line_of_the_log_is_forged(daemon: Daemon, journal: bool) -> None:
     "signal URLs and verbs of other schemes, with users, without hosts, with newlines",
     "nothing is sent but by HTTP, with POST or PUT, as one request; no file is written, no password shown",
 )
-def test_signal_urls_reach_nothing_else(machine: Machine, heat: SignalServer, canary: Path, tried: Tried) -> None:
+def test_signal_urls_reach_nothing_else(
+    machine: Machine, heat: SignalServer, canary: Path, tried: Tried
+) -> None:
     """A result that nobody can take is refused for good, and that is said."""
     victim = machine.folder / "victim"
     victim.write_text("alive")
     at = heat.origin.removeprefix("http://")
     urls = [
-        *(f"file://{victim}", f"file://localhost{victim}", str(victim), f"unix:{victim}", f"http+unix://{victim}/x"),
-        *(f"gopher://{at}/_POST", f"ftp://{at}/x", "javascript:1", "data:,x", "http://", "http:///x", "//x", "x", " "),
-        *(f"HTTP+{heat.origin}", "http://[::1", "http://a:99999/", "http://a:b/", f"ext::{canary}", "http://\0/", "-"),
+        *(
+            f"file://{victim}",
+            f"file://localhost{victim}",
+            str(victim),
+            f"unix:{victim}",
+            f"http+unix://{victim}/x",
+        ),
+        *(
+            f"gopher://{at}/_POST",
+            f"ftp://{at}/x",
+            "javascript:1",
+            "data:,x",
+            "http://",
+            "http:///x",
+            "//x",
+            "x",
+            " ",
+        ),
+        *(
+            f"HTTP+{heat.origin}",
+            "http://[::1",
+            "http://a:99999/",
+            "http://a:b/",
+            f"ext::{canary}",
+            "http://\0/",
+            "-",
+        ),
     ]
     lines = [
         f"{heat.origin}/v1/x\r\nX-Evil: 1",
@@ -483,8 +714,19 @@ def test_signal_urls_reach_nothing_else(machine: Machine, heat: SignalServer, ca
     ]
     given = [deployment(f"u{number}", signal=url) for number, url in enumerate(urls)]
     given += [deployment(f"l{number}", signal=url) for number, url in enumerate(lines)]
-    verbs = ["DELETE", "GET", "POST / HTTP/1.1\r\nX-Evil: 1", "", "post\r\n", "PUT\0", "CONNECT"]
-    given += [deployment(f"v{number}", signal=heat.url("v"), verb=verb) for number, verb in enumerate(verbs)]
+    verbs = [
+        "DELETE",
+        "GET",
+        "POST / HTTP/1.1\r\nX-Evil: 1",
+        "",
+        "post\r\n",
+        "PUT\0",
+        "CONNECT",
+    ]
+    given += [
+        deployment(f"v{number}", signal=heat.url("v"), verb=verb)
+        for number, verb in enumerate(verbs)
+    ]
     given.append(deployment("user", signal=f"http://name:hunter2hunter2@{at}/v1/user"))
     machine.write(given)
     before = beside(machine)
@@ -498,7 +740,12 @@ def test_signal_urls_reach_nothing_else(machine: Machine, heat: SignalServer, ca
         assert json.loads(each.body)["deploy_status_code"] == 0
     found = results(machine)
     assert {found[f"u{number}"]["state"] for number in range(len(urls))} == {"refused"}
-    shown = done.out + done.err + machine.agent("status").out + machine.agent("show", "user").out
+    shown = (
+        done.out
+        + done.err
+        + machine.agent("status").out
+        + machine.agent("show", "user").out
+    )
     assert "hunter2hunter2" not in shown
     tried(len(given))
 
@@ -508,8 +755,12 @@ def test_signal_urls_reach_nothing_else(machine: Machine, heat: SignalServer, ca
     "links, folders and pipes that a script leaves where a later deployment's script, outputs, run and record go",
     "they are replaced, not followed: nothing is written, removed or read elsewhere",
 )
-@pytest.mark.parametrize("what", ["link to a file", "link to a folder", "dangling link", "folder", "pipe"])
-def test_planted_links_are_not_followed(machine: Machine, heat: SignalServer, what: str) -> None:
+@pytest.mark.parametrize(
+    "what", ["link to a file", "link to a folder", "dangling link", "folder", "pipe"]
+)
+def test_planted_links_are_not_followed(
+    machine: Machine, heat: SignalServer, what: str
+) -> None:
     """The later one runs, or fails and says why; the agent is not led anywhere."""
     outside = machine.folder / "outside"
     outside.mkdir()
@@ -523,16 +774,32 @@ def test_planted_links_are_not_followed(machine: Machine, heat: SignalServer, wh
     }[what]
     state = machine.state
     places = [
-        *(f"{state}/heat-config-script/later", f"{state}/heat-config-script/.later.new"),
-        *(f"{state}/run/heat-config-script/later.out", f"{state}/runs/later", f"{state}/deployed/later.json"),
+        *(
+            f"{state}/heat-config-script/later",
+            f"{state}/heat-config-script/.later.new",
+        ),
+        *(
+            f"{state}/run/heat-config-script/later.out",
+            f"{state}/runs/later",
+            f"{state}/deployed/later.json",
+        ),
         *(f"{state}/deployed/.later.json.new", f"{state}/deployed/later.notify.json"),
     ]
-    script = "#!/bin/sh\numask 077\nmkdir -p {deployed}\n" + "".join(f"{plant} {each}\n" for each in places)
-    later = deployment("later", '#!/bin/sh\necho fine >"$heat_outputs_path.out"\n', outputs=["out"], signal=heat.url())
+    script = "#!/bin/sh\numask 077\nmkdir -p {deployed}\n" + "".join(
+        f"{plant} {each}\n" for each in places
+    )
+    later = deployment(
+        "later",
+        '#!/bin/sh\necho fine >"$heat_outputs_path.out"\n',
+        outputs=["out"],
+        signal=heat.url(),
+    )
     given = [deployment("earlier", script.format(deployed=state / "deployed")), later]
     done = machine.apply(given)
     assert "Traceback" not in done.err
-    assert {each.name: each.read_text() for each in outside.iterdir()} == {"victim": "alive"}
+    assert {each.name: each.read_text() for each in outside.iterdir()} == {
+        "victim": "alive"
+    }
     [value] = heat.values()
     if value["deploy_status_code"] == 0:
         assert value["out"] == "fine\n"
@@ -550,7 +817,9 @@ def test_planted_links_are_not_followed(machine: Machine, heat: SignalServer, wh
     "YAML tags that make objects of Python's, JSON keys that some readers take for types or commands",
     "no object is made, no code is run; such keys are data like any other",
 )
-def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Tried) -> None:
+def test_a_document_makes_no_objects(
+    machine: Machine, canary: Path, tried: Tried
+) -> None:
     """A document contains only text, numbers, lists and maps.
 
     A file with other keys of a deployment is refused, and the list of a server may have them.
@@ -571,8 +840,14 @@ def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Trie
         done = machine.apply(document)
         assert done.code == 2, done.out + done.err
         first, *others = done.err.splitlines()
-        assert re.match(rf"{re.escape(str(document))}:\d+:\d+: error: .*the tag .*has no counterpart in JSON", first)
-        assert all(re.match(rf"{re.escape(str(document))}:\d+:\d+: error: ", line) for line in others)
+        assert re.match(
+            rf"{re.escape(str(document))}:\d+:\d+: error: .*the tag .*has no counterpart in JSON",
+            first,
+        )
+        assert all(
+            re.match(rf"{re.escape(str(document))}:\d+:\d+: error: ", line)
+            for line in others
+        )
     odd: Mapping[str, Any] = {
         "__class__": f"os.system('{canary}')",
         "py/object": "os.system",
@@ -590,7 +865,9 @@ def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Trie
     done = machine.apply(given)
     assert done.code == 2, done.out + done.err
     assert re.findall(r"error: d1\.\S+: there is no key '(.*?)'", done.err) == list(odd)
-    done = machine.apply(None, HEAT_SHELL_CONFIG=str(machine.write(given, "of-a-server")))
+    done = machine.apply(
+        None, HEAT_SHELL_CONFIG=str(machine.write(given, "of-a-server"))
+    )
     assert done.code == 0, done.out + done.err
     assert machine.status()["d1"]["state"] == "unasked"
     assert not sung(canary)

@@ -51,7 +51,9 @@ class Power:
         programs = folder / "programs"
         programs.mkdir()
         sync = programs / "sync"  # what the supervisor of a run calls
-        sync.write_text(f"#!/bin/sh\nexec {' '.join(program)} --all {self.stage.machine.state}\n")
+        sync.write_text(
+            f"#!/bin/sh\nexec {' '.join(program)} --all {self.stage.machine.state}\n"
+        )
         sync.chmod(0o755)
         environment = self.stage.machine.environment
         environment["PATH"] = f"{programs}:{environment['PATH']}"
@@ -71,7 +73,13 @@ class Power:
             assert isinstance(stage.daemon.process, subprocess.Popen)
             agent = stage.daemon.process
         moment = self.chance.uniform(0, 1.2)
-        wait_until(lambda: agent.poll() is not None or any(world.evidence(each["id"]) for each in batch), stages.LONG)
+        wait_until(
+            lambda: (
+                agent.poll() is not None
+                or any(world.evidence(each["id"]) for each in batch)
+            ),
+            stages.LONG,
+        )
         time.sleep(moment)
         if self.chance.random() < 0.4:  # the agent is away for a while before
             world.kill(agent)
@@ -84,7 +92,14 @@ class Power:
 
     def _current(self, new: list[dict[str, object]]) -> list[dict[str, object]]:
         known = {str(each["id"]) for each in new}
-        return [*(each.document for each in self.stage.world.handed.values() if each.id not in known), *new]
+        return [
+            *(
+                each.document
+                for each in self.stage.world.handed.values()
+                if each.id not in known
+            ),
+            *new,
+        ]
 
     def off(self) -> None:
         """Kill everything, the agent first, so that it makes nothing of what it sees."""
@@ -92,7 +107,11 @@ class Power:
             self.stage.daemon.send(signal.SIGKILL)
 
         def is_off() -> bool:
-            found = [each for each in self.stage.machine.processes() if not endings.has_ended(each)]
+            found = [
+                each
+                for each in self.stage.machine.processes()
+                if not endings.has_ended(each)
+            ]
             endings.kill(*sorted(found, key=lambda process: process.pid))
             return not found
 
@@ -124,7 +143,9 @@ def _wrong(folder: Path, seeds: list[int]) -> list[str]:
     plays = [
         (folder / f"world-{seed}-{way}", seed, kept, way)
         for number, seed in enumerate(seeds)
-        for kept, way in [(KEPT[number % len(KEPT)], WAYS[number // len(KEPT) % len(WAYS)])]
+        for kept, way in [
+            (KEPT[number % len(KEPT)], WAYS[number // len(KEPT) % len(WAYS)])
+        ]
     ]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return [each for each in pool.map(lambda play: _play(*play), plays) if each]
@@ -133,11 +154,15 @@ def _wrong(folder: Path, seeds: list[int]) -> list[str]:
 @pytest.fixture(autouse=True)
 def _mounts() -> None:
     if not stages.may_mount():
-        pytest.skip("a boot id can only be changed where mounts are allowed: run the tests as root")
+        pytest.skip(
+            "a boot id can only be changed where mounts are allowed: run the tests as root"
+        )
 
 
 @pytest.mark.fault(
-    1, "the power goes at random moments; what was not flushed to disk is gone, in part or all", "one truthful result"
+    1,
+    "the power goes at random moments; what was not flushed to disk is gone, in part or all",
+    "one truthful result",
 )
 @pytest.mark.timeout(600)
 def test_the_power_goes(tmp_path: Path, tried: Callable[[int], None]) -> None:
@@ -150,10 +175,14 @@ def test_the_power_goes(tmp_path: Path, tried: Callable[[int], None]) -> None:
 
 
 @pytest.mark.fault(
-    2, "the power goes after a run ended with no agent there, and takes what it wrote", "interrupted, not a success"
+    2,
+    "the power goes after a run ended with no agent there, and takes what it wrote",
+    "interrupted, not a success",
 )
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.6, 1.0])
-def test_the_power_goes_after_a_run_has_ended(tmp_path: Path, kept: float, tried: Callable[[int], None]) -> None:
+def test_the_power_goes_after_a_run_has_ended(
+    tmp_path: Path, kept: float, tried: Callable[[int], None]
+) -> None:
     """A run that came to its end is told with all its output, or as interrupted."""
     power = Power(tmp_path / "world", 1, kept, "apply")
     stage, world = power.stage, power.stage.world
@@ -174,7 +203,9 @@ def test_the_power_goes_after_a_run_has_ended(tmp_path: Path, kept: float, tried
 
 
 @pytest.mark.fault(
-    4, "the power goes, and brings back what a run was given that had ended", "it is removed at the next start"
+    4,
+    "the power goes, and brings back what a run was given that had ended",
+    "it is removed at the next start",
 )
 def test_inputs_that_a_power_cut_brings_back_are_removed(tmp_path: Path) -> None:
     """The journal says that all is settled; the removal of what the run was given was not on disk."""
@@ -187,7 +218,9 @@ def test_inputs_that_a_power_cut_brings_back_are_removed(tmp_path: Path) -> None
         back.write_text("{}")
         back.chmod(0o600)
         stage.boot()
-        stage.apply(batch, "--only", batch[0]["id"])  # which has another line than before: all is looked at
+        stage.apply(
+            batch, "--only", batch[0]["id"]
+        )  # which has another line than before: all is looked at
         assert not back.exists()
         stage.world.check()
     finally:

@@ -27,14 +27,28 @@ fault = pytest.mark.fault
     "the deployment is postponed and that is said; it is run once there is room",
 )
 @pytest.mark.parametrize("error", ["EAGAIN", "ENOMEM"])
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed: tests/install-tools installs it")
-def test_a_deployment_without_a_process_is_run_later(machine: Machine, heat: SignalServer, error: str) -> None:
+@pytest.mark.skipif(
+    shutil.which("strace") is None,
+    reason="strace is not installed: tests/install-tools installs it",
+)
+def test_a_deployment_without_a_process_is_run_later(
+    machine: Machine, heat: SignalServer, error: str
+) -> None:
     """A deployment for which there is no process has not failed, and is not forgotten."""
     world = World(machine, heat, 3)
     batch = world.batch(KINDS[:3])
     trace = machine.folder / "trace"
     calls = "clone,clone3,vfork,fork"
-    before = ["strace", "-D", "-o", str(trace), "-e", f"trace={calls}", "-e", f"inject={calls}:error={error}:when=1+"]
+    before = [
+        "strace",
+        "-D",
+        "-o",
+        str(trace),
+        "-e",
+        f"trace={calls}",
+        "-e",
+        f"inject={calls}:error={error}:when=1+",
+    ]
 
     assert world.apply(batch, before=[*before, "--"]) == 1
     assert "INJECTED" in trace.read_text()
@@ -52,7 +66,9 @@ def test_a_deployment_without_a_process_is_run_later(machine: Machine, heat: Sig
     "the process table of the agent's user is full (prlimit --nproc)",
     "the deployment is postponed and that is said; it is run once there is room",
 )
-def test_a_full_process_table(unprivileged: Unprivileged, heat: SignalServer, tried: Callable[[int], None]) -> None:
+def test_a_full_process_table(
+    unprivileged: Unprivileged, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
     """An agent that may start nothing says so, and the next one that may does it, once."""
     machine = unprivileged
     given = machine.write([deployment("d1", counting(machine), signal=heat.url("d1"))])
@@ -82,7 +98,9 @@ def test_few_open_files(machine: Machine, heat: SignalServer, number: int) -> No
     world = World(machine, heat, 3)
     batch = world.batch(KINDS[:3])
 
-    code = world.apply(batch, "--deliver-for", "0", before=["prlimit", f"--nofile={number}", "--"])
+    code = world.apply(
+        batch, "--deliver-for", "0", before=["prlimit", f"--nofile={number}", "--"]
+    )
 
     assert code in (0, 1, 2, 5), world.said()
     if number >= 8:  # below that, Python itself cannot start
@@ -109,9 +127,16 @@ def test_with_little_memory_nothing_false_is_told_and_nothing_runs_twice(
     world = World(machine, heat, 3)
     batch = world.batch(KINDS[:3])
 
-    world.apply(batch, "--deliver-for", "0", before=["prlimit", f"--as={megabytes * 1024 * 1024}", "--"])
+    world.apply(
+        batch,
+        "--deliver-for",
+        "0",
+        before=["prlimit", f"--as={megabytes * 1024 * 1024}", "--"],
+    )
 
-    (machine.folder / "said").write_text("")  # of a Python that has no memory to load its own modules
+    (machine.folder / "said").write_text(
+        ""
+    )  # of a Python that has no memory to load its own modules
     world.finish(batch)
     world.check()
 
@@ -121,7 +146,9 @@ def test_with_little_memory_nothing_false_is_told_and_nothing_runs_twice(
     "the daemon has no file left that it could open",
     "it lives on, says so, and does what there is to do once it can",
 )
-def test_the_daemon_without_open_files(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_the_daemon_without_open_files(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The daemon continues by itself once it can open files again."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url("d1"))])
     daemon.start()
@@ -129,7 +156,9 @@ def test_the_daemon_without_open_files(daemon: Daemon, machine: Machine, heat: S
     before = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir(f"/proc/{daemon.pid}/fd"))
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, (highest + 1, before[1]))
-    daemon.put([deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more")
+    daemon.put(
+        [deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more"
+    )
     daemon.wait_said("Too many open files")
     assert not daemon.ended
 
@@ -146,7 +175,9 @@ def test_the_daemon_without_open_files(daemon: Daemon, machine: Machine, heat: S
     "a script that finds no process of its own to start (prlimit --nproc)",
     "it fails with its own exit code",
 )
-def test_a_script_without_processes(unprivileged: Unprivileged, heat: SignalServer) -> None:
+def test_a_script_without_processes(
+    unprivileged: Unprivileged, heat: SignalServer
+) -> None:
     """A tool that can start no process has failed, and the failure is reported."""
     machine = unprivileged
     go = Path("/bin/true")

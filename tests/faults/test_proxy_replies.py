@@ -42,11 +42,18 @@ def _pair(raw: bytes, rest: bytes = b"", *, late: float = 0.0) -> tuple[Fault, F
             exchange.send(rest)
         exchange.send(proxy.Reply(503).raw)
 
-    return Fault("has an answer too many", first), Fault("answers 503, after what was left over", second)
+    return Fault("has an answer too many", first), Fault(
+        "answers 503, after what was left over", second
+    )
 
 
 def _framed(*lines: str, status: int = 200, body: bytes = b"") -> bytes:
-    return proxy.Reply(status).head + "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + body
+    return (
+        proxy.Reply(status).head
+        + "".join(f"{line}\r\n" for line in lines).encode()
+        + b"\r\n"
+        + body
+    )
 
 
 @pytest.mark.fault(
@@ -69,7 +76,10 @@ def test_an_answer_is_for_one_request(servers: Servers, tried: Tried) -> None:
         _pair(_framed(*chunks, body=b"0\r\n\r\n"), AHEAD),
         _pair(_framed("Content-Length: 100", body=b"{}"), b" " * 98 + AHEAD),
         _pair(_framed("Content-Length: 9999", body=b"{}"), b" " * 9997 + AHEAD),
-        _pair(_framed("Transfer-Encoding: chunked", body=b"2\r\n{}\r\n"), b"0\r\n\r\n" + AHEAD),
+        _pair(
+            _framed("Transfer-Encoding: chunked", body=b"2\r\n{}\r\n"),
+            b"0\r\n\r\n" + AHEAD,
+        ),
         _pair(AHEAD, late=2 * SECONDS),
     )
     for pair in pairs:
@@ -85,7 +95,9 @@ def test_an_answer_is_for_one_request(servers: Servers, tried: Tried) -> None:
     "a deployment that is replaced while its server is away, at a URL, at Heat's API and at a queue",
     "the older result is never sent: it would complete the newer action",
 )
-def test_results_of_replaced_deployments_are_not_sent(servers: Servers, tried: Tried) -> None:
+def test_results_of_replaced_deployments_are_not_sent(
+    servers: Servers, tried: Tried
+) -> None:
     """The result of a replaced deployment is not sent, whatever the server answered before."""
     faults = [
         proxy.REFUSED,
@@ -100,9 +112,17 @@ def test_results_of_replaced_deployments_are_not_sent(servers: Servers, tried: T
     servers.kept(".")
     old = list(servers.cases)
     servers.replace()
-    servers.wait(lambda: all(servers.entries()[each.id].state is State.SUPERSEDED for each in old))
+    servers.wait(
+        lambda: all(
+            servers.entries()[each.id].state is State.SUPERSEDED for each in old
+        )
+    )
     servers.over()
-    assert not any(f"{each.id}\n" == value["deploy_stdout"] for each in old for value in servers.everything())
+    assert not any(
+        f"{each.id}\n" == value["deploy_stdout"]
+        for each in old
+        for value in servers.everything()
+    )
     tried(len(old))
 
 
@@ -113,10 +133,14 @@ def test_results_of_replaced_deployments_are_not_sent(servers: Servers, tried: T
     "several of these faults one after the other, before many servers, chosen at random",
     "each result arrives unchanged, and is true",
 )
-def test_results_arrive_whatever_servers_do_in_random_order(tmp_path: Path, tried: Tried, seconds: float) -> None:
+def test_results_arrive_whatever_servers_do_in_random_order(
+    tmp_path: Path, tried: Tried, seconds: float
+) -> None:
     """For as long as its share of `make torture`, or once; `TORTURE_SEED` repeats it."""
     until = time.monotonic() + seconds
-    seed = int(os.environ.get("TORTURE_SEED") or random.SystemRandom().randrange(1, 10**6))
+    seed = int(
+        os.environ.get("TORTURE_SEED") or random.SystemRandom().randrange(1, 10**6)
+    )
     faults = (
         *(
             *proxy_faults.BREAKS_OFF[1:],
@@ -132,7 +156,11 @@ def test_results_arrive_whatever_servers_do_in_random_order(tmp_path: Path, trie
             *proxy_faults.COMPRESSED,
             *proxy_faults.HUGE,
         ),
-        *(*proxy_faults.UNUSUAL_SUCCESS, *proxy_faults.NO_DOCUMENT[:2], *proxy_faults.for_now(time.time())),
+        *(
+            *proxy_faults.UNUSUAL_SUCCESS,
+            *proxy_faults.NO_DOCUMENT[:2],
+            *proxy_faults.for_now(time.time()),
+        ),
         *proxy_faults.redirects("http://127.0.0.1:9", "http://127.0.0.1:9"),
     )
     times = 0
@@ -145,7 +173,9 @@ def test_results_arrive_whatever_servers_do_in_random_order(tmp_path: Path, trie
             servers.add_scripts(random.Random(number), faults, 20)  # noqa: S311  # it is to be repeatable
             times += sum(len(each.proxy.script) for each in servers.cases)
             servers.begin()
-            servers.poke_until(lambda: all(each.settled for each in servers.entries().values()))  # noqa: B023
+            servers.poke_until(
+                lambda: all(each.settled for each in servers.entries().values())  # noqa: B023
+            )
             servers.over()
         except AssertionError as error:
             raise AssertionError(f"seed {number}: {error}") from None

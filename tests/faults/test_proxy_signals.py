@@ -30,12 +30,18 @@ pytestmark = pytest.mark.takes(20)
     "a server that refuses, resets or hangs up, before, in and after a request, or cuts its answer short",
     "the result is kept, and sent again until it is accepted; Heat drops one that it has got already",
 )
-def test_results_arrive_over_connections_that_break(servers: Servers, tried: Tried) -> None:
+def test_results_arrive_over_connections_that_break(
+    servers: Servers, tried: Tried
+) -> None:
     """A broken request is repeated with the same result."""
     servers.add((*proxy_faults.BREAKS_OFF, *proxy_faults.CUTS_BODY), *WAYS)
     servers.begin()
     servers.kept("refused|reset|hung up|cut short|not HTTP")
-    assert not [each for each in servers.cases if servers.entries()[each.id].state is State.SIGNALLED]
+    assert not [
+        each
+        for each in servers.cases
+        if servers.entries()[each.id].state is State.SIGNALLED
+    ]
     servers.over()
     tried(len(servers.cases))
 
@@ -50,7 +56,11 @@ def test_results_arrive_at_servers_that_hang(servers: Servers, tried: Tried) -> 
     servers.add((*proxy_faults.HANGS, *proxy_faults.HANGS_IN_BODY), *WAYS)
     servers.begin()
     servers.kept("no answer within|no full answer|took too long|broke off")
-    assert not [each for each in servers.cases if servers.entries()[each.id].state is State.SIGNALLED]
+    assert not [
+        each
+        for each in servers.cases
+        if servers.entries()[each.id].state is State.SIGNALLED
+    ]
     servers.over()
     tried(len(servers.cases))
 
@@ -60,13 +70,19 @@ def test_results_arrive_at_servers_that_hang(servers: Servers, tried: Tried) -> 
     "an answer that cannot be one: noise, no HTTP, a web page with 200, headers that contradict each other, 1xx alone",
     "it does not count as a success: the result is kept, the reason is shown, and the result is sent again",
 )
-def test_invalid_answer_does_not_count_as_accepted(servers: Servers, tried: Tried) -> None:
+def test_invalid_answer_does_not_count_as_accepted(
+    servers: Servers, tried: Tried
+) -> None:
     """Only an answer with a status of success counts as success."""
     pages = [each for each in proxy_faults.NO_DOCUMENT if "page" in each.name]
-    servers.add((*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS))
+    servers.add(
+        (*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS)
+    )
     servers.add(pages, *WAYS)
     servers.begin()
-    servers.kept("not HTTP|HTTP 1|web page|contradict|no answer within|no full answer|hung up")
+    servers.kept(
+        "not HTTP|HTTP 1|web page|contradict|no answer within|no full answer|hung up"
+    )
     servers.over()
     tried(len(servers.cases))
 
@@ -76,15 +92,27 @@ def test_invalid_answer_does_not_count_as_accepted(servers: Servers, tried: Trie
     "400, 408, 409, 429, 500 to 504 and others, with every kind of Retry-After",
     "the result is kept, and sent again after as long as the server asked for, an hour at most",
 )
-def test_results_arrive_at_servers_that_were_not_ready(servers: Servers, tried: Tried) -> None:
+def test_results_arrive_at_servers_that_were_not_ready(
+    servers: Servers, tried: Tried
+) -> None:
     """An answer that may change later is followed by another attempt."""
     servers.add((*proxy_faults.for_now(time.time()), *proxy_faults.FOR_AN_HOUR))
     servers.add([proxy_faults.answers(401)], "heat", "zaqar")
     servers.begin()
     servers.kept("^(127.0.0.1:[0-9]+: )?HTTP [0-9]+")
-    waits = {each.fault.name: servers.entries()[each.id].not_before - time.time() for each in servers.cases}
+    waits = {
+        each.fault.name: servers.entries()[each.id].not_before - time.time()
+        for each in servers.cases
+    }
     assert all(3000 < waits[each.name] <= 3600 for each in proxy_faults.FOR_AN_HOUR)
-    assert max(waits[each.fault.name] for each in servers.cases if each.fault not in proxy_faults.FOR_AN_HOUR) < 5
+    assert (
+        max(
+            waits[each.fault.name]
+            for each in servers.cases
+            if each.fault not in proxy_faults.FOR_AN_HOUR
+        )
+        < 5
+    )
     servers.over()
     tried(len(servers.cases))
 
@@ -94,7 +122,9 @@ def test_results_arrive_at_servers_that_were_not_ready(servers: Servers, tried: 
     "401 or 403 for a result, for a moment or for more than an hour",
     "it is sent again with growing pauses for an hour, and is refused for good only after that",
 )
-def test_results_arrive_at_servers_that_deny_access_for_a_while(servers: Servers, tried: Tried) -> None:
+def test_results_arrive_at_servers_that_deny_access_for_a_while(
+    servers: Servers, tried: Tried
+) -> None:
     """A user of Heat's may have lost its role, and Swift may not know the keys of an account."""
     servers.add([proxy_faults.answers(401)], "url")
     servers.add([proxy_faults.answers(403)], *WAYS)
@@ -110,7 +140,9 @@ def test_results_arrive_at_servers_that_deny_access_for_a_while(servers: Servers
     "a redirect: to another server, to itself, to a file, to nowhere, of every kind",
     "no redirect is followed, so no other server sees the result; it is kept, and sent again",
 )
-def test_results_do_not_follow_redirects(servers: Servers, other: SignalServer, tried: Tried) -> None:
+def test_results_do_not_follow_redirects(
+    servers: Servers, other: SignalServer, tried: Tried
+) -> None:
     """A result goes where its deployment says, and nowhere else."""
     servers.add(proxy_faults.redirects(other.origin, servers.web.origin))
     servers.begin()
@@ -129,13 +161,20 @@ def test_results_do_not_follow_redirects(servers: Servers, other: SignalServer, 
 )
 def test_servers_that_refuse(servers: Servers, tried: Tried) -> None:
     """A final refusal is not followed by another attempt."""
-    servers.add([proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD], *WAYS)
+    servers.add(
+        [proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD], *WAYS
+    )
     servers.begin()
     for case in servers.cases:
         entry = servers.entries()[case.id]
         assert entry.state is State.REFUSED, servers.story()
-        assert re.fullmatch(f"HTTP {case.fault.name.split()[1]} [A-Z][A-Za-z ]+", entry.trouble)
-        assert len(servers.daemon.said(f"{entry.title}: the result was refused for good")) == 1
+        assert re.fullmatch(
+            f"HTTP {case.fault.name.split()[1]} [A-Z][A-Za-z ]+", entry.trouble
+        )
+        assert (
+            len(servers.daemon.said(f"{entry.title}: the result was refused for good"))
+            == 1
+        )
         case.proxy.mend()
     servers.daemon.send(signal.SIGUSR1)
     servers.daemon.command("poke")
@@ -150,7 +189,9 @@ def pem(tmp_path: Path) -> Callable[..., Path]:
     """Make files of certificates, with their key."""
 
     def make(*certificates: str) -> Path:
-        path = tmp_path / f"certificates-{len(list(tmp_path.glob('certificates-*')))}.pem"
+        path = (
+            tmp_path / f"certificates-{len(list(tmp_path.glob('certificates-*')))}.pem"
+        )
         path.write_text("".join([*certificates, KEY]))
         return path
 
@@ -168,10 +209,22 @@ def test_results_go_to_servers_with_the_right_certificate_alone(
 ) -> None:
     """A result is for one server."""
     good, trusted = pem(CERTIFICATE), pem(CERTIFICATE, EXPIRED, ELSEWHERE)
-    for name, certificate in {"expired": EXPIRED, "of another host": ELSEWHERE, "of nobody": STRANGER}.items():
-        servers.add([Fault(f"has a certificate {name}", proxy.PASS.act)], scheme="https", certificate=pem(certificate))
+    for name, certificate in {
+        "expired": EXPIRED,
+        "of another host": ELSEWHERE,
+        "of nobody": STRANGER,
+    }.items():
+        servers.add(
+            [Fault(f"has a certificate {name}", proxy.PASS.act)],
+            scheme="https",
+            certificate=pem(certificate),
+        )
     servers.add(proxy_faults.HANDSHAKES, scheme="https")
-    servers.add([Fault("speaks TLS where HTTP is asked for", proxy.PASS.act)], scheme="http", certificate=good)
+    servers.add(
+        [Fault("speaks TLS where HTTP is asked for", proxy.PASS.act)],
+        scheme="http",
+        certificate=good,
+    )
     servers.begin(ca_file=str(trusted))
     servers.kept(
         "certificate cannot be trusted|TLS handshake failed|no connection within|hung up|reset|not HTTP|no answer"
@@ -192,9 +245,13 @@ def test_results_go_to_servers_with_the_right_certificate_alone(
 )
 def test_a_huge_answer_to_a_signal_does_no_harm(servers: Servers, tried: Tried) -> None:
     """All servers send too much at the same time."""
-    servers.add((*proxy_faults.HUGE, *proxy_faults.COMPRESSED, *proxy_faults.TOO_MANY_HEADERS))
+    servers.add(
+        (*proxy_faults.HUGE, *proxy_faults.COMPRESSED, *proxy_faults.TOO_MANY_HEADERS)
+    )
     servers.begin()
-    servers.kept("longer than|cut short|not HTTP|no full answer|no answer|took too long|compressed|more headers|reset")
+    servers.kept(
+        "longer than|cut short|not HTTP|no full answer|no answer|took too long|compressed|more headers|reset"
+    )
     assert peak(servers.daemon.pid) < MEMORY
     servers.over()
     tried(len(servers.cases))
@@ -209,7 +266,9 @@ def test_success_in_other_words(servers: Servers, tried: Tried) -> None:
     """A server may say in its own way that it has a result."""
     servers.add(proxy_faults.UNUSUAL_SUCCESS)
     servers.begin()
-    assert all(servers.entries()[each.id].state is State.SIGNALLED for each in servers.cases), servers.story()
+    assert all(
+        servers.entries()[each.id].state is State.SIGNALLED for each in servers.cases
+    ), servers.story()
     servers.over()
     assert all(len(servers.heard(each.id)) == 1 for each in servers.cases)
     tried(len(servers.cases))

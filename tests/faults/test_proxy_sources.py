@@ -34,7 +34,9 @@ pytestmark = pytest.mark.takes(20)
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 SOURCES = (*TRANSPORTS, "ec2")
 SECRET = "planted-51c9-secret"
-LATE = "no answer within|no connection within|no full answer|no time is left|took too long"
+LATE = (
+    "no answer within|no connection within|no full answer|no time is left|took too long"
+)
 """The sentences about a server that took too long, for whatever reason."""
 
 MEMORY = 200
@@ -70,7 +72,11 @@ class Asked:
         self.number = 0
         self.tried = 0
         self._documents: list[dict[str, Any]] = []
-        offer(self.openstack, orchestration=f"{self.proxy.origin}/v1/{cloud.PROJECT}", messaging=self.proxy.origin)
+        offer(
+            self.openstack,
+            orchestration=f"{self.proxy.origin}/v1/{cloud.PROJECT}",
+            messaging=self.proxy.origin,
+        )
         self.serve("pending")
         self._configure()
 
@@ -87,17 +93,27 @@ class Asked:
             "password": SECRET,
             "project_id": credentials.project_id,
         }
-        keys = {"access_key_id": "k", "secret_access_key": SECRET, "stack_name": "web", "path": "server.Metadata"}
+        keys = {
+            "access_key_id": "k",
+            "secret_access_key": SECRET,
+            "stack_name": "web",
+            "path": "server.Metadata",
+        }
         own: dict[str, dict[str, Any]] = {
             "heat": {**access, "stack_id": "web/1", "resource_name": "server"},
             "cfn": {**keys, "metadata_url": f"{self.proxy.origin}/v1/"},
-            "request": {"metadata_url": f"{self.proxy.origin}/v1/metadata?temp_url_sig={SECRET}"},
+            "request": {
+                "metadata_url": f"{self.proxy.origin}/v1/metadata?temp_url_sig={SECRET}"
+            },
             "zaqar": {**access, "queue_id": QUEUE},
             "ec2": {"metadata_url": f"{self.proxy.origin}/latest", "timeout": SECONDS},
         }
         self.daemon.settings[self.name] = own[self.name]
         self.daemon.configure(
-            collectors=f"{self.name}, local", collect_timeout=SECONDS, polling_interval=3600, min_polling_interval=3600
+            collectors=f"{self.name}, local",
+            collect_timeout=SECONDS,
+            polling_interval=3600,
+            min_polling_interval=3600,
         )
 
     def close(self) -> None:
@@ -115,16 +131,28 @@ class Asked:
         """Have the server say that there are these deployments, beside those that there were."""
         for each in identities:
             text = f"#!/bin/sh\necho {each} >>{self.machine.folder}/ran\n"
-            self._documents.append(deployment(each, text, signal=self.results.url(each)))
+            self._documents.append(
+                deployment(each, text, signal=self.results.url(each))
+            )
         content = {"deployments": list(self._documents)}
         text = json.dumps(content)
         detail = f"<StackResourceDetail><Metadata>{escape(text)}</Metadata></StackResourceDetail>"
         result = f"<DescribeStackResourceResult>{detail}</DescribeStackResourceResult>"
-        found = f"<DescribeStackResourceResponse>{result}</DescribeStackResourceResponse>"
-        self.openstack.service.always = Answer(body=json.dumps({"metadata": content}).encode())
-        self.web.named = {"metadata": Answer(body=text.encode()), "": Answer(body=found.encode())}
+        found = (
+            f"<DescribeStackResourceResponse>{result}</DescribeStackResourceResponse>"
+        )
+        self.openstack.service.always = Answer(
+            body=json.dumps({"metadata": content}).encode()
+        )
+        self.web.named = {
+            "metadata": Answer(body=text.encode()),
+            "": Answer(body=found.encode()),
+        }
         self.queue.post(content)
-        self.ec2.user_data, self.ec2.instance = text.encode(), f"i-{len(self._documents):08}".encode()
+        self.ec2.user_data, self.ec2.instance = (
+            text.encode(),
+            f"i-{len(self._documents):08}".encode(),
+        )
 
     def ran(self) -> list[str]:
         """Return the deployments that ran."""
@@ -140,7 +168,9 @@ class Asked:
         deadline = time.monotonic() + pace.seconds(PATIENCE)
         while not condition():
             assert not self.daemon.ended, self.daemon.log
-            assert time.monotonic() < deadline, f"{self.name}: {what}\n{self.daemon.log[-2000:]}"
+            assert time.monotonic() < deadline, (
+                f"{self.name}: {what}\n{self.daemon.log[-2000:]}"
+            )
             time.sleep(0.02)
 
     def _arrives(self, identity: str, state: State) -> None:
@@ -163,13 +193,19 @@ class Asked:
 
     # Faults.
 
-    def suffer(self, faults: Iterable[Fault], says: str, *, at: Proxy | None = None) -> None:
+    def suffer(
+        self, faults: Iterable[Fault], says: str, *, at: Proxy | None = None
+    ) -> None:
         """Go through one fault after the other: each is said, for the right reason, and is over when it is over."""
         for fault in faults:
             sentence = self._sentence(fault, at or self.proxy)
             deadline = time.monotonic() + pace.seconds(PATIENCE)
             # A slow machine may miss the deadline before the server can show its fault: the next try meets it.
-            while re.search(LATE, sentence) and not re.search(says, sentence) and time.monotonic() < deadline:
+            while (
+                re.search(LATE, sentence)
+                and not re.search(says, sentence)
+                and time.monotonic() < deadline
+            ):
                 sentence = self._sentence(fault, at or self.proxy)
             assert re.search(says, sentence), f"{fault.name}: {sentence}"
             self.tried += 1
@@ -179,14 +215,20 @@ class Asked:
         before = len(self.said())
         at.fail(fault)
         self.poke()
-        self.wait(lambda: len(self.said()) > before, f"it is not said that it {fault.name}")
+        self.wait(
+            lambda: len(self.said()) > before, f"it is not said that it {fault.name}"
+        )
         (sentence,) = self.said()[before:]
         self.recover(at)
         return sentence
 
     def said(self) -> list[str]:
         """Return the warnings about invalid answers."""
-        return [line for line in self.daemon.log.splitlines() if re.search(rf"\d {self.name}(:| answered with)", line)]
+        return [
+            line
+            for line in self.daemon.log.splitlines()
+            if re.search(rf"\d {self.name}(:| answered with)", line)
+        ]
 
     def recover(self, at: Proxy) -> None:
         """Repair the fault."""
@@ -198,7 +240,11 @@ class Asked:
 
     def _is_well(self) -> bool:
         """Return whether the last report says that the source answers; if not, it is asked again now and then."""
-        lines = [line for line in self.daemon.log.splitlines() if re.search(rf"\d {self.name}\b", line)]
+        lines = [
+            line
+            for line in self.daemon.log.splitlines()
+            if re.search(rf"\d {self.name}\b", line)
+        ]
         if "that is not metadata" in lines[-1]:  # it has answered
             return not self.daemon.health()["troubles"]
         return any(word in lines[-1] for word in ("answers again", " has "))
@@ -210,21 +256,34 @@ class Asked:
         new = f"new{self.number}"
         self.serve(new)
         self._arrives(new, State.SIGNALLED)
-        assert self.ran() == ["pending", *(f"new{each + 1}" for each in range(self.number))]
-        shown = self.daemon.command("status").out + self.daemon.command("status", "--json").out
+        assert self.ran() == [
+            "pending",
+            *(f"new{each + 1}" for each in range(self.number)),
+        ]
+        shown = (
+            self.daemon.command("status").out
+            + self.daemon.command("status", "--json").out
+        )
         for text in (shown, self.daemon.log, json.dumps(self.daemon.health())):
             assert SECRET not in text
             assert "Traceback" not in text
             assert "a defect" not in text
-            assert not re.search(r"\b[A-Z]\w+(Error|Exception|Reset|Read|Header)\b", text), text
+            assert not re.search(
+                r"\b[A-Z]\w+(Error|Exception|Reset|Read|Header)\b", text
+            ), text
         assert peak(self.daemon.pid) < MEMORY, self.name
 
     def ends(self) -> None:
         """Check that waiting results are delivered once, and that the agent ends."""
         self.results.named.clear()
         self.poke()
-        self.wait(lambda: self._state("pending") is State.SIGNALLED, "the result is lost")
-        assert len({each.body for each in self.results.signals if "/pending" in each.path}) == 1
+        self.wait(
+            lambda: self._state("pending") is State.SIGNALLED, "the result is lost"
+        )
+        assert (
+            len({each.body for each in self.results.signals if "/pending" in each.path})
+            == 1
+        )
         assert self.daemon.stop() == 0
 
 
@@ -254,7 +313,9 @@ def suffer(every: dict[str, Asked], tried: Tried) -> Callable[..., None]:
         faults = tuple(faults)
         chosen = [every[name] for name in names or SOURCES]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda each: (each.suffer(faults, says), each.holds()), chosen))
+            list(
+                pool.map(lambda each: (each.suffer(faults, says), each.holds()), chosen)
+            )
         tried(len(faults) * len(chosen))
 
     return all_of
@@ -266,24 +327,36 @@ KEEPS = "the last good document stays in force, a sentence says why, and the sou
 
 
 @pytest.mark.fault(
-    1, "a source whose server refuses, resets or hangs up, at every moment, or cuts its answer short", KEEPS
+    1,
+    "a source whose server refuses, resets or hangs up, at every moment, or cuts its answer short",
+    KEEPS,
 )
 def test_broken_connection_gives_no_metadata(suffer: Suffer) -> None:
     """A truncated answer is not used."""
-    suffer((*proxy_faults.BREAKS_OFF, *proxy_faults.CUTS_BODY), "refused|reset|hung up|cut short|not HTTP")
+    suffer(
+        (*proxy_faults.BREAKS_OFF, *proxy_faults.CUTS_BODY),
+        "refused|reset|hung up|cut short|not HTTP",
+    )
 
 
 @pytest.mark.fault(
-    3, "a source whose server never answers, stalls, or trickles its headers or its body", f"it is given up: {KEEPS}"
+    3,
+    "a source whose server never answers, stalls, or trickles its headers or its body",
+    f"it is given up: {KEEPS}",
 )
 def test_servers_that_hang(suffer: Suffer) -> None:
     """A source has so long for an answer, whatever it says meanwhile."""
     suffer(
-        (*proxy_faults.HANGS, *proxy_faults.HANGS_IN_BODY), "no answer|no full answer|took too long|broke off|hung up"
+        (*proxy_faults.HANGS, *proxy_faults.HANGS_IN_BODY),
+        "no answer|no full answer|took too long|broke off|hung up",
     )
 
 
-@pytest.mark.fault(2, "a source that answers with noise, no HTTP, 1xx alone, or two different lengths", KEEPS)
+@pytest.mark.fault(
+    2,
+    "a source that answers with noise, no HTTP, 1xx alone, or two different lengths",
+    KEEPS,
+)
 def test_answers_that_are_none(suffer: Suffer) -> None:
     """Only metadata counts as metadata."""
     suffer(
@@ -292,19 +365,38 @@ def test_answers_that_are_none(suffer: Suffer) -> None:
     )
 
 
-@pytest.mark.fault(2, "a source that answers with a web page, nothing, NUL bytes, half of JSON, an error", KEEPS)
+@pytest.mark.fault(
+    2,
+    "a source that answers with a web page, nothing, NUL bytes, half of JSON, an error",
+    KEEPS,
+)
 def test_documents_that_are_none(suffer: Suffer) -> None:
     """A body that is not a document is refused, even with status 200."""
     suffer(proxy_faults.NO_DOCUMENT, READ, *TRANSPORTS)
 
 
-@pytest.mark.fault(5, "a source that answers 4xx, 5xx, with every kind of Retry-After, or redirects", KEEPS)
+@pytest.mark.fault(
+    5,
+    "a source that answers 4xx, 5xx, with every kind of Retry-After, or redirects",
+    KEEPS,
+)
 def test_answers_that_are_refusals(suffer: Suffer, other: SignalServer) -> None:
     """The refusal is reported with its status."""
-    refusals = [proxy_faults.answers(status) for status in (401, 403, 404, 410, 413, 422)]
-    redirects = [each for each in proxy_faults.redirects(other.origin, "http://127.0.0.1:9") if "304" not in each.name]
+    refusals = [
+        proxy_faults.answers(status) for status in (401, 403, 404, 410, 413, 422)
+    ]
+    redirects = [
+        each
+        for each in proxy_faults.redirects(other.origin, "http://127.0.0.1:9")
+        if "304" not in each.name
+    ]
     suffer(
-        (*refusals, *proxy_faults.for_now(time.time()), *proxy_faults.FOR_AN_HOUR, *redirects),
+        (
+            *refusals,
+            *proxy_faults.for_now(time.time()),
+            *proxy_faults.FOR_AN_HOUR,
+            *redirects,
+        ),
         "HTTP [0-9]{3}",
         *TRANSPORTS,
     )
@@ -318,22 +410,33 @@ def test_answers_that_are_refusals(suffer: Suffer, other: SignalServer) -> None:
 )
 def test_a_huge_answer_of_a_source_does_no_harm(suffer: Suffer) -> None:
     """The server sends too much, also compressed."""
-    bombs = [each for each in proxy_faults.COMPRESSED if "though nobody" not in each.name]
+    bombs = [
+        each for each in proxy_faults.COMPRESSED if "though nobody" not in each.name
+    ]
     suffer(
         (*proxy_faults.HUGE, *bombs, *proxy_faults.TOO_MANY_HEADERS),
         "longer than|cut short|not HTTP|no full answer|no answer|took too long|compressed|broke off|reset",
     )
 
 
-@pytest.mark.fault(1, "Keystone fails while Heat or Zaqar wants a new token", f"a sentence names Keystone: {KEEPS}")
-def test_metadata_arrives_though_keystone_fails(every: dict[str, Asked], tried: Tried) -> None:
+@pytest.mark.fault(
+    1,
+    "Keystone fails while Heat or Zaqar wants a new token",
+    f"a sentence names Keystone: {KEEPS}",
+)
+def test_metadata_arrives_though_keystone_fails(
+    every: dict[str, Asked], tried: Tried
+) -> None:
     """A token that the service does not take any more has to be renewed, and cannot be."""
     faults = (
         *proxy_faults.BREAKS_OFF,
         *proxy_faults.CUTS_BODY[:3],
         *proxy_faults.HANGS[1:3],
         *proxy_faults.NO_DOCUMENT,
-        *(proxy_faults.answers(status) for status in (400, 401, 403, 404, 429, 500, 503)),
+        *(
+            proxy_faults.answers(status)
+            for status in (400, 401, 403, 404, 429, 500, 503)
+        ),
         *proxy_faults.HUGE[:1],
         *proxy_faults.COMPRESSED[:1],
     )
@@ -344,9 +447,14 @@ def test_metadata_arrives_though_keystone_fails(every: dict[str, Asked], tried: 
             before = len(asked.said())
             asked.keystone.fail(fault)
             asked.poke()
-            asked.wait(lambda: len(asked.said()) > before, f"it is not said that it {fault.name}")  # noqa: B023
+            asked.wait(
+                lambda: len(asked.said()) > before,  # noqa: B023
+                f"it is not said that it {fault.name}",
+            )
             (sentence,) = asked.said()[before:]
-            assert re.search("Keystone|127.0.0.1:[0-9]+: ", sentence), f"{fault.name}: {sentence}"
+            assert re.search("Keystone|127.0.0.1:[0-9]+: ", sentence), (
+                f"{fault.name}: {sentence}"
+            )
             asked.keystone.mend()
             asked.recover(asked.proxy)
         asked.holds()

@@ -47,13 +47,17 @@ def remembered(machine: Machine) -> dict[str, Any]:
 
 def remember(machine: Machine, **values: object) -> None:
     """Change it."""
-    (machine.state / "retention.json").write_text(json.dumps({**remembered(machine), **values}))
+    (machine.state / "retention.json").write_text(
+        json.dumps({**remembered(machine), **values})
+    )
 
 
 def old(machine: Machine, days: float) -> None:
     """Have time pass, by the clock that ages are told by."""
     remember(machine, lived=remembered(machine)["lived"] + days * DAY)
-    (machine.state / shortcut.FILE).unlink(missing_ok=True)  # it goes by the kernel's clock, which has not moved
+    (machine.state / shortcut.FILE).unlink(
+        missing_ok=True
+    )  # it goes by the kernel's clock, which has not moved
 
 
 def holds(machine: Machine, *texts: str) -> set[str]:
@@ -65,9 +69,13 @@ def holds(machine: Machine, *texts: str) -> set[str]:
     }
 
 
-def secret(machine: Machine, identity: str, then: str = "", **fields: Any) -> dict[str, Any]:
+def secret(
+    machine: Machine, identity: str, then: str = "", **fields: Any
+) -> dict[str, Any]:
     """Return a deployment whose secret is in its inputs, its config and its output."""
-    script = f'{counting(machine, identity)}\n# {SECRET}\necho "it is $api_token"\n{then}\n'
+    script = (
+        f'{counting(machine, identity)}\n# {SECRET}\necho "it is $api_token"\n{then}\n'
+    )
     inputs = [{"name": "api_token", "type": "String", "value": SECRET}]
     return deployment(identity, script, inputs=inputs, **fields)
 
@@ -75,7 +83,9 @@ def secret(machine: Machine, identity: str, then: str = "", **fields: Any) -> di
 def settings(machine: Machine, **values: object) -> str:
     """Write a file of settings."""
     path = machine.folder / "kept.conf"
-    path.write_text("[agent]\n" + "".join(f"{name} = {value}\n" for name, value in values.items()))
+    path.write_text(
+        "[agent]\n" + "".join(f"{name} = {value}\n" for name, value in values.items())
+    )
     return str(path)
 
 
@@ -83,9 +93,13 @@ def settings(machine: Machine, **values: object) -> str:
 
 
 @pytest.mark.fault(
-    1, "the agent is killed at each step of removing what is kept no longer", "nothing runs again or is lost"
+    1,
+    "the agent is killed at each step of removing what is kept no longer",
+    "nothing runs again or is lost",
 )
-def test_killed_while_it_removes(machine: Machine, heat: SignalServer, tried: Tried) -> None:
+def test_killed_while_it_removes(
+    machine: Machine, heat: SignalServer, tried: Tried
+) -> None:
     """The next look goes on: what was to go goes, nothing else does, no id runs twice, and no result is sent again."""
     world = World(machine, heat, 11)
     stays, goes = world.batch((KINDS[0], KINDS[2])), world.batch((KINDS[3], KINDS[6]))
@@ -100,14 +114,18 @@ def test_killed_while_it_removes(machine: Machine, heat: SignalServer, tried: Tr
     for point in STEPS:
         armed.touch()
         killed = machine.agent("prune", **kill_points.environment(point, 1, armed))
-        assert killed.code == -signal.SIGKILL, f"{point} was not passed: {killed.out}{killed.err}"
+        assert killed.code == -signal.SIGKILL, (
+            f"{point} was not passed: {killed.out}{killed.err}"
+        )
         known = journal.read(machine.state)
         assert all(each["id"] in known for each in (*stays, *goes, *waits))
     assert machine.agent("prune").code == 0
     tried(len(STEPS))
 
     entries = journal.read(machine.state)
-    assert {each["id"]: entries[each["id"]].removed for each in (*stays, *goes, *waits)} == {
+    assert {
+        each["id"]: entries[each["id"]].removed for each in (*stays, *goes, *waits)
+    } == {
         **{each["id"]: Removed.SECRETS for each in stays},
         **{each["id"]: Removed.ALL for each in goes},
         **{each["id"]: Removed.NOTHING for each in waits},
@@ -123,7 +141,11 @@ def test_killed_while_it_removes(machine: Machine, heat: SignalServer, tried: Tr
     world.check()
 
 
-@pytest.mark.fault(4, "the agent is killed at random while it removes secrets", "the next look removes the rest")
+@pytest.mark.fault(
+    4,
+    "the agent is killed at random while it removes secrets",
+    "the next look removes the rest",
+)
 def test_killed_at_random(machine: Machine, tried: Tried) -> None:
     """After any number of kills nothing is left to remove, and all ids are known."""
     given = [secret(machine, f"d{number}") for number in range(8)]
@@ -134,7 +156,12 @@ def test_killed_at_random(machine: Machine, tried: Tried) -> None:
         armed = machine.folder / "armed"
         armed.touch()
         point = f"retention.{'hidden' if number % 2 else 'masked'}"
-        done = machine.agent("prune", "--config", conf, **kill_points.environment(point, number + 2, armed))
+        done = machine.agent(
+            "prune",
+            "--config",
+            conf,
+            **kill_points.environment(point, number + 2, armed),
+        )
         kills += done.code == -signal.SIGKILL
     assert kills
     assert machine.agent("prune", "--config", conf).code == 0
@@ -148,7 +175,9 @@ def test_killed_at_random(machine: Machine, tried: Tried) -> None:
 
 
 @pytest.mark.fault(
-    1, "the clock is years ahead, or behind, after a reboot", "nothing that is young is removed for its age"
+    1,
+    "the clock is years ahead, or behind, after a reboot",
+    "nothing that is young is removed for its age",
 )
 @pytest.mark.parametrize("jump", [10 * YEAR, -10 * YEAR])
 def test_the_clock_jumps_at_a_reboot(machine: Machine, jump: float) -> None:
@@ -159,14 +188,20 @@ def test_the_clock_jumps_at_a_reboot(machine: Machine, jump: float) -> None:
     said = remembered(machine)
     remember(machine, boot="another", wall=said["wall"] - jump, since_boot=9e6)
 
-    done = machine.agent("prune", "--json", "--config", settings(machine, keep_secrets=2 * DAY))
+    done = machine.agent(
+        "prune", "--json", "--config", settings(machine, keep_secrets=2 * DAY)
+    )
 
     assert done.json["removals"] == []
     assert holds(machine, SECRET) == before
     assert remembered(machine)["lived"] - said["lived"] < 2 * DAY
 
 
-@pytest.mark.fault(4, "the clock was wrong when a deployment ended", "its secrets go after their time all the same")
+@pytest.mark.fault(
+    4,
+    "the clock was wrong when a deployment ended",
+    "its secrets go after their time all the same",
+)
 @pytest.mark.parametrize("jump", [10 * YEAR, -10 * YEAR])
 def test_the_clock_was_wrong(machine: Machine, jump: float) -> None:
     """No time on record is from the machine's clock where it is about how long something is kept."""
@@ -174,7 +209,10 @@ def test_the_clock_was_wrong(machine: Machine, jump: float) -> None:
     path = machine.state / "journal"
     book = journal.Journal(machine.state)
     entry = book.entries["d1"]
-    moved = {name: getattr(entry, name) + jump for name in ("at", "accepted", "started", "ended")}
+    moved = {
+        name: getattr(entry, name) + jump
+        for name in ("at", "accepted", "started", "ended")
+    }
     assert book.reduce({"d1": type(entry)(**{**entry.__dict__, **moved})})
     book.close()
     assert path.stat().st_size
@@ -206,7 +244,9 @@ def fill(disk: Path) -> None:
 
 
 @pytest.mark.fault(
-    3, "the disk is full, and there is output of what has left the metadata", "that goes, and work goes on"
+    3,
+    "the disk is full, and there is output of what has left the metadata",
+    "that goes, and work goes on",
 )
 def test_room_is_made_on_a_full_disk(machine: Machine, disk: Path) -> None:
     """A single run makes room by itself."""
@@ -224,11 +264,15 @@ def test_room_is_made_on_a_full_disk(machine: Machine, disk: Path) -> None:
 
 
 @pytest.mark.fault(
-    3, "the disk fills up under a daemon, with output of what has left the metadata", "that goes, and work goes on"
+    3,
+    "the disk fills up under a daemon, with output of what has left the metadata",
+    "that goes, and work goes on",
 )
 def test_a_daemon_makes_room(machine: Machine, daemon: Daemon, disk: Path) -> None:
     """A daemon makes room as soon as a write fails."""
-    daemon.put([deployment("large", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\n")])
+    daemon.put(
+        [deployment("large", "#!/bin/sh\nhead -c 3000000 /dev/zero | tr '\\0' x\n")]
+    )
     daemon.start()
     daemon.wait_state("large", "unasked")
     daemon.put([])
@@ -242,11 +286,23 @@ def test_a_daemon_makes_room(machine: Machine, daemon: Daemon, disk: Path) -> No
     assert not (disk / "runs/large").exists()
 
 
-@pytest.mark.fault(3, "a run prints twice what the disk holds", "it ends by itself, and its result has both ends")
-def test_a_flood_does_not_fill_the_disk(machine: Machine, heat: SignalServer, disk: Path) -> None:
+@pytest.mark.fault(
+    3,
+    "a run prints twice what the disk holds",
+    "it ends by itself, and its result has both ends",
+)
+def test_a_flood_does_not_fill_the_disk(
+    machine: Machine, heat: SignalServer, disk: Path
+) -> None:
     """Output is bounded while it is written."""
     body = "i=0\nwhile [ $i -lt 36 ]; do head -c 1000000 /dev/zero | tr '\\0' x || exit 9; i=$((i+1)); sleep 0.15; done"
-    given = [deployment("d1", f"#!/bin/sh\necho begins\n{body}\necho\necho ends\n", signal=heat.url())]
+    given = [
+        deployment(
+            "d1",
+            f"#!/bin/sh\necho begins\n{body}\necho\necho ends\n",
+            signal=heat.url(),
+        )
+    ]
     most: list[int] = []
     over = threading.Event()
 
@@ -256,7 +312,9 @@ def test_a_flood_does_not_fill_the_disk(machine: Machine, heat: SignalServer, di
 
     watch = threading.Thread(target=look)
     watch.start()
-    done = machine.apply(given, "--config", settings(machine, output_limit="4M"), seconds=120)
+    done = machine.apply(
+        given, "--config", settings(machine, output_limit="4M"), seconds=120
+    )
     over.set()
     watch.join()
 
@@ -268,14 +326,30 @@ def test_a_flood_does_not_fill_the_disk(machine: Machine, heat: SignalServer, di
     assert max(most) < 16 * MEBI
 
 
-@pytest.mark.fault(4, "secrets in output cannot be written over", "the output is removed instead")
+@pytest.mark.fault(
+    4, "secrets in output cannot be written over", "the output is removed instead"
+)
 def test_output_that_cannot_be_written_over_goes(machine: Machine) -> None:
     """Output that cannot be overwritten is removed, as on a full disk that copies on write."""
     if not shutil.which("strace"):
         pytest.skip("strace is not on this machine: tests/install-tools installs it")
     machine.apply([secret(machine, "d1")])
-    command = [str(BIN / "heat-config-agent"), "prune", "--state-dir", str(machine.state)]
-    words = ["strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", "inject=pwrite64:error=ENOSPC"]
+    command = [
+        str(BIN / "heat-config-agent"),
+        "prune",
+        "--state-dir",
+        str(machine.state),
+    ]
+    words = [
+        "strace",
+        "-f",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=pwrite64",
+        "-e",
+        "inject=pwrite64:error=ENOSPC",
+    ]
     conf = ["--config", settings(machine, keep_secrets=0)]
     done = subprocess.run(
         [*words, *command, *conf],
@@ -291,7 +365,9 @@ def test_output_that_cannot_be_written_over_goes(machine: Machine) -> None:
 
 
 @pytest.mark.fault(
-    3, "the journal cannot be rewritten without the secrets", "a warning says so, and the next look tries again"
+    3,
+    "the journal cannot be rewritten without the secrets",
+    "a warning says so, and the next look tries again",
 )
 def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
     """If the journal cannot be rewritten, its content stays."""
@@ -317,10 +393,16 @@ def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
 
 
 @pytest.mark.fault(
-    5, "what is remembered of tidying is damaged or cannot be written", "work goes on, things stay longer"
+    5,
+    "what is remembered of tidying is damaged or cannot be written",
+    "work goes on, things stay longer",
 )
-@pytest.mark.parametrize("content", ["", "{", "[1]", '{"lived": 1e999}', "\0" * 100, None], ids=range(6))
-def test_damaged_memory_of_retention_neither_removes_nor_keeps(machine: Machine, content: str | None) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "{", "[1]", '{"lived": 1e999}', "\0" * 100, None], ids=range(6)
+)
+def test_damaged_memory_of_retention_neither_removes_nor_keeps(
+    machine: Machine, content: str | None
+) -> None:
     """Nothing is removed for it, and nothing stays for ever."""
     given = [secret(machine, "d1")]
     machine.apply(given)
@@ -356,11 +438,14 @@ def test_pruning_does_not_follow_links_in_the_place_of_output(machine: Machine) 
     (outside / "file").write_text(f"{SECRET} is mine")
     folder = machine.state / "runs/d1"
     then = (
-        f"cd {folder}; rm -f stdout stderr; ln -s {outside}/file stdout; mkdir -m 700 stderr; ln -s {outside} stderr/x"
+        f"cd {folder}; rm -f stdout stderr; ln -s {outside}/file stdout; "
+        f"mkdir -m 700 stderr; ln -s {outside} stderr/x"
     )
     machine.apply([secret(machine, "d1", then)])
 
-    assert machine.agent("prune", "--config", settings(machine, keep_secrets=0)).code == 0
+    assert (
+        machine.agent("prune", "--config", settings(machine, keep_secrets=0)).code == 0
+    )
     assert (outside / "file").read_text() == f"{SECRET} is mine"
     machine.apply([])
     assert machine.agent("prune", "--config", settings(machine, keep_for=0)).code == 0
@@ -370,9 +455,13 @@ def test_pruning_does_not_follow_links_in_the_place_of_output(machine: Machine) 
 
 
 @pytest.mark.fault(
-    1, "a deployment comes back, is run again or retried while things are removed", "what it needs stays"
+    1,
+    "a deployment comes back, is run again or retried while things are removed",
+    "what it needs stays",
 )
-def test_deployment_with_a_pending_request_is_kept(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_with_a_pending_request_is_kept(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A request of a person counts for more than its age."""
     given = [secret(machine, "d1", signal=heat.url())]
     machine.apply(given)

@@ -27,9 +27,26 @@ SECRET = f'{planted.WORD}-by/reference"&ünd'
 BARBICAN = "0a1b2c3d-1111-2222-3333-444455556666"
 
 TRANSITIONS = (
-    *("journal.accepted.before", "journal.accepted.after", "runner.folder", "runner.prepared", "runner.spawned"),
-    *("journal.running.before", "journal.running.after", "runner.announced", "runner.word", "deployed.deployment"),
-    *("runner.closed", "runner.concluded", "journal.finished.before", "journal.finished.after"),
+    *(
+        "journal.accepted.before",
+        "journal.accepted.after",
+        "runner.folder",
+        "runner.prepared",
+        "runner.spawned",
+    ),
+    *(
+        "journal.running.before",
+        "journal.running.after",
+        "runner.announced",
+        "runner.word",
+        "deployed.deployment",
+    ),
+    *(
+        "runner.closed",
+        "runner.concluded",
+        "journal.finished.before",
+        "journal.finished.after",
+    ),
     *("deployed.result", "runner.tidied", "signals.before", "signals.after"),
     *("journal.settled.before", "journal.settled.after"),
 )
@@ -43,7 +60,12 @@ class Safe:
         self.machine = machine
         self._folder = machine.folder / "secrets"
         self._folder.mkdir(mode=0o700)
-        self.references = {"file": "file:it", "env": "env:IT", "vault": "vault:a/b#f", "own": "own:it"}
+        self.references = {
+            "file": "file:it",
+            "env": "env:IT",
+            "vault": "vault:a/b#f",
+            "own": "own:it",
+        }
         self.references["barbican"] = f"barbican:{BARBICAN}"
         self._private(self._folder / "it", f"{SECRET}-file")
         self._private(machine.folder / "vault.json", '{"token": "t"}')
@@ -57,8 +79,16 @@ class Safe:
             "vault_credentials": machine.folder / "vault.json",
         }
         machine.config = machine.folder / "agent.conf"
-        machine.config.write_text("[agent]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items()))
-        user = {"auth_url": cloud.keystone.origin, "user_id": "u1", "password": PASSWORD, "project_id": PROJECT}
+        machine.config.write_text(
+            "[agent]\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items())
+        )
+        user = {
+            "auth_url": cloud.keystone.origin,
+            "user_id": "u1",
+            "password": PASSWORD,
+            "project_id": PROJECT,
+        }
         self._user = {f"deploy_{name}": value for name, value in user.items()}
 
     def _private(self, path: Path, text: str) -> None:
@@ -71,13 +101,31 @@ class Safe:
         if shutil.which("age"):
             key = self.machine.folder / "age.key"
             subprocess.run(["age-keygen", "-o", key], check=True, capture_output=True)
-            made = subprocess.run(["age-keygen", "-y", key], check=True, capture_output=True, text=True).stdout.strip()
-            words = ["age", "--encrypt", "--recipient", made, "--output", str(self._folder / "it.age")]
+            made = subprocess.run(
+                ["age-keygen", "-y", key], check=True, capture_output=True, text=True
+            ).stdout.strip()
+            words = [
+                "age",
+                "--encrypt",
+                "--recipient",
+                made,
+                "--output",
+                str(self._folder / "it.age"),
+            ]
             subprocess.run(words, input=text.encode(), check=True, capture_output=True)
             self.references["age"] = "age:it"
         if shutil.which("systemd-creds"):
-            words = ["systemd-creds", "encrypt", "--with-key=host", "--name=it", "-", str(self._folder / "it.cred")]
-            if not subprocess.run(words, input=text.encode(), check=False, capture_output=True).returncode:
+            words = [
+                "systemd-creds",
+                "encrypt",
+                "--with-key=host",
+                "--name=it",
+                "-",
+                str(self._folder / "it.cred"),
+            ]
+            if not subprocess.run(
+                words, input=text.encode(), check=False, capture_output=True
+            ).returncode:
                 self.references["creds"] = "systemd-creds:it"
 
     def provider(self, name: str, script: str) -> None:
@@ -98,25 +146,41 @@ class Safe:
     ) -> dict[str, Any]:
         """Return a deployment that prints all secrets, then does more."""
         known = {**self.references, **(references or {})}
-        given: dict[str, object] = {**self._user, "deploy_signal_transport": "CFN_SIGNAL"}
+        given: dict[str, object] = {
+            **self._user,
+            "deploy_signal_transport": "CFN_SIGNAL",
+        }
         given |= {name: {"secret": reference} for name, reference in known.items()}
         script = f"{SH}echo it is {' '.join(f'${name}' for name in known)}\n{more}"
-        found = deployment(identity, script, inputs=given, signal=url, options=options or {})
-        found["inputs"] = [each for each in found["inputs"] if each["name"] != "planted"]
+        found = deployment(
+            identity, script, inputs=given, signal=url, options=options or {}
+        )
+        found["inputs"] = [
+            each for each in found["inputs"] if each["name"] != "planted"
+        ]
         return found
 
-    def apply(self, given: dict[str, Any] | Path, *words: str, **environment: Any) -> Done:
+    def apply(
+        self, given: dict[str, Any] | Path, *words: str, **environment: Any
+    ) -> Done:
         """Run `heat-config-apply` with the settings of the machine, on a deployment or a template."""
         document = given if isinstance(given, Path) else [given]
         settings = ("--config", str(self.machine.config), *words)
         return self.machine.apply(document, *settings, SECRET_IT=SECRET, **environment)
 
-    def apply_through(self, given: dict[str, Any] | Path, points: Iterable[str], *words: str) -> list[str]:
+    def apply_through(
+        self, given: dict[str, Any] | Path, points: Iterable[str], *words: str
+    ) -> list[str]:
         """Apply a document again and again, each time killed at another point; return the points that none passes."""
-        aims = {point: self.machine.folder / f"armed-{number}" for number, point in enumerate(points)}
+        aims = {
+            point: self.machine.folder / f"armed-{number}"
+            for number, point in enumerate(points)
+        }
         for file in aims.values():
             file.touch()
-        armed = kill_points.environment_of((point, 1, file) for point, file in aims.items())
+        armed = kill_points.environment_of(
+            (point, 1, file) for point, file in aims.items()
+        )
         while (done := self.apply(given, *words, **armed)).code == -9:
             assert self.found(self.machine.said[-1:]) == []
         assert done.code == 0, done.out + done.err
@@ -128,7 +192,11 @@ class Safe:
 
     def traces(self) -> list[str]:
         """Return the files in the state directory that have a secret in them, in any form."""
-        files = [path for path in self.machine.state.rglob("*") if path.is_file() and not path.is_symlink()]
+        files = [
+            path
+            for path in self.machine.state.rglob("*")
+            if path.is_file() and not path.is_symlink()
+        ]
         return self.found((str(path), path.read_bytes()) for path in files)
 
 
@@ -137,7 +205,9 @@ def safe(machine: Machine) -> Iterator[Safe]:
     """A machine with all providers; Keystone, Barbican and Vault are stand-ins."""
     cloud = Cloud()
     cloud.start()
-    cloud.service.always = Answer(headers={"Content-Type": "text/plain"}, body=f"{SECRET}-barbican".encode())
+    cloud.service.always = Answer(
+        headers={"Content-Type": "text/plain"}, body=f"{SECRET}-barbican".encode()
+    )
     answer = json.dumps({"data": {"data": {"f": f"{SECRET}-vault"}}}).encode()
     vault = Stub(lambda _request: Answer(body=answer))
     vault.start()
@@ -151,7 +221,9 @@ def safe(machine: Machine) -> Iterator[Safe]:
     "kill -9 of the agent at each transition of a run whose inputs refer to secrets of every provider",
     "no secret is on disk after it",
 )
-def test_no_secret_is_left_after_kills(safe: Safe, heat: SignalServer, tried: Callable[[int], None]) -> None:
+def test_no_secret_is_left_after_kills(
+    safe: Safe, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
     """The next agent masks what the run has printed, and sends the one result; each dies at another transition."""
     aims = {point: safe.machine.folder / f"armed-{point}" for point in TRANSITIONS}
     for file in aims.values():
@@ -174,7 +246,13 @@ def test_no_secret_is_left_after_kills(safe: Safe, heat: SignalServer, tried: Ca
 
 
 SOME = (
-    *("runner.prepared", "runner.announced", "runner.word", "runner.closed", "runner.concluded"),
+    *(
+        "runner.prepared",
+        "runner.announced",
+        "runner.word",
+        "runner.closed",
+        "runner.concluded",
+    ),
     *("journal.finished.before", "journal.finished.after", "runner.tidied"),
 )
 """The transitions between which secrets are on disk."""
@@ -198,16 +276,22 @@ def test_no_secret_is_left_of_other_runs(
     }
     need_root()
     if not may_mount():
-        pytest.skip("runs can only be isolated where mounts are allowed: run the tests as root")
+        pytest.skip(
+            "runs can only be isolated where mounts are allowed: run the tests as root"
+        )
     own = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
     own.chmod(0o755)
     assert safe.machine.config is not None
-    safe.machine.config.write_text(f"{safe.machine.config.read_text()}user_dir = {own}/users\n")
+    safe.machine.config.write_text(
+        f"{safe.machine.config.read_text()}user_dir = {own}/users\n"
+    )
     more = '[ "$HEAT_ATTEMPT" = 2 ] || exit 3\n' if kind == "retry" else ""
     try:
         given = safe.deployment("d1", heat.url("d1"), more, options=options[kind])
         output = f"{safe.machine.state}/runs/d1/stdout"
-        calls = [f"{call}@{output}" for call in ("rename", "pwrite")]  # a copy takes its place, and is masked
+        calls = [
+            f"{call}@{output}" for call in ("rename", "pwrite")
+        ]  # a copy takes its place, and is masked
         missed = safe.apply_through(given, [*SOME, *calls])
         left = [path for path in own.rglob("*") if path.is_file()]
     finally:
@@ -259,12 +343,21 @@ topology_template:
     "no secret is on disk after it, nor in the outputs of the stack",
 )
 @pytest.mark.parametrize("language", ["hot", "tosca"])
-def test_no_secret_is_left_of_stacks(safe: Safe, language: str, tried: Callable[[int], None]) -> None:
+def test_no_secret_is_left_of_stacks(
+    safe: Safe, language: str, tried: Callable[[int], None]
+) -> None:
     """Also not in outputs that are made of the parameter, or of what the deployment has printed."""
-    names = [name for name in safe.references if name != "barbican"]  # which needs a user of Keystone
-    values: dict[str, object] = {name: {"secret": safe.references[name]} for name in names}
+    names = [
+        name for name in safe.references if name != "barbican"
+    ]  # which needs a user of Keystone
+    values: dict[str, object] = {
+        name: {"secret": safe.references[name]} for name in names
+    }
     values["text"] = {"get_param" if language == "hot" else "get_input": "text"}
-    texts = {"VALUES": json.dumps(values), "INPUTS": json.dumps([{"name": name} for name in values])}
+    texts = {
+        "VALUES": json.dumps(values),
+        "INPUTS": json.dumps([{"name": name} for name in values]),
+    }
     template = {"hot": HOT, "tosca": TOSCA}[language]
     for name, text in texts.items():
         template = template.replace(name, text)
@@ -272,16 +365,30 @@ def test_no_secret_is_left_of_stacks(safe: Safe, language: str, tried: Callable[
     (safe.machine.folder / "script.sh").write_text(script)
     option = {"hot": "--parameter", "tosca": "--input"}[language]
     words = (option, 'text={"secret": "file:it"}')
-    points = [point for point in SOME if point != "runner.concluded"]  # for a server that gets the result
-    missed = safe.apply_through(safe.machine.write(template, "site.yaml"), points, *words)
+    points = [
+        point for point in SOME if point != "runner.concluded"
+    ]  # for a server that gets the result
+    missed = safe.apply_through(
+        safe.machine.write(template, "site.yaml"), points, *words
+    )
     assert missed == []
     assert safe.traces() == []
     place = ("--state-dir", str(safe.machine.state), "site")
     wanted = (("output", "show", "--all"), ("show", "--json"))
-    shown = [safe.machine.command("heat-config-agent", ["stack", *each, *place], {}) for each in wanted]
-    assert safe.found((str(number), each.out + each.err) for number, each in enumerate(shown)) == []
+    shown = [
+        safe.machine.command("heat-config-agent", ["stack", *each, *place], {})
+        for each in wanted
+    ]
+    assert (
+        safe.found(
+            (str(number), each.out + each.err) for number, each in enumerate(shown)
+        )
+        == []
+    )
     assert "said = said ***\n" in shown[0].out
-    assert {"hot": "given ***", "tosca": 'given {"secret": "file:it"}'}[language] in shown[0].out
+    assert {"hot": "given ***", "tosca": 'given {"secret": "file:it"}'}[
+        language
+    ] in shown[0].out
     tried(len(points))
 
 
@@ -291,10 +398,16 @@ def test_no_secret_is_left_of_stacks(safe: Safe, language: str, tried: Callable[
     "a failure; no secret is on disk after it",
 )
 @pytest.mark.parametrize("victim", ["program", "command", "supervisor"])
-def test_no_secret_is_left_after_a_run_that_was_killed(safe: Safe, heat: SignalServer, victim: str) -> None:
+def test_no_secret_is_left_after_a_run_that_was_killed(
+    safe: Safe, heat: SignalServer, victim: str
+) -> None:
     """No secret of any provider is left, whether it was only resolved or also printed."""
     safe.provider("kills", f"kill -9 $PPID; echo '{SECRET}-late'")
-    more = {"program": "", "command": "kill -9 $$\n", "supervisor": "kill -9 $PPID; kill -9 $$\n"}[victim]
+    more = {
+        "program": "",
+        "command": "kill -9 $$\n",
+        "supervisor": "kill -9 $PPID; kill -9 $$\n",
+    }[victim]
     last = {"last": "kills:x"} if victim == "program" else {}
     given = safe.deployment("d1", heat.url("d1"), more, references=last)
     assert safe.apply(given).code == 1

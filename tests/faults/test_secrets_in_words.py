@@ -55,7 +55,11 @@ class Echo(threading.Thread):
                 self.asked.append(asked)
                 line = asked.partition(b"\r\n")[0]
                 head = b"HTTP/1.1 %d Bad request (%b)\r\n" % (self._status, line)
-                connection.sendall(head + b"Content-Length: 2\r\nX: %b\r\nno header %b\r\n: y\r\n\r\n{}" % (line, line))
+                connection.sendall(
+                    head
+                    + b"Content-Length: 2\r\nX: %b\r\nno header %b\r\n: y\r\n\r\n{}"
+                    % (line, line)
+                )
 
     def close(self) -> None:
         self._socket.close()
@@ -78,7 +82,9 @@ STRICT: dict[str, Any] = {"PYTHONWARNINGS": "default", "PYTHONDEVMODE": "1"}
     "a server repeats the request in its status line and its headers, while Python shows every warning",
     "no secret is in a log, a result or a listing",
 )
-def test_a_server_that_repeats_what_it_is_asked(machine: Machine, heat: SignalServer, echo: Echo) -> None:
+def test_a_server_that_repeats_what_it_is_asked(
+    machine: Machine, heat: SignalServer, echo: Echo
+) -> None:
     """Results and metadata, by signed URLs: what is said of the answers has none of these in it."""
     url = heat.url().replace(heat.origin, echo.origin)
     given = [deployment("d1", SH, signal=url)]
@@ -90,7 +96,9 @@ def test_a_server_that_repeats_what_it_is_asked(machine: Machine, heat: SignalSe
         f"[agent]\nstate_dir = {machine.state}\ncollectors = request\nsplay = 0\n[request]\nmetadata_url = {url}\n"
     )
     machine.config = settings
-    once = machine.start("heat-config-agent", "run", "--once", "--config", str(settings), **STRICT)
+    once = machine.start(
+        "heat-config-agent", "run", "--once", "--config", str(settings), **STRICT
+    )
     assert "Warning" not in once.communicate(timeout=pace.seconds(60))[1]
     assert len(echo.asked) == 2
 
@@ -100,10 +108,17 @@ def test_a_server_that_repeats_what_it_is_asked(machine: Machine, heat: SignalSe
     "no place that has credentials can be reached, and everything there is to show is shown",
     "no secret is in a log, health, metrics or a listing",
 )
-def test_settings_with_secrets_of_places_that_cannot_be_reached(daemon: Daemon, machine: Machine) -> None:
+def test_settings_with_secrets_of_places_that_cannot_be_reached(
+    daemon: Daemon, machine: Machine
+) -> None:
     """The credentials of each transport stay secret."""
     word, nowhere = planted.PASSWORD.replace('"', ""), "http://127.0.0.1:9"
-    user = {"auth_url": f"{nowhere}/v3", "user_id": "u", "password": word, "project_id": "p"}
+    user = {
+        "auth_url": f"{nowhere}/v3",
+        "user_id": "u",
+        "password": word,
+        "project_id": "p",
+    }
     daemon.settings |= {
         "heat": {**user, "stack_id": "s/1", "resource_name": "r"},
         "zaqar": {**user, "queue_id": "q"},
@@ -118,10 +133,17 @@ def test_settings_with_secrets_of_places_that_cannot_be_reached(daemon: Daemon, 
     }
     metrics = machine.folder / "metrics"
     machine.logs.append(metrics)
-    daemon.configure(collectors="heat, cfn, request, zaqar", metrics_file=str(metrics), environment=f"DB_PASS={word}")
+    daemon.configure(
+        collectors="heat, cfn, request, zaqar",
+        metrics_file=str(metrics),
+        environment=f"DB_PASS={word}",
+    )
     daemon.path.chmod(0o600)
     daemon.start(**STRICT)
-    wait_until(lambda: [each["working"] for each in daemon.health()["sources"]] == [False] * 4, LONG)
+    wait_until(
+        lambda: [each["working"] for each in daemon.health()["sources"]] == [False] * 4,
+        LONG,
+    )
     for words in (
         ["status"],
         ["status", "--json"],
@@ -147,7 +169,9 @@ def broken(self, *args, **options):
 
 
 @pytest.mark.fault(
-    4, "a defect of the agent's own, with a secret in its error", "it is shown where it happened, and no value with it"
+    4,
+    "a defect of the agent's own, with a secret in its error",
+    "it is shown where it happened, and no value with it",
 )
 @pytest.mark.parametrize(
     ("module", "name"),
@@ -158,11 +182,15 @@ def broken(self, *args, **options):
         ("heat_config_agent.web", "Connection.send"),
     ],
 )
-def test_a_defect_shows_no_values(daemon: Daemon, machine: Machine, heat: SignalServer, module: str, name: str) -> None:
+def test_a_defect_shows_no_values(
+    daemon: Daemon, machine: Machine, heat: SignalServer, module: str, name: str
+) -> None:
     """A defect in any thread is reported with file, line and function only."""
     folder = machine.folder / "defect"
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(DEFECT.format(module=module, name=name, word=planted.WORD.encode().hex()))
+    (folder / "sitecustomize.py").write_text(
+        DEFECT.format(module=module, name=name, word=planted.WORD.encode().hex())
+    )
     daemon.put([deployment("d1", SH, signal=heat.url())])
     daemon.start(wait=False, PYTHONPATH=str(folder), **STRICT)
     wait_until(lambda: "ValueError" in daemon.log, LONG)
@@ -177,12 +205,21 @@ def test_a_defect_shows_no_values(daemon: Daemon, machine: Machine, heat: Signal
     "a hook finds something wrong with a hidden input, and repeats it",
     "it is masked in the reason that people are shown",
 )
-def test_a_mistake_in_a_hidden_input_is_not_repeated(machine: Machine, heat: SignalServer) -> None:
+def test_a_mistake_in_a_hidden_input_is_not_repeated(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The value of a wrong hidden input is in neither the log, the status nor the result."""
     machine.state.mkdir(mode=0o700)
     chef: dict[str, Any] = chef_stands_in(machine)
-    hidden = {"name": "environment", "type": "String", "value": f"{planted.WORD}/x", "hidden": True}
-    given = deployment("d1", ["recipe[x]"], group="chef", inputs=[hidden], signal=heat.url())
+    hidden = {
+        "name": "environment",
+        "type": "String",
+        "value": f"{planted.WORD}/x",
+        "hidden": True,
+    }
+    given = deployment(
+        "d1", ["recipe[x]"], group="chef", inputs=[hidden], signal=heat.url()
+    )
     done = machine.apply([given], **chef)
     assert done.code == 1
     assert "not '***'" in done.out
@@ -194,8 +231,12 @@ def test_a_mistake_in_a_hidden_input_is_not_repeated(machine: Machine, heat: Sig
     "an error output repeats an input whose name says that it is a secret",
     "it is masked in the reason that people are shown, on a terminal, in JSON, in the log and by `status`",
 )
-@pytest.mark.parametrize("before", ["", "printf '%190s' x; "], ids=["short", "cut off within the secret"])
-def test_the_reason_of_an_error_output_shows_no_secret(daemon: Daemon, machine: Machine, before: str) -> None:
+@pytest.mark.parametrize(
+    "before", ["", "printf '%190s' x; "], ids=["short", "cut off within the secret"]
+)
+def test_the_reason_of_an_error_output_shows_no_secret(
+    daemon: Daemon, machine: Machine, before: str
+) -> None:
     """The output itself has it: that is for whoever wrote the template."""
     secret = "Tr0ub4dor-3xyz"
     script = f'{SH}{{ {before}echo "login failed: $db_password"; }} >$heat_outputs_path.err\n'
@@ -210,12 +251,23 @@ def test_the_reason_of_an_error_output_shows_no_secret(daemon: Daemon, machine: 
     daemon.start()
     wait_until(lambda: "FAILED" in daemon.log, LONG)
     said.append(daemon.log)
-    for command in (("status",), ("status", "--json"), ("show", "d1"), ("show", "--json", "d1")):
+    for command in (
+        ("status",),
+        ("status", "--json"),
+        ("show", "d1"),
+        ("show", "--json", "d1"),
+    ):
         done = daemon.command(*command)
         said.append(done.out + done.err)
     assert daemon.stop() == 0
-    assert [each for each in said if "error output 'err' was produced" not in each] == []
-    assert [each for each in said if any(secret[:length] in each for length in range(6, len(secret)))] == []
+    assert [
+        each for each in said if "error output 'err' was produced" not in each
+    ] == []
+    assert [
+        each
+        for each in said
+        if any(secret[:length] in each for length in range(6, len(secret)))
+    ] == []
 
 
 SHORT = planted.WORD[-6:]
@@ -236,16 +288,27 @@ PARTS = {
     "`log -f` and the line about what is running show none of the parts",
 )
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
-def test_a_secret_in_several_parts_is_not_shown(machine: Machine, parts: tuple[str, str]) -> None:
+def test_a_secret_in_several_parts_is_not_shown(
+    machine: Machine, parts: tuple[str, str]
+) -> None:
     """Text that may be the beginning of a secret is held back until the next part comes."""
     first, second = parts
     go = machine.folder / "go"
-    words = [f"printf 'begun\\n%s' {shlex.quote(first)}", until(go), f"printf '%s\\nended\\n' {shlex.quote(second)}"]
+    words = [
+        f"printf 'begun\\n%s' {shlex.quote(first)}",
+        until(go),
+        f"printf '%s\\nended\\n' {shlex.quote(second)}",
+    ]
     hidden = {"name": "x", "type": "String", "value": first + second, "hidden": True}
     given = [deployment("d1", SH + "\n".join(words), inputs=[hidden])]
     leader, follower = pty.openpty()
     agent = subprocess.Popen(
-        [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(machine.write(given))],
+        [
+            str(BIN / "heat-config-apply"),
+            "--state-dir",
+            str(machine.state),
+            str(machine.write(given)),
+        ],
         env={**machine.environment, "TERM": "xterm", "COLUMNS": "200"},
         cwd=machine.folder,
         stdin=subprocess.DEVNULL,
@@ -254,11 +317,17 @@ def test_a_secret_in_several_parts_is_not_shown(machine: Machine, parts: tuple[s
     )
     os.close(follower)
     with os.fdopen(leader, "rb"), endings.ended(agent):
-        seen = read_until(leader, "begun")  # then the journal has the run: `log -f` of one that has none ends at once
-        following = machine.start("heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state))
+        seen = read_until(
+            leader, "begun"
+        )  # then the journal has the run: `log -f` of one that has none ends at once
+        following = machine.start(
+            "heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state)
+        )
         assert following.stdout is not None
         assert following.stdout.readline() == "begun\n"
-        seen += read_until(leader, "running")  # once more, after the half has been there
+        seen += read_until(
+            leader, "running"
+        )  # once more, after the half has been there
         go.touch()
         seen += read_until(leader, "")
         assert agent.wait(pace.seconds(LONG)) == 0
@@ -310,7 +379,9 @@ def as_user(cloud: Cloud, identity: str = "d1") -> dict[str, Any]:
     "nothing is sent there: no result, no password, no token",
 )
 @pytest.mark.parametrize("who", ["the service", "Keystone", "the signed URL"])
-def test_nobody_else_is_told(machine: Machine, heat: SignalServer, other: SignalServer, cloud: Cloud, who: str) -> None:
+def test_nobody_else_is_told(
+    machine: Machine, heat: SignalServer, other: SignalServer, cloud: Cloud, who: str
+) -> None:
     """A redirect to another server is not followed, so that no secret reaches that server."""
     away = Answer(307, {"Location": f"{other.origin}/v3/auth/tokens"})
     if who == "the service":
@@ -319,11 +390,19 @@ def test_nobody_else_is_told(machine: Machine, heat: SignalServer, other: Signal
         cloud.keystone.always = away
     else:
         heat.always = away
-    given = deployment("d1", SH, signal=heat.url()) if who == "the signed URL" else as_user(cloud)
+    given = (
+        deployment("d1", SH, signal=heat.url())
+        if who == "the signed URL"
+        else as_user(cloud)
+    )
     done = machine.apply([given], "--deliver-for", "0", **STRICT)
     assert done.code == 5
     assert other.signals == []
-    sent = {"the service": cloud.asked, "Keystone": cloud.logins, "the signed URL": heat.signals}[who]
+    sent = {
+        "the service": cloud.asked,
+        "Keystone": cloud.logins,
+        "the signed URL": heat.signals,
+    }[who]
     assert sent
     for each in [*cloud.asked, *cloud.logins, *heat.signals]:
         assert each.headers["User-Agent"].startswith("heat-config-agent/")
@@ -332,14 +411,18 @@ def test_nobody_else_is_told(machine: Machine, heat: SignalServer, other: Signal
 
 
 @pytest.mark.fault(
-    4, "a proxy is between us and a server that speaks TLS", "it is told the server's name, and nothing else"
+    4,
+    "a proxy is between us and a server that speaks TLS",
+    "it is told the server's name, and nothing else",
 )
 def test_a_proxy_is_told_the_name_of_the_server_alone(machine: Machine) -> None:
     """The rest is between the server and us."""
     proxy = Echo(403)
     url = f"https://heat.invalid:8443/v1/signal?Signature={planted.SIGNATURE}"
     given = [deployment("d1", SH, signal=url)]
-    done = machine.apply(given, "--deliver-for", "0", https_proxy=proxy.origin, **STRICT)
+    done = machine.apply(
+        given, "--deliver-for", "0", https_proxy=proxy.origin, **STRICT
+    )
     proxy.close()
     assert done.code == 5
     [asked] = proxy.asked
@@ -360,16 +443,29 @@ def test_many_secrets_do_not_keep_the_daemon_from_living(
 ) -> None:
     """The time for masking grows linearly with the text and the secrets, and the daemon stays alive meanwhile."""
     lines = [f"{number:08}{planted.WORD}" for number in range(MANY)]
-    hidden = {"name": "key", "type": "String", "value": "\n".join(lines), "hidden": True}
+    hidden = {
+        "name": "key",
+        "type": "String",
+        "value": "\n".join(lines),
+        "hidden": True,
+    }
     words = [
         "yes secretly | head -c 900000 >&2",
         f"yes '{lines[0]} {lines[-1]} and more' | head -n 12000",
         'yes "a\\\\n%41" | head -c 900000 >$heat_outputs_path.one',
         f"cat {machine.folder}/key >$heat_outputs_path.two",
     ]
-    (machine.folder / "key").write_text("\n".join(lines))  # no environment has room for it
+    (machine.folder / "key").write_text(
+        "\n".join(lines)
+    )  # no environment has room for it
     given = [
-        deployment("d1", SH + "\n".join(words), inputs=[], outputs=["one", "two"], signal=heat.url("d1")),
+        deployment(
+            "d1",
+            SH + "\n".join(words),
+            inputs=[],
+            outputs=["one", "two"],
+            signal=heat.url("d1"),
+        ),
         deployment("d2", SH, signal=heat.url("d2")),
     ]
     given[0]["inputs"].append(hidden)

@@ -49,7 +49,9 @@ def test_a_word_is_found_in_whatever_form() -> None:
     assert planted.leaks([("it", "c2lnbmV"), ("that", planted.WORD[:-1])]) == []
 
 
-@pytest.mark.shows_secrets("they are put where they must not be, to see that they are found there")
+@pytest.mark.shows_secrets(
+    "they are put where they must not be, to see that they are found there"
+)
 def test_checker_finds_misplaced_secrets(machine: Machine, heat: SignalServer) -> None:
     """The checker searches output, logs, health, shared results, names, temporary files and open files."""
     given = [deployment("d1", f"{SH}echo $planted\n", signal=heat.url())]
@@ -69,8 +71,20 @@ def test_checker_finds_misplaced_secrets(machine: Machine, heat: SignalServer) -
     journal = machine.state / "journal"
     journal.chmod(0o640)
     places = [
-        *("a command", "daemon.log", "health.json", "d1.notify.json", "the name of a file"),
-        *("others may read", "its mode is 640", "what a run was given is left", "a core", "a temporary file is left"),
+        *(
+            "a command",
+            "daemon.log",
+            "health.json",
+            "d1.notify.json",
+            "the name of a file",
+        ),
+        *(
+            "others may read",
+            "its mode is 640",
+            "what a run was given is left",
+            "a core",
+            "a temporary file is left",
+        ),
     ]
     found = "\n".join(planted.shown(machine))
     assert [each for each in places if each not in found] == []
@@ -112,7 +126,13 @@ def traced(machine: Machine, document: object, **environment: str) -> Traced:
     ]
     process = subprocess.run(
         [
-            *(*words, str(record), str(BIN / "heat-config-apply"), "--state-dir", str(machine.state)),
+            *(
+                *words,
+                str(record),
+                str(BIN / "heat-config-apply"),
+                "--state-dir",
+                str(machine.state),
+            ),
             *("--hooks-dir", str(machine.hooks), str(machine.write(document))),
         ],
         capture_output=True,
@@ -132,7 +152,9 @@ def traced(machine: Machine, document: object, **environment: str) -> Traced:
             argv, _, environ = call.partition('"], [')
             execs.append((argv, environ))
         elif "O_CREAT" in call or not call.startswith(("open", "<")):
-            created += [str(Path(folder) / name) for folder, name in _NAMES.findall(call)]
+            created += [
+                str(Path(folder) / name) for folder, name in _NAMES.findall(call)
+            ]
     return Traced(execs, created)
 
 
@@ -152,7 +174,15 @@ PLAYBOOK = [
         "connection": "local",
         "gather_facts": False,
         "vars": {"ansible_python_interpreter": "/usr/bin/python3"},
-        "tasks": [{"copy": {"content": "{{ planted }}", "dest": "{{ heat_outputs_path }}.out"}, "no_log": True}],
+        "tasks": [
+            {
+                "copy": {
+                    "content": "{{ planted }}",
+                    "dest": "{{ heat_outputs_path }}.out",
+                },
+                "no_log": True,
+            }
+        ],
     }
 ]
 
@@ -169,20 +199,30 @@ class Tool:
 
 def salt_is_there(machine: Machine) -> dict[str, str]:
     """Have the real salt-call in the PATH, and no configuration of the machine's."""
-    return {"PATH": f"{need_salt()}:{os.environ['PATH']}", "HEAT_SALT_MINION_CONFIG": f"{machine.folder}/etc/minion"}
+    return {
+        "PATH": f"{need_salt()}:{os.environ['PATH']}",
+        "HEAT_SALT_MINION_CONFIG": f"{machine.folder}/etc/minion",
+    }
 
 
 def puppet_stands_in(machine: Machine) -> dict[str, str]:
     """A program in the place of puppet: what puppet itself starts takes too long to be traced."""
     program = machine.folder / "puppet"
-    program.write_text(f'{SH}[ -n "$FACTER_planted" ] && grep -q planted {machine.state}/runs/d1/facts.json\n')
+    program.write_text(
+        f'{SH}[ -n "$FACTER_planted" ] && grep -q planted {machine.state}/runs/d1/facts.json\n'
+    )
     program.chmod(0o755)
     return {"HEAT_PUPPET_CMD": str(program)}
 
 
 TOOLS = (
-    Tool("script", f'{SH}[ -n "$planted" ] && /bin/true && head -c 1 $HEAT_INPUTS_FILE\n'),
-    Tool("python", "import subprocess\nassert inputs['planted']\nsubprocess.run(['true'])\n"),
+    Tool(
+        "script", f'{SH}[ -n "$planted" ] && /bin/true && head -c 1 $HEAT_INPUTS_FILE\n'
+    ),
+    Tool(
+        "python",
+        "import subprocess\nassert inputs['planted']\nsubprocess.run(['true'])\n",
+    ),
     Tool("own", "", ready=own_hook),
     Tool("ansible", json.dumps(PLAYBOOK)),
     Tool("puppet", "notify { 'x': }", ready=puppet_stands_in),
@@ -197,51 +237,97 @@ TOOLS = (
     "no secret is on a command line; no credential is in the environment of any of them",
 )
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda each: each.name)
-def test_no_secret_is_on_a_command_line(machine: Machine, heat: SignalServer, tool: Tool) -> None:
+def test_no_secret_is_on_a_command_line(
+    machine: Machine, heat: SignalServer, tool: Tool
+) -> None:
     """Command lines can be read by all users of a machine; and what Heat is spoken to with is for the agent alone."""
     machine.state.mkdir(mode=0o700)
     environment = tool.ready(machine)
     outputs = ["out"] if tool.name == "ansible" else []
     secrets = planted.plant([])
-    given = deployment("d1", tool.config, group=tool.name, inputs=secrets, outputs=outputs, signal=heat.url())
+    given = deployment(
+        "d1",
+        tool.config,
+        group=tool.name,
+        inputs=secrets,
+        outputs=outputs,
+        signal=heat.url(),
+    )
     trace = traced(machine, [given], **environment)
     assert heat.values()[0]["deploy_status_code"] == 0, heat.values()
     assert len(trace.execs) >= 3
     assert planted.leaks((("an argument", argv) for argv, _ in trace.execs), ALL) == []
-    assert planted.leaks((("a variable", environ) for _, environ in trace.execs), CREDENTIALS) == []
-    assert planted.leaks((("the name of a file", name) for name in trace.made), ALL) == []
-    left = [Path(name) for name in set(trace.made) if Path(name).is_file() and machine.state not in Path(name).parents]
-    assert planted.leaks((str(path), path.read_bytes()) for path in left if path.name != "document.json") == []
+    assert (
+        planted.leaks(
+            (("a variable", environ) for _, environ in trace.execs), CREDENTIALS
+        )
+        == []
+    )
+    assert (
+        planted.leaks((("the name of a file", name) for name in trace.made), ALL) == []
+    )
+    left = [
+        Path(name)
+        for name in set(trace.made)
+        if Path(name).is_file() and machine.state not in Path(name).parents
+    ]
+    assert (
+        planted.leaks(
+            (str(path), path.read_bytes())
+            for path in left
+            if path.name != "document.json"
+        )
+        == []
+    )
     if tool.name in ("script", "python", "own"):
         places = (str(machine.state), "/dev/", "/proc/")
         made = [name for name in trace.made if "/__pycache__/" not in name]
         assert [name for name in made if not name.startswith(places)] == []
 
 
-def test_no_secret_of_a_container_is_on_a_command_line(machine: Machine, heat: SignalServer, podman: Any) -> None:
+def test_no_secret_of_a_container_is_on_a_command_line(
+    machine: Machine, heat: SignalServer, podman: Any
+) -> None:
     """A container gets its environment through a file or the environment of its engine."""
-    variables = {"PLAIN": f"{planted.WORD}-hidden", "LINES": f"{planted.HIDDEN}\nand more"}
-    container = {"image": IMAGE, "command": ["true"], "detach": False, "environment": variables}
+    variables = {
+        "PLAIN": f"{planted.WORD}-hidden",
+        "LINES": f"{planted.HIDDEN}\nand more",
+    }
+    container = {
+        "image": IMAGE,
+        "command": ["true"],
+        "detach": False,
+        "environment": variables,
+    }
     given = deployment("d1", {"web": container}, group="docker-cmd", signal=heat.url())
     found = traced(machine, [given], PATH=podman.path)
     assert heat.values()[0]["deploy_status_code"] == 0, heat.values()
     assert any("--env-file" in argv for argv, _ in found.execs)
     assert planted.leaks((("an argument", argv) for argv, _ in found.execs), ALL) == []
-    assert planted.leaks((("a variable", environ) for _, environ in found.execs), CREDENTIALS) == []
+    assert (
+        planted.leaks(
+            (("a variable", environ) for _, environ in found.execs), CREDENTIALS
+        )
+        == []
+    )
 
 
 def need_cores() -> None:
     """Skip the test where the machine gives cores to a program."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     if "/" in pattern or pattern.startswith("|"):
-        pytest.skip(f"this machine puts cores elsewhere: have «core» in kernel.core_pattern (it is {pattern})")
+        pytest.skip(
+            f"this machine puts cores elsewhere: have «core» in kernel.core_pattern (it is {pattern})"
+        )
 
 
 UNLIMITED = 'ulimit -c unlimited && exec "$@"'
 
 
 @pytest.mark.fault(
-    4, "the agent is aborted while it holds secrets, where cores have no limit", "it leaves no core dump"
+    4,
+    "the agent is aborted while it holds secrets, where cores have no limit",
+    "it leaves no core dump",
 )
 def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> None:
     """All credentials would be in it. What its runs start leaves cores as the machine has it: that is their affair."""
@@ -250,7 +336,14 @@ def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> 
     script = f"{SH}ulimit -c >{mine}\nsh -c 'kill -ABRT $$'\n{until(go)}\n"
     words = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state)]
     agent = subprocess.Popen(
-        ["sh", "-c", UNLIMITED, "sh", *words, str(machine.write([deployment("d1", script, signal=heat.url())]))],
+        [
+            "sh",
+            "-c",
+            UNLIMITED,
+            "sh",
+            *words,
+            str(machine.write([deployment("d1", script, signal=heat.url())])),
+        ],
         env=machine.environment,
         cwd=machine.folder,
         stdout=subprocess.DEVNULL,
@@ -271,9 +364,13 @@ def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> 
 
 
 @pytest.mark.fault(
-    4, "the daemon is aborted while it holds secrets, where cores have no limit", "it leaves no core dump"
+    4,
+    "the daemon is aborted while it holds secrets, where cores have no limit",
+    "it leaves no core dump",
 )
-def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_there_is_no_core_of_the_daemon(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The daemon leaves no core dump either."""
     need_cores()
     daemon.put([deployment("d1", SH, signal=heat.url())])
@@ -283,20 +380,30 @@ def test_there_is_no_core_of_the_daemon(daemon: Daemon, machine: Machine, heat: 
     assert list(machine.folder.glob("core*")) == []
 
 
-@pytest.mark.fault(4, "a hook by itself is aborted, and the process of one with steps", "neither leaves a core dump")
+@pytest.mark.fault(
+    4,
+    "a hook by itself is aborted, and the process of one with steps",
+    "neither leaves a core dump",
+)
 def test_there_is_no_core_of_hooks(machine: Machine) -> None:
     """Hooks leave no core dumps, which would contain the inputs of a deployment."""
     need_cores()
     pid = machine.folder / "pid"
     program = machine.folder / "chef-client"
-    program.write_text(f"{SH}echo $PPID >{pid}.new && mv {pid}.new {pid}\nexec sleep 60\n")
+    program.write_text(
+        f"{SH}echo $PPID >{pid}.new && mv {pid}.new {pid}\nexec sleep 60\n"
+    )
     program.chmod(0o755)
     (machine.folder / "kitchen").mkdir()
     options = {"kitchen_path": str(machine.folder / "kitchen")}
     given = deployment("d1", ["recipe[x]"], group="chef", options=options)
     hook = subprocess.Popen(
         ["sh", "-c", UNLIMITED, "sh", str(BIN / "heat-config-hook"), "chef"],
-        env={**machine.environment, "HEAT_CHEF_CMD": str(program), "HEAT_CHEF_WORKING": f"{machine.state}/chef"},
+        env={
+            **machine.environment,
+            "HEAT_CHEF_CMD": str(program),
+            "HEAT_CHEF_WORKING": f"{machine.state}/chef",
+        },
         cwd=machine.folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -312,7 +419,11 @@ def test_there_is_no_core_of_hooks(machine: Machine) -> None:
     [folder] = machine.temporary.glob("heat-config-hook-*")
     os.kill(int(pid.read_text()), signal.SIGABRT)
     wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}/exe").exists(), LONG)
-    assert [*machine.folder.glob("core*"), *folder.glob("core*"), *(machine.state / "chef").glob("core*")] == []
+    assert [
+        *machine.folder.glob("core*"),
+        *folder.glob("core*"),
+        *(machine.state / "chef").glob("core*"),
+    ] == []
     remove(folder)
 
 
@@ -332,13 +443,18 @@ def test_temporary_folder_of_a_killed_hook_is_removed(machine: Machine) -> None:
     given = deployment("d1", f"{SH}touch {begun}\n{until(go)}\n")
 
     def hook(document: dict[str, Any]) -> subprocess.Popen[str]:
-        process = machine.start("heat-config-hook", "script", stdin=subprocess.PIPE, **places)
+        process = machine.start(
+            "heat-config-hook", "script", stdin=subprocess.PIPE, **places
+        )
         assert process.stdin is not None
         process.stdin.write(json.dumps(document))
         process.stdin.flush()
         return process
 
-    places = {f"HEAT_SCRIPT_{each}": str(machine.state / each) for each in ("WORKING", "OUTPUTS")}
+    places = {
+        f"HEAT_SCRIPT_{each}": str(machine.state / each)
+        for each in ("WORKING", "OUTPUTS")
+    }
     killed = hook(given)
     assert killed.stdin is not None
     killed.stdin.close()
@@ -354,7 +470,12 @@ def test_temporary_folder_of_a_killed_hook_is_removed(machine: Machine) -> None:
     def next_one() -> None:
         os.utime(folder, (0, 0))
         after = hook(deployment("d2", SH))
-        assert json.loads(after.communicate(timeout=pace.seconds(LONG))[0])["deploy_status_code"] == 0
+        assert (
+            json.loads(after.communicate(timeout=pace.seconds(LONG))[0])[
+                "deploy_status_code"
+            ]
+            == 0
+        )
 
     next_one()
     assert folder.exists()

@@ -17,7 +17,9 @@ from support.results import ONCE, UNDELIVERED, counting, hasty, ran
 pytestmark = pytest.mark.takes(20)
 
 
-def test_a_result_that_is_refused_for_good_is_not_sent_again(machine: Machine, heat: SignalServer) -> None:
+def test_a_result_that_is_refused_for_good_is_not_sent_again(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A result that was refused for good is kept and not sent again, until somebody asks for that."""
     codes = ("404", "410", "413", "422")
     heat.named = {code: Answer(int(code)) for code in codes}
@@ -39,9 +41,23 @@ def test_a_result_that_is_refused_for_good_is_not_sent_again(machine: Machine, h
     assert sorted(ran(machine)) == sorted(codes)
 
 
-def test_a_result_that_is_refused_for_now_is_sent_again(machine: Machine, heat: SignalServer) -> None:
+def test_a_result_that_is_refused_for_now_is_sent_again(
+    machine: Machine, heat: SignalServer
+) -> None:
     """After any other answer than a success, the next run sends the very same result again."""
-    codes = ("400", "401", "403", "408", "409", "418", "429", "500", "502", "503", "504")
+    codes = (
+        "400",
+        "401",
+        "403",
+        "408",
+        "409",
+        "418",
+        "429",
+        "500",
+        "502",
+        "503",
+        "504",
+    )
     heat.named = {code: Answer(int(code)) for code in codes}
     given = [counting(machine, code, heat.url(code)) for code in codes]
 
@@ -88,23 +104,37 @@ def test_a_server_that_asks_to_wait(machine: Machine, heat: SignalServer) -> Non
     told = time.time()
     status = machine.status()
     assert now + 10 <= status["seconds"]["not_before"] <= told + 10
-    assert now + 11 <= status["date"]["not_before"] <= now + 13, "a date has no fractions of seconds"
+    assert now + 11 <= status["date"]["not_before"] <= now + 13, (
+        "a date has no fractions of seconds"
+    )
     assert status["nonsense"]["not_before"] is None
     heat.named.clear()
     second = machine.apply(given, "--deliver-for", "0.1")
     assert [len(heat.values(name)) for name in names] == [1, 1, 2]
     assert second.out.count("its result is sent again at") == 2
     assert second.code == UNDELIVERED, "two results are still to be delivered"
-    time.sleep(max(max(each["not_before"] or 0 for each in status.values()) + 0.1 - time.time(), 0))
+    time.sleep(
+        max(
+            max(each["not_before"] or 0 for each in status.values())
+            + 0.1
+            - time.time(),
+            0,
+        )
+    )
     assert machine.apply(given, *ONCE).code == 0
     assert [len(heat.values(name)) for name in names] == [2, 2, 2]
 
 
-def test_a_server_that_asks_to_wait_a_little(machine: Machine, heat: SignalServer) -> None:
+def test_a_server_that_asks_to_wait_a_little(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A Retry-After that lies within the patience of a run is waited for in that run."""
     heat.answers.append(Answer(503, {"Retry-After": "2"}))
 
-    assert machine.apply([counting(machine, url=heat.url())], "--deliver-for", "10").code == 0
+    assert (
+        machine.apply([counting(machine, url=heat.url())], "--deliver-for", "10").code
+        == 0
+    )
     assert heat.signals[1].at - heat.signals[0].at >= 2
 
 
@@ -131,28 +161,73 @@ HTML = {"Content-Type": "text/html"}
     [
         (Answer(200, HTML, b"<html><h1>200 OK</h1></html>"), "finished"),
         (Answer(200, HTML, b"<!-- welcome --><p>Log in</p>"), "finished"),
-        (Answer(200, HTML, b"\xef\xbb\xbf \r\n<head><title>Log in</title></head>"), "finished"),
+        (
+            Answer(200, HTML, b"\xef\xbb\xbf \r\n<head><title>Log in</title></head>"),
+            "finished",
+        ),
         (Answer(200, HTML, b" " * 9000 + b"<html>"), "finished"),
         (Answer(200, HTML, "<html><p>Log in".encode("utf-16")), "finished"),
-        (Answer(200, {**HTML, "Content-Encoding": "gzip"}, gzip.compress(b"<html>")), "finished"),
-        (Answer(200, {"Content-Type": "TEXT/HTML;charset=utf-8"}, b"Welcome<br>Log in"), "finished"),
-        (Answer(200, {"Content-Type": "application/xhtml+xml"}, b'<?xml version="1.0"?><html/>'), "finished"),
-        (Answer(200, {"Content-Type": "text/xml"}, b'<?xml version="1.0"?><!-- a --><html/>'), "finished"),
+        (
+            Answer(200, {**HTML, "Content-Encoding": "gzip"}, gzip.compress(b"<html>")),
+            "finished",
+        ),
+        (
+            Answer(
+                200, {"Content-Type": "TEXT/HTML;charset=utf-8"}, b"Welcome<br>Log in"
+            ),
+            "finished",
+        ),
+        (
+            Answer(
+                200,
+                {"Content-Type": "application/xhtml+xml"},
+                b'<?xml version="1.0"?><html/>',
+            ),
+            "finished",
+        ),
+        (
+            Answer(
+                200,
+                {"Content-Type": "text/xml"},
+                b'<?xml version="1.0"?><!-- a --><html/>',
+            ),
+            "finished",
+        ),
         (Answer(200, {}, b"<!DOCTYPE html><p>Log in"), "finished"),
         (Answer(203, HTML, b"<html><h1>Log in</h1></html>"), "finished"),
         (Answer(200, HTML), "signalled"),  # Heat's CloudFormation API
         (Answer(201, HTML), "signalled"),  # Swift
-        (Answer(202, HTML, b"<html><h1>Accepted</h1><p>The request is accepted.</p></html>"), "signalled"),
+        (
+            Answer(
+                202,
+                HTML,
+                b"<html><h1>Accepted</h1><p>The request is accepted.</p></html>",
+            ),
+            "signalled",
+        ),
         (Answer(200, HTML, b"null"), "signalled"),
         (Answer(200, HTML, b'{"said": "<p>thanks</p>"}'), "signalled"),
-        (Answer(200, {"Content-Type": "application/xml"}, b"<resource>r</resource>"), "signalled"),
+        (
+            Answer(200, {"Content-Type": "application/xml"}, b"<resource>r</resource>"),
+            "signalled",
+        ),
         (Answer(200, {"Content-Type": "text/html"}, b"ok"), "signalled"),
         (Answer(200, {"Content-Type": "application/json"}, b"<html>"), "signalled"),
-        (Answer(201, {"Content-Type": "text/html"}, b"<html><h1>Created</h1></html>"), "signalled"),
-        (Answer(502, {"Content-Type": "text/html"}, b"<html><h1>200 OK</h1></html>"), "finished"),
+        (
+            Answer(
+                201, {"Content-Type": "text/html"}, b"<html><h1>Created</h1></html>"
+            ),
+            "signalled",
+        ),
+        (
+            Answer(502, {"Content-Type": "text/html"}, b"<html><h1>200 OK</h1></html>"),
+            "finished",
+        ),
     ],
 )
-def test_a_web_page_is_not_an_acceptance(machine: Machine, heat: SignalServer, answer: Answer, state: str) -> None:
+def test_a_web_page_is_not_an_acceptance(
+    machine: Machine, heat: SignalServer, answer: Answer, state: str
+) -> None:
     """A web page does not come from Heat, however it begins; another answer that is labelled HTML counts."""
     heat.always = answer
 
@@ -189,12 +264,18 @@ def test_an_acceptance_that_is_cut_short(
 ) -> None:
     """A server whose answer breaks off may not have the result, so it is sent again."""
     heat.answers.append(answer)
-    given = [counting(machine, url="http://heat.invalid/v1/signal?x" if proxied else heat.url())]
+    given = [
+        counting(
+            machine, url="http://heat.invalid/v1/signal?x" if proxied else heat.url()
+        )
+    ]
     through = heat.origin if proxied else ""
 
     first = machine.apply(given, *ONCE, http_proxy=through)
     what = machine.status()["d1"]["what"]
-    assert re.search(f"HTTP {answer.status}, but its answer (was cut short|is not HTTP)", what)
+    assert re.search(
+        f"HTTP {answer.status}, but its answer (was cut short|is not HTTP)", what
+    )
     second = machine.apply(given, "--deliver-for", "10", http_proxy=through)
 
     assert (first.code, second.code) == (UNDELIVERED, 0), second.err
@@ -202,8 +283,12 @@ def test_an_acceptance_that_is_cut_short(
     assert ran(machine) == ["d1"]
 
 
-@pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])
-def test_a_server_that_breaks_off(machine: Machine, heat: SignalServer, answer: Answer) -> None:
+@pytest.mark.parametrize(
+    "answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"]
+)
+def test_a_server_that_breaks_off(
+    machine: Machine, heat: SignalServer, answer: Answer
+) -> None:
     """A result whose connection was broken off is sent again, in the same run and in the next."""
     heat.answers.extend([answer, answer])
     given = [counting(machine, url=heat.url())]
@@ -221,7 +306,12 @@ def test_a_server_that_breaks_off(machine: Machine, heat: SignalServer, answer: 
     ("answer", "code"),
     [
         (lambda: Answer(200, {}, b"x" * 64_000_000), 0),
-        (lambda: Answer(200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(200_000_000), 1)), 0),
+        (
+            lambda: Answer(
+                200, {"Content-Encoding": "gzip"}, gzip.compress(bytes(200_000_000), 1)
+            ),
+            0,
+        ),
         (lambda: Answer(200, {"Content-Length": "9" * 30}, b"x" * 100), UNDELIVERED),
         (lambda: Answer(200, {f"X-{number}": "x" * 60_000 for number in range(90)}), 0),
     ],
@@ -263,7 +353,9 @@ def test_an_answer_whose_body_never_comes(machine: Machine, heat: SignalServer) 
 
 
 @pytest.mark.parametrize("path", ["/a b", "/\u00e4?x=1"])
-def test_a_url_that_has_to_be_encoded_is(machine: Machine, heat: SignalServer, path: str) -> None:
+def test_a_url_that_has_to_be_encoded_is(
+    machine: Machine, heat: SignalServer, path: str
+) -> None:
     """No server can have signed it as it is, and none could be sent it."""
     assert machine.apply([counting(machine, url=heat.origin + path)], *ONCE).code == 0
     assert len(heat.signals) == 1
@@ -279,7 +371,9 @@ def test_an_answer_whose_headers_trickle(machine: Machine, heat: SignalServer) -
     assert machine.status()["d1"]["state"] == "finished"
 
 
-def test_trickling_answer_does_not_hold_up_the_next(machine: Machine, heat: SignalServer) -> None:
+def test_trickling_answer_does_not_hold_up_the_next(
+    machine: Machine, heat: SignalServer
+) -> None:
     """After a request that was given up, the other results for that server are delivered."""
     heat.answers.append(Answer(creep=0.05))
     given = [counting(machine, each, heat.url(each)) for each in ("first", "second")]

@@ -21,23 +21,31 @@ pytestmark = pytest.mark.takes(20)
 def test_the_connection_is_kept(machine: Machine, heat: SignalServer) -> None:
     """All results of a batch go over one connection."""
     heat.always = Answer(200, {"Content-Type": "application/json"}, b"{}")
-    given = [counting(machine, f"d{number}", heat.url(f"d{number}")) for number in range(5)]
+    given = [
+        counting(machine, f"d{number}", heat.url(f"d{number}")) for number in range(5)
+    ]
 
     assert machine.apply(given).code == 0
     assert len(heat.signals) == 5
     assert heat.connections == 1
 
 
-def test_a_connection_that_the_server_has_closed(machine: Machine, heat: SignalServer) -> None:
+def test_a_connection_that_the_server_has_closed(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A server that closes every connection after its answer gets all results nevertheless, each once."""
     heat.always = Answer(200, {"Connection": "close"})
-    given = [counting(machine, f"d{number}", heat.url(f"d{number}")) for number in range(3)]
+    given = [
+        counting(machine, f"d{number}", heat.url(f"d{number}")) for number in range(3)
+    ]
 
     assert machine.apply(given, *ONCE).code == 0
     assert [len(heat.values(f"d{number}")) for number in range(3)] == [1, 1, 1]
 
 
-def test_a_result_is_sent_with_the_verb_of_its_deployment(machine: Machine, heat: SignalServer) -> None:
+def test_a_result_is_sent_with_the_verb_of_its_deployment(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The verb is the one that the deployment names."""
     assert machine.apply([counting(machine, url=heat.url(), verb="PUT")]).code == 0
     assert [each.verb for each in heat.signals] == ["PUT"]
@@ -67,14 +75,18 @@ def test_the_url_is_sent_as_it_is(machine: Machine, heat: SignalServer) -> None:
     "a signal URL or verb that cannot be used",
     "it is said once and not tried again; the deployment is carried out",
 )
-def test_where_nobody_can_send_to(machine: Machine, url: str, verb: str, word: str) -> None:
+def test_where_nobody_can_send_to(
+    machine: Machine, url: str, verb: str, word: str
+) -> None:
     """A URL or a verb that nobody can use is said once and not tried again; the deployment itself is carried out."""
     given = [counting(machine, url=url, verb=verb)]
 
     first, second = machine.apply(given), machine.apply(given)
 
     assert first.code == UNDELIVERED
-    assert len([line for line in first.err.splitlines() if word in line]) == 1, first.err
+    assert len([line for line in first.err.splitlines() if word in line]) == 1, (
+        first.err
+    )
     assert (second.code, second.err) == (0, "")
     assert machine.status()["d1"]["state"] == "refused"
     assert ran(machine) == ["d1"]
@@ -89,7 +101,11 @@ def test_a_keystone_that_is_away_keeps_results(machine: Machine) -> None:
         "deploy_project_id": "p",
     }
     given = [
-        counting(machine, "heat", inputs={**access, "deploy_stack_id": "s/1", "deploy_resource_name": "r"}),
+        counting(
+            machine,
+            "heat",
+            inputs={**access, "deploy_stack_id": "s/1", "deploy_resource_name": "r"},
+        ),
         counting(machine, "zaqar", inputs={**access, "deploy_queue_id": "q"}),
     ]
 
@@ -117,7 +133,11 @@ def test_results_of_users_arrive(machine: Machine) -> None:
     }
     text = "#!/bin/sh\nhead -c 600000 /dev/zero | tr '\\0' x\n"
     given = [
-        deployment("heat", text, inputs={**access, "deploy_stack_id": "s/1", "deploy_resource_name": "r"}),
+        deployment(
+            "heat",
+            text,
+            inputs={**access, "deploy_stack_id": "s/1", "deploy_resource_name": "r"},
+        ),
         deployment("zaqar", text, inputs={**access, "deploy_queue_id": "q"}),
     ]
 
@@ -142,8 +162,24 @@ def secure(tmp_path: Path) -> Iterator[SignalServer]:
     path = tmp_path / "server.pem"
     subprocess.run(
         [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
-            *("-days", "2", "-subj", "/CN=heat", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *(
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+            ),
+            *(
+                "-days",
+                "2",
+                "-subj",
+                "/CN=heat",
+                "-addext",
+                "subjectAltName=IP:127.0.0.1",
+            ),
             *("-keyout", path, "-out", path),
         ],
         check=True,
@@ -160,7 +196,9 @@ def secure(tmp_path: Path) -> Iterator[SignalServer]:
     "a certificate that is not known",
     "nothing is sent until it is; it is said why",
 )
-def test_a_certificate_that_is_not_known(machine: Machine, secure: SignalServer) -> None:
+def test_a_certificate_that_is_not_known(
+    machine: Machine, secure: SignalServer
+) -> None:
     """Nothing is sent to a server whose certificate is not trusted; it is said why, and sent once it is trusted."""
     given = [counting(machine, url=secure.url())]
 
@@ -182,14 +220,18 @@ def test_a_certificate_that_is_not_known(machine: Machine, secure: SignalServer)
 )
 def test_a_ca_file_that_is_not_there(machine: Machine, secure: SignalServer) -> None:
     """A CA file that cannot be used is named, and nothing is sent without it."""
-    done = machine.apply([counting(machine, url=secure.url())], *ONCE, "--ca-file", "missing.pem")
+    done = machine.apply(
+        [counting(machine, url=secure.url())], *ONCE, "--ca-file", "missing.pem"
+    )
 
     assert done.code != 0
     assert "missing.pem" in done.err
     assert not secure.signals
 
 
-def test_plain_http_where_https_is_spoken(machine: Machine, secure: SignalServer, heat: SignalServer) -> None:
+def test_plain_http_where_https_is_spoken(
+    machine: Machine, secure: SignalServer, heat: SignalServer
+) -> None:
     """HTTP to a TLS port and TLS to an HTTP port are troubles like others: kept, and sent again."""
     given = [
         counting(machine, "d1", secure.url().replace("https", "http")),
@@ -200,7 +242,9 @@ def test_plain_http_where_https_is_spoken(machine: Machine, secure: SignalServer
     assert {each["state"] for each in machine.status().values()} == {"finished"}
 
 
-def test_results_go_through_the_proxy_of_the_environment(machine: Machine, heat: SignalServer) -> None:
+def test_results_go_through_the_proxy_of_the_environment(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Results go through the environment's proxy."""
     url = "http://heat.invalid:8000/v1/signal?Signature=a%2Bb"
 
@@ -210,11 +254,18 @@ def test_results_go_through_the_proxy_of_the_environment(machine: Machine, heat:
     assert [each.path for each in heat.signals] == [url]
 
 
-def test_servers_in_no_proxy_are_spoken_to_directly(machine: Machine, heat: SignalServer) -> None:
+def test_servers_in_no_proxy_are_spoken_to_directly(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Servers that the environment exempts from the proxy are spoken to directly."""
     proxy = "http://127.0.0.1:9"
 
-    done = machine.apply([counting(machine, url=heat.url())], *ONCE, http_proxy=proxy, no_proxy="127.0.0.1,localhost")
+    done = machine.apply(
+        [counting(machine, url=heat.url())],
+        *ONCE,
+        http_proxy=proxy,
+        no_proxy="127.0.0.1,localhost",
+    )
 
     assert done.code == 0, done.err
     assert heat.signals[0].path.startswith("/v1/signal")
@@ -227,7 +278,11 @@ def test_servers_in_no_proxy_are_spoken_to_directly(machine: Machine, heat: Sign
 )
 def test_a_proxy_that_is_down(machine: Machine, heat: SignalServer) -> None:
     """Where the proxy is down nothing is sent past it; the result is kept."""
-    done = machine.apply([counting(machine, url=heat.url())], *ONCE, http_proxy="http://user:pass-word@127.0.0.1:9")
+    done = machine.apply(
+        [counting(machine, url=heat.url())],
+        *ONCE,
+        http_proxy="http://user:pass-word@127.0.0.1:9",
+    )
 
     assert done.code == UNDELIVERED
     assert not heat.signals

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.takes(20)
     "a server that is down for several runs",
     "its results are kept, a warning says so, and they are delivered unchanged",
 )
-def test_a_server_that_is_down_and_comes_back(machine: Machine, heat: SignalServer) -> None:
+def test_a_server_that_is_down_and_comes_back(
+    machine: Machine, heat: SignalServer
+) -> None:
     """An undelivered result is kept, reported, and delivered unchanged by a later run."""
     heat.refuse()
     given = [deployment(config="#!/bin/sh\ndate +%N | tee -a ran\n", signal=heat.url())]
@@ -39,7 +41,10 @@ def test_a_server_that_is_down_and_comes_back(machine: Machine, heat: SignalServ
     assert last.code == 0, last.err
     kept = json.loads((machine.state / "deployed" / "d1.notify.json").read_text())
     assert heat.values() == [kept]
-    assert kept["deploy_stdout"] == (machine.state / "heat-config-script" / "ran").read_text()
+    assert (
+        kept["deploy_stdout"]
+        == (machine.state / "heat-config-script" / "ran").read_text()
+    )
 
 
 @pytest.mark.fault(
@@ -47,10 +52,14 @@ def test_a_server_that_is_down_and_comes_back(machine: Machine, heat: SignalServ
     "a server that comes back while a run goes on",
     "the run goes on trying for the time that it was given",
 )
-def test_a_server_that_comes_back_within_the_run(machine: Machine, heat: SignalServer) -> None:
+def test_a_server_that_comes_back_within_the_run(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run goes on trying for as long as it is told to."""
     heat.refuse()
-    process = machine.start_apply([counting(machine, url=heat.url())], "--deliver-for", "20")
+    process = machine.start_apply(
+        [counting(machine, url=heat.url())], "--deliver-for", "20"
+    )
     time.sleep(0.4)
     heat.start()
     process.communicate(timeout=pace.seconds(15))
@@ -84,12 +93,16 @@ def test_a_server_that_accepts_nothing(machine: Machine) -> None:
     "a server that does not answer, and a run that was told to deliver for a second",
     "the run ends, and the next one delivers",
 )
-def test_a_run_ends_when_its_patience_does(machine: Machine, heat: SignalServer) -> None:
+def test_a_run_ends_when_its_patience_does(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run told to deliver for one second leaves what is unanswered to the next run soon after."""
     heat.always = Answer(delay=60)
     given = [counting(machine, url=heat.url())]
 
-    assert ended(machine.start_apply(given, "--deliver-for", "1"), 6).code == UNDELIVERED
+    assert (
+        ended(machine.start_apply(given, "--deliver-for", "1"), 6).code == UNDELIVERED
+    )
     heat.always = Answer()
     assert machine.apply(given).code == 0
     assert ran(machine) == ["d1"]
@@ -100,7 +113,9 @@ def test_a_run_ends_when_its_patience_does(machine: Machine, heat: SignalServer)
     "a server that thinks for long, or is dead",
     "no other deployment and no other server waits for it",
 )
-def test_a_slow_server_holds_up_nothing_else(machine: Machine, heat: SignalServer, other: SignalServer) -> None:
+def test_a_slow_server_holds_up_nothing_else(
+    machine: Machine, heat: SignalServer, other: SignalServer
+) -> None:
     """While one server thinks, the next deployment runs, and another server gets its result."""
     thinks = min(pace.limit(6), 8)  # a request has ten seconds
     heat.always = Answer(delay=thinks)
@@ -114,7 +129,10 @@ def test_a_slow_server_holds_up_nothing_else(machine: Machine, heat: SignalServe
     assert machine.apply(given).code == 0
 
     assert other.signals[0].at - heat.signals[0].at < thinks - 1
-    assert machine.status()["unasked"]["ended"] - machine.status()["slow"]["ended"] < thinks - 1
+    assert (
+        machine.status()["unasked"]["ended"] - machine.status()["slow"]["ended"]
+        < thinks - 1
+    )
     assert time.monotonic() - began < pace.seconds(12), "it was waited for once"
 
 
@@ -123,10 +141,15 @@ def test_a_slow_server_holds_up_nothing_else(machine: Machine, heat: SignalServe
     "a server that thinks for long, or is dead",
     "no other deployment and no other server waits for it",
 )
-def test_a_dead_server_holds_up_no_deployment(machine: Machine, heat: SignalServer, other: SignalServer) -> None:
+def test_a_dead_server_holds_up_no_deployment(
+    machine: Machine, heat: SignalServer, other: SignalServer
+) -> None:
     """While a result is tried again and again, all other deployments run and report."""
     heat.refuse()
-    given = [counting(machine, "dead", heat.url()), *(counting(machine, f"d{n}", other.url(f"d{n}")) for n in range(3))]
+    given = [
+        counting(machine, "dead", heat.url()),
+        *(counting(machine, f"d{n}", other.url(f"d{n}")) for n in range(3)),
+    ]
     process = machine.start_apply(given, "--deliver-for", "60")
 
     other.wait_for(3, seconds=20)

@@ -60,7 +60,10 @@ topology_template:
           operations: { create: say.sh, stop: say.sh, delete: say.sh }
 """
 
-SCRIPT = '#!/bin/bash\nexport RUN=1\necho "$TOSCA_NODE.$TOSCA_OPERATION $port" >>"$log"\n' + "# long\n" * 1000
+SCRIPT = (
+    '#!/bin/bash\nexport RUN=1\necho "$TOSCA_NODE.$TOSCA_OPERATION $port" >>"$log"\n'
+    + "# long\n" * 1000
+)
 """A script long enough to be stored in a file of the stack, which all operations name by its digest."""
 
 POINTS = 3
@@ -72,7 +75,9 @@ class Service:
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.log = machine, machine.folder / "log"
-        (machine.folder / "service.yaml").write_text(SERVICE.replace("log: string", "log: { type: string }"))
+        (machine.folder / "service.yaml").write_text(
+            SERVICE.replace("log: string", "log: { type: string }")
+        )
         (machine.folder / "say.sh").write_text(SCRIPT)
 
     def run(self, operation: str, **environment: Any) -> Done:
@@ -82,10 +87,19 @@ class Service:
             port = "1" if operation == "create" else "2"
             inputs = ("--input", f"log={self.log}", "--input", f"port={port}")
             path = str(self.machine.folder / "service.yaml")
-            process = self.machine.start("heat-config-apply", *place, path, *inputs, **environment)
+            process = self.machine.start(
+                "heat-config-apply", *place, path, *inputs, **environment
+            )
         else:
-            words = ("stack", operation, "service", *(["--yes"] if operation == "delete" else []))
-            process = self.machine.start("heat-config-agent", *words, *place, **environment)
+            words = (
+                "stack",
+                operation,
+                "service",
+                *(["--yes"] if operation == "delete" else []),
+            )
+            process = self.machine.start(
+                "heat-config-agent", *words, *place, **environment
+            )
         out, err = process.communicate(timeout=pace.seconds(120))
         return Done(process.returncode, out, err)
 
@@ -119,7 +133,9 @@ def _stable(path: str, root: str) -> str:
     "the same command goes on to the end of an uninterrupted one, in its order; no completed operation runs twice",
 )
 @pytest.mark.parametrize("operation", ["create", "update", "suspend", "delete"])
-def test_kills_while_services_change(machine: Machine, operation: str, tried: Callable[[int], None]) -> None:
+def test_kills_while_services_change(
+    machine: Machine, operation: str, tried: Callable[[int], None]
+) -> None:
     """After a kill at any moment the scripts of a service run as usual, each of them once."""
     service = Service(machine)
     service.prepare(operation)
@@ -130,7 +146,11 @@ def test_kills_while_services_change(machine: Machine, operation: str, tried: Ca
     assert len(expected) >= 2
     root = f"{machine.state}/stacks/service"
     made = [line.split(None, 2)[1:] for line in calls.read_text().splitlines()]
-    found = [(name, _stable(path, root)) for name, path in made if path.startswith(f"{root}/")]
+    found = [
+        (name, _stable(path, root))
+        for name, path in made
+        if path.startswith(f"{root}/")
+    ]
     passed: Counter[tuple[str, str]] = Counter()
     points = []
     for call in found:
@@ -143,7 +163,9 @@ def test_kills_while_services_change(machine: Machine, operation: str, tried: Ca
         service.prepare(operation)
         trigger = machine.folder / "trigger"
         trigger.touch()
-        done = service.run(operation, **kill_points.environment(point, passing, trigger))
+        done = service.run(
+            operation, **kill_points.environment(point, passing, trigger)
+        )
         killed += done.code == -9
         where = f"{operation}, {point} {passing}: {done.out}{done.err}"
         if done.code == -9 and (operation != "delete" or service.record.exists()):

@@ -29,7 +29,9 @@ pytestmark = [
         not (shutil.which("git") and shutil.which("ssh-keygen")),
         reason="needs git and ssh-keygen: install openssh-client",
     ),
-    pytest.mark.timeout(900),  # in the long form, thousands of starts of ssh-keygen on a busy machine
+    pytest.mark.timeout(
+        900
+    ),  # in the long form, thousands of starts of ssh-keygen on a busy machine
     pytest.mark.torture,
 ]
 
@@ -62,12 +64,20 @@ def changes(data: bytes, chosen: random.Random) -> Iterator[bytes]:
     """Yield the data with one byte changed: each byte in the long form, else some, and the first and the last."""
     positions = range(len(data))
     if not FOR:
-        positions = sorted({0, len(data) - 1, *chosen.sample(positions, min(SHORT, len(data)))})  # type: ignore[assignment]
+        positions = sorted(
+            {0, len(data) - 1, *chosen.sample(positions, min(SHORT, len(data)))}
+        )  # type: ignore[assignment]
     for position in positions:
-        yield data[:position] + bytes([data[position] ^ chosen.randrange(1, 256)]) + data[position + 1 :]
+        yield (
+            data[:position]
+            + bytes([data[position] ^ chosen.randrange(1, 256)])
+            + data[position + 1 :]
+        )
 
 
-def refused(accepted: Callable[[bytes], bool], data: bytes, chosen: random.Random) -> int:
+def refused(
+    accepted: Callable[[bytes], bool], data: bytes, chosen: random.Random
+) -> int:
     """Assert that the data counts, and with any byte changed does not; return how many changes were tried."""
     assert accepted(data)
     number = 0
@@ -78,17 +88,27 @@ def refused(accepted: Callable[[bytes], bool], data: bytes, chosen: random.Rando
 
 def site(folder: Path) -> tuple[Path, ...]:
     """Write a document, a template with a script, and an archive; return all the files."""
-    document, template, archive = folder / "document.json", folder / "site.yaml", folder / "svc.csar"
-    document.write_text('[{"id": "d1", "name": "d1", "group": "script", "config": "#!/bin/sh\\ntrue\\n"}]')
+    document, template, archive = (
+        folder / "document.json",
+        folder / "site.yaml",
+        folder / "svc.csar",
+    )
+    document.write_text(
+        '[{"id": "d1", "name": "d1", "group": "script", "config": "#!/bin/sh\\ntrue\\n"}]'
+    )
     template.write_text(TEMPLATE)
     (folder / "run.sh").write_text("#!/bin/sh\necho one\n")
     with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("service.yaml", "tosca_definitions_version: tosca_simple_yaml_1_3\n")
+        file.writestr(
+            "service.yaml", "tosca_definitions_version: tosca_simple_yaml_1_3\n"
+        )
         file.writestr("run.sh", "#!/bin/sh\necho two\n")
     return document, template, archive
 
 
-def test_no_byte_of_a_file_or_its_list_can_be_changed(alice: Signer, chosen: random.Random, tmp_path: Path) -> None:
+def test_no_byte_of_a_file_or_its_list_can_be_changed(
+    alice: Signer, chosen: random.Random, tmp_path: Path
+) -> None:
     """The files are a document, a template with the file that it names, and an archive, with their lists."""
     tried = 0
     for path in site(tmp_path):
@@ -98,7 +118,9 @@ def test_no_byte_of_a_file_or_its_list_can_be_changed(alice: Signer, chosen: ran
         listed.write_bytes(whole)
         once = gate.beside(path, alice.line(), required=True)
         assert once is not None
-        for name in once.names:  # the signature was checked once, and each content is compared with the list
+        for name in (
+            once.names
+        ):  # the signature was checked once, and each content is compared with the list
             content = (tmp_path / name).read_bytes()
             for position in range(len(content)):
                 changed = bytearray(content)
@@ -122,21 +144,40 @@ def test_no_byte_of_a_file_or_its_list_can_be_changed(alice: Signer, chosen: ran
     assert tried > 700
 
 
-def test_no_byte_of_a_config_or_its_list_can_be_changed(alice: Signer, chosen: random.Random, tmp_path: Path) -> None:
+def test_no_byte_of_a_config_or_its_list_can_be_changed(
+    alice: Signer, chosen: random.Random, tmp_path: Path
+) -> None:
     """A plan runs a config only as the list has it, and with the list as it was signed."""
     site(tmp_path)
-    lines = sorted(sign.config_lines(str(tmp_path / "site.yaml"), str(tmp_path / "list")))
+    lines = sorted(
+        sign.config_lines(str(tmp_path / "site.yaml"), str(tmp_path / "list"))
+    )
     assert len(lines) == 2
     whole = ssh.sign(alice.key, signed.CONFIGS, "".join(lines)).encode()
     config = "#!/bin/sh\necho one\n"
     tools = {"script": Tool("script", f"{BUILTIN}script")}
 
     def accepted(text: bytes, config: str = config) -> bool:
-        entry = {"id": "d1", "name": "d1", "group": "script", "config": config, "inputs": [], "outputs": []}
-        content = {"deployments": [entry], "heat-config-signatures": text.decode("utf-8", "surrogateescape")}
+        entry = {
+            "id": "d1",
+            "name": "d1",
+            "group": "script",
+            "config": config,
+            "inputs": [],
+            "outputs": [],
+        }
+        content = {
+            "deployments": [entry],
+            "heat-config-signatures": text.decode("utf-8", "surrogateescape"),
+        }
         parsed = metadata.parse(Document(source="heat", content=content))
-        policy = ssh.with_verified(Policy(file="/policy", signers=alice.line()), parsed.deployments)
-        step = plan.renewed(parsed.deployments[0], Known(entries={}, tools=tools, now=0.0, policy=policy))
+        policy = ssh.with_verified(
+            Policy(file="/policy", signers=alice.line()), parsed.deployments
+        )
+        step = plan.renewed(
+            parsed.deployments[0],
+            Known(entries={}, tools=tools, now=0.0, policy=policy),
+        )
         return step.verb is Verb.RUN
 
     tried = refused(accepted, whole, chosen)
@@ -147,7 +188,9 @@ def test_no_byte_of_a_config_or_its_list_can_be_changed(alice: Signer, chosen: r
     assert tried >= SHORT
 
 
-def test_no_byte_of_a_commit_or_a_tag_can_be_changed(alice: Signer, chosen: random.Random, tmp_path: Path) -> None:
+def test_no_byte_of_a_commit_or_a_tag_can_be_changed(
+    alice: Signer, chosen: random.Random, tmp_path: Path
+) -> None:
     """The object is changed as git has it: its headers, its message and its signature."""
     repository = Repository(tmp_path / "repository")
     revision = repository.commit({"a": "1"}, *alice.git)
@@ -162,8 +205,12 @@ def test_no_byte_of_a_commit_or_a_tag_can_be_changed(alice: Signer, chosen: rand
     def tag(content: bytes) -> bool:
         return counts(ssh.of_tag(content.decode("utf-8", "surrogateescape"), "v1"))
 
-    tried = refused(commit, (repository.git("cat-file", "commit", revision) + "\n").encode(), chosen)
-    tried += refused(tag, (repository.git("cat-file", "tag", "v1") + "\n").encode(), chosen)
+    tried = refused(
+        commit, (repository.git("cat-file", "commit", revision) + "\n").encode(), chosen
+    )
+    tried += refused(
+        tag, (repository.git("cat-file", "tag", "v1") + "\n").encode(), chosen
+    )
     print(f"{tried} changes")  # pytest -rP shows it
     assert tried >= SHORT
 
@@ -172,10 +219,15 @@ def test_a_signature_has_one_form(alice: Signer) -> None:
     """Another way to write the very same bytes does not count, so that every change of a list is refused."""
     text = ssh.sign(alice.key, signed.FILES, f"{'0' * 64}  a\n")
     halves = signed.halves(text)
-    assert ssh.problem(signed.evidence(signed.FILES, text.rstrip("\n")), alice.line()) == ""
+    assert (
+        ssh.problem(signed.evidence(signed.FILES, text.rstrip("\n")), alice.line())
+        == ""
+    )
     last = halves[1].splitlines()[-2].rstrip("=")
     digits = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
-    padded = digits[digits.index(last[-1]) ^ 1]  # its lowest bits do not belong to any byte
+    padded = digits[
+        digits.index(last[-1]) ^ 1
+    ]  # its lowest bits do not belong to any byte
     assert f"{last}=" in text
     for other in (
         text + "more\n",

@@ -47,7 +47,9 @@ STOPPED = 3.0
 LATE = 3.0
 """Seconds in which the daemon may still do something for what it knows to be replaced; more on a busy machine."""
 
-WORK = tuple(each for each in KINDS if not each.repeatable and each.name != "leaves a daemon")
+WORK = tuple(
+    each for each in KINDS if not each.repeatable and each.name != "leaves a daemon"
+)
 
 KILL, TERM, STOP, HUP, USR1, SUPERVISOR = (
     "kill -9 of the daemon",
@@ -70,10 +72,16 @@ def _slow(seconds: float) -> Fault:
 _HTML = ("Content-Type", "text/html")
 _TAKES_NOTHING = (
     proxy_faults.NO_DOCUMENT[0],
-    proxy_faults.answers(200, "answers with a page that begins with a comment", _HTML, body=b"<!-- x --><html></html>"),
+    proxy_faults.answers(
+        200,
+        "answers with a page that begins with a comment",
+        _HTML,
+        body=b"<!-- x --><html></html>",
+    ),
     proxy_faults.answers(203, "answers 203 with a page", _HTML, body=proxy.PAGE),
     proxy_faults.says(
-        "cuts its answer short, and has done nothing", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort"
+        "cuts its answer short, and has done nothing",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort",
     ),
 )
 """A server in the place of the real one that does not know what it was sent."""
@@ -82,7 +90,11 @@ _TAKES_NOTHING = (
 def _faults(chance: random.Random) -> tuple[Fault, ...]:
     """Return what a server may do instead of what it should."""
     hangs = chance.uniform(5, 12)
-    redirect = next(each for each in proxy_faults.redirects("", "") if each.name == "redirects to a file")
+    redirect = next(
+        each
+        for each in proxy_faults.redirects("", "")
+        if each.name == "redirects to a file"
+    )
     return (
         *(proxy_faults.answers(status) for status in (503, 500, 429)),
         *(proxy_faults.BREAKS_OFF[index] for index in (4, 5)),
@@ -108,7 +120,11 @@ class Front(Proxy):
 
     def _any(self, exchange: Exchange) -> None:
         with self._choosing:
-            fault = self._chance.choice(_faults(self._chance)) if self._chance.random() < FAULTY else _unless_known
+            fault = (
+                self._chance.choice(_faults(self._chance))
+                if self._chance.random() < FAULTY
+                else _unless_known
+            )
         if fault is not _unless_known:
             self.faulty[fault.name] += 1
         fault.act(exchange)
@@ -120,7 +136,9 @@ def _pass_unless_known(exchange: Exchange) -> None:
     reply = exchange.forward()
     tag = dict(reply.headers).get("ETag")
     known = tag and ("If-None-Match", tag) in exchange.request.headers
-    exchange.send(Reply(304, headers=(("ETag", tag),)).raw if known and tag else reply.raw)
+    exchange.send(
+        Reply(304, headers=(("ETag", tag),)).raw if known and tag else reply.raw
+    )
     exchange.keep = True
 
 
@@ -144,10 +162,17 @@ class Soak:
         self._chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
         self._seconds = seconds or SHORT
         self._blows = BLOWS if seconds else (2.0, 5.0)
-        self._machine, self._heat, self._metadata = Machine(folder), Heat(), SignalServer()
+        self._machine, self._heat, self._metadata = (
+            Machine(folder),
+            Heat(),
+            SignalServer(),
+        )
         for each in (self._heat, self._metadata):
             each.start()
-        self.fronts = [Front(each.origin, seed + number) for number, each in enumerate((self._heat, self._metadata))]
+        self.fronts = [
+            Front(each.origin, seed + number)
+            for number, each in enumerate((self._heat, self._metadata))
+        ]
         self._heat.front = self.fronts[0].origin
         self.world = World(self._machine, self._heat, seed)
         self.samples: list[growth.Sample] = []
@@ -159,11 +184,15 @@ class Soak:
         """By how much these tests themselves were late, at most: the machine is busy, and the daemon may be as late."""
         self._stops: list[tuple[float, float]] = []
         """When the daemon was stopped, from and to."""
-        self._given: list[dict[str, Any] | None] = list(self.world.any_batch(RESOURCES, WORK))
+        self._given: list[dict[str, Any] | None] = list(
+            self.world.any_batch(RESOURCES, WORK)
+        )
         self._publish()
         self._daemon = Daemon(self._machine)
         name = self._metadata.url("metadata").removeprefix(self._metadata.origin)
-        self._daemon.settings["request"] = {"metadata_url": f"{self.fronts[1].origin}{name}"}
+        self._daemon.settings["request"] = {
+            "metadata_url": f"{self.fronts[1].origin}{name}"
+        }
         self._daemon.configure(
             collectors="request",
             parallel=3,
@@ -177,8 +206,12 @@ class Soak:
 
     def _publish(self) -> None:
         """Have the metadata be what is given now, under a tag of its own."""
-        body = json.dumps({"deployments": [each for each in self._given if each]}).encode()
-        self._metadata.named["metadata"] = Answer(body=body, headers={"ETag": f'"{self.flips}"'})
+        body = json.dumps(
+            {"deployments": [each for each in self._given if each]}
+        ).encode()
+        self._metadata.named["metadata"] = Answer(
+            body=body, headers={"ETag": f'"{self.flips}"'}
+        )
 
     def _flip(self) -> None:
         """Have others stand in the places of some deployments; or nothing, for a while."""
@@ -191,7 +224,9 @@ class Soak:
             self._left[old["id"]] = self.flips
             leaves = self._chance.random() < 0.1
             action = self._chance.choice(("UPDATE", "UPDATE", "DELETE"))
-            self._given[index] = None if leaves else self.world.another(old, kind, action)
+            self._given[index] = (
+                None if leaves else self.world.another(old, kind, action)
+            )
         self._publish()
 
     # The time.
@@ -216,9 +251,17 @@ class Soak:
 
     def _go_on(self) -> None:
         now = time.monotonic()
-        end, flip, blow, look, tell = now + self._seconds, now, now + self._chance.uniform(*self._blows), now, now + 10
+        end, flip, blow, look, tell = (
+            now + self._seconds,
+            now,
+            now + self._chance.uniform(*self._blows),
+            now,
+            now + 10,
+        )
         while (now := time.monotonic()) < end:
-            assert not self._daemon.ended, f"the daemon has ended: {self.world.said()[-3000:]}"
+            assert not self._daemon.ended, (
+                f"the daemon has ended: {self.world.said()[-3000:]}"
+            )
             if now >= flip:
                 self._flip()
                 flip += FLIP
@@ -237,13 +280,29 @@ class Soak:
             self._lag = max(self._lag, time.monotonic() - max(wake, now))
 
     def _strike(self) -> None:
-        what = self._chance.choice((KILL, KILL, KILL, TERM, TERM, STOP, STOP, HUP, USR1, SUPERVISOR, SUPERVISOR))
+        what = self._chance.choice(
+            (
+                KILL,
+                KILL,
+                KILL,
+                TERM,
+                TERM,
+                STOP,
+                STOP,
+                HUP,
+                USR1,
+                SUPERVISOR,
+                SUPERVISOR,
+            )
+        )
         if what == SUPERVISOR:
             if not self._kill_a_supervisor():
                 return
         elif what in (KILL, TERM):
             code = self._daemon.stop(signal.SIGKILL if what == KILL else signal.SIGTERM)
-            assert code == (-signal.SIGKILL if what == KILL else 0), f"{code}: {self.world.said()[-3000:]}"
+            assert code == (-signal.SIGKILL if what == KILL else 0), (
+                f"{code}: {self.world.said()[-3000:]}"
+            )
             self._daemon.start(wait=False)
         elif what == STOP:
             began = time.monotonic()
@@ -251,7 +310,9 @@ class Soak:
             time.sleep(STOPPED)
             self._daemon.send(signal.SIGCONT)
             self._stops.append((began, time.monotonic()))
-        elif self._daemon.health().get("process") == self._daemon.pid:  # before, signals have their usual effect
+        elif (
+            self._daemon.health().get("process") == self._daemon.pid
+        ):  # before, signals have their usual effect
             for _ in range(1 if what == HUP else 50):
                 self._daemon.send(signal.SIGHUP if what == HUP else signal.SIGUSR1)
         else:
@@ -277,26 +338,42 @@ class Soak:
         ids = {each["id"] for each in self._given if each}
 
         def is_done() -> bool:
-            if not self._daemon.ended and self._daemon.health().get("process") == self._daemon.pid:
-                self._daemon.send(signal.SIGUSR1)  # so that it does not wait for as long as faults have taught it
+            if (
+                not self._daemon.ended
+                and self._daemon.health().get("process") == self._daemon.pid
+            ):
+                self._daemon.send(
+                    signal.SIGUSR1
+                )  # so that it does not wait for as long as faults have taught it
             time.sleep(0.2)
             entries = self.world.entries()
-            return self._daemon.ended or (ids <= entries.keys() and all(each.settled for each in entries.values()))
+            return self._daemon.ended or (
+                ids <= entries.keys() and all(each.settled for each in entries.values())
+            )
 
         wait_until(is_done, 2 * LONG)
-        assert not self._daemon.ended, f"the daemon has ended: {self.world.said()[-3000:]}"
+        assert not self._daemon.ended, (
+            f"the daemon has ended: {self.world.said()[-3000:]}"
+        )
         assert self._daemon.stop() == 0
         self._heat.settle()
 
     def _date(self) -> None:
         """Say when each deployment was replaced: when the daemon is known to have taken metadata without it."""
-        asked = [(each.at, each.headers.get("If-None-Match", "")) for each in self._metadata.signals]
-        for identity, moment in replaced(self._left, asked, self._stops, LATE + 3 * self._lag).items():
+        asked = [
+            (each.at, each.headers.get("If-None-Match", ""))
+            for each in self._metadata.signals
+        ]
+        for identity, moment in replaced(
+            self._left, asked, self._stops, LATE + 3 * self._lag
+        ).items():
             self.world.handed[identity].replaced = moment
 
     def __str__(self) -> str:
         """Return what has been done."""
-        blows = ", ".join(f"{number} {what}" for what, number in self.blows.most_common())
+        blows = ", ".join(
+            f"{number} {what}" for what, number in self.blows.most_common()
+        )
         faults = sum(each.faulty.total() for each in self.fronts)
         asked = sum(len(each.requests) for each in self.fronts)
         return (
@@ -322,7 +399,13 @@ def replaced(
             taken.setdefault(int(tag.strip('"')), at)
     moments = {}
     for identity, version in left.items():
-        moment = min((at for tag, at in taken.items() if tag >= version), default=float("inf")) + late
+        moment = (
+            min(
+                (at for tag, at in taken.items() if tag >= version),
+                default=float("inf"),
+            )
+            + late
+        )
         for began, ended in stops:
             moment = ended + late if began < moment < ended + late else moment
         moments[identity] = moment
@@ -333,7 +416,12 @@ def test_when_nothing_may_be_done_any_more() -> None:
     """The deadline counts from when the daemon learns of a replacement, and a stopped daemon may finish its step."""
     asked = [(10.0, ""), (11.0, '"3"'), (12.0, '"3"'), (20.0, '"5"')]
     left = {"a": 2, "b": 3, "c": 4, "d": 6}
-    assert replaced(left, asked, [], 1.0) == {"a": 12.0, "b": 12.0, "c": 21.0, "d": float("inf")}
+    assert replaced(left, asked, [], 1.0) == {
+        "a": 12.0,
+        "b": 12.0,
+        "c": 21.0,
+        "d": float("inf"),
+    }
     assert replaced(left, asked, [(20.5, 23.5)], 1.0)["c"] == 24.5
     assert replaced(left, asked, [(30.0, 33.0)], 1.0)["c"] == 21.0
 
@@ -346,7 +434,9 @@ def test_when_nothing_may_be_done_any_more() -> None:
     "stopped, sent signals, or a supervisor killed, every few seconds",
     "nothing is lost, run twice, or reported falsely or late; and what the daemon takes does not grow",
 )
-def test_a_long_time(tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]) -> None:
+def test_a_long_time(
+    tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]
+) -> None:
     """Over a long time, with failing servers and faults, every promise is kept and nothing grows."""
     seed = promises.seed("TORTURE_SEED")
     print(f"\nTORTURE_SEED={seed}")
@@ -356,11 +446,17 @@ def test_a_long_time(tmp_path: Path, seconds: float, counted: Counter[str], trie
     try:
         soak.run()
     except Exception as error:
-        raise AssertionError(f"make torture SEED={seed} ARGS=tests/faults/test_soak.py\n{soak}\n{error}") from error
+        raise AssertionError(
+            f"make torture SEED={seed} ARGS=tests/faults/test_soak.py\n{soak}\n{error}"
+        ) from error
     print(soak, flush=True)
     if not seconds or seconds >= SHORT:
         assert soak.blows
         assert all(each.faulty for each in soak.fronts)
     kills = soak.blows[KILL] + soak.blows[SUPERVISOR]
-    counted.update(kills=kills, deployments=len(soak.world.handed), results=len(soak.world.heat.signals))
+    counted.update(
+        kills=kills,
+        deployments=len(soak.world.handed),
+        results=len(soak.world.heat.signals),
+    )
     tried(soak.blows.total())

@@ -34,7 +34,9 @@ def clock(machine: Machine) -> Clock:
     "its time limit is neither over at once nor put off",
 )
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_jump_while_a_signal_is_waited_for(stacks: Stacks, clock: Clock, jump: str) -> None:
+def test_a_jump_while_a_signal_is_waited_for(
+    stacks: Stacks, clock: Clock, jump: str
+) -> None:
     """The signal counts though the clock says that it is ten years late."""
     process = stacks.start(stacks.template(stacks.waiting()), **clock.environment)
     address, token = stacks.address()
@@ -45,7 +47,9 @@ def test_a_jump_while_a_signal_is_waited_for(stacks: Stacks, clock: Clock, jump:
     stacks.go.touch()
     done = ends(process)
     assert done.code == 0, done.out + done.err
-    assert "d " not in done.out.partition("condition")[2].splitlines()[0], "it took no days"
+    assert "d " not in done.out.partition("condition")[2].splitlines()[0], (
+        "it took no days"
+    )
     assert stacks("graph", "t", "--timeline").code == 0
 
 
@@ -85,7 +89,10 @@ def test_a_wait_that_is_over(stacks: Stacks, clock: Clock, killed: bool) -> None
 def test_a_pause_goes_on(stacks: Stacks) -> None:
     """A pause of a workflow is neither skipped nor started again."""
     pause = 6
-    stacks.template(stacks.script("member", "cut -d' ' -f1 /proc/uptime >>" + str(stacks.told)), "inner")
+    stacks.template(
+        stacks.script("member", "cut -d' ' -f1 /proc/uptime >>" + str(stacks.told)),
+        "inner",
+    )
     group = {
         "type": "OS::Heat::ResourceGroup",
         "properties": {"count": 2, "resource_def": {"type": "inner.yaml"}},
@@ -93,23 +100,42 @@ def test_a_pause_goes_on(stacks: Stacks) -> None:
     }
     path = stacks.template({"all": group})
     process = stacks.start(path)
-    wait_until(lambda: '"lasted"' in stacks.record.read_text() if stacks.record.exists() else False, LONG)
+    wait_until(
+        lambda: (
+            '"lasted"' in stacks.record.read_text() if stacks.record.exists() else False
+        ),
+        LONG,
+    )
     process.kill()
     ends(process)
     kept = [json.loads(line[9:]) for line in stacks.record.read_text().splitlines()]
-    since = [each[2]["since"] for each in kept if each[0] == "resource" and each[2] and each[2]["since"]]
+    since = [
+        each[2]["since"]
+        for each in kept
+        if each[0] == "resource" and each[2] and each[2]["since"]
+    ]
     stacks.apply(path)
     first, second = (float(each) for each in stacks.told.read_text().split())
     assert second - first >= pause - 0.1
     kept = [json.loads(line[9:]) for line in stacks.record.read_text().splitlines()]
-    later = [each[2]["since"] for each in kept if each[0] == "resource" and each[2] and each[2]["since"]]
-    assert {json.dumps(each) for each in later} == {json.dumps(each) for each in since}, "it was begun once"
+    later = [
+        each[2]["since"]
+        for each in kept
+        if each[0] == "resource" and each[2] and each[2]["since"]
+    ]
+    assert {json.dumps(each) for each in later} == {
+        json.dumps(each) for each in since
+    }, "it was begun once"
 
 
 @fault(
-    3, "the machine rebooted while a stack waits", "what is known to have passed before counts, and so does what comes"
+    3,
+    "the machine rebooted while a stack waits",
+    "what is known to have passed before counts, and so does what comes",
 )
-def test_a_reboot_while_something_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_reboot_while_something_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The time since the boot is added to the time that was recorded before it."""
     now, boot = 1000.0, tmp_path.name
     monkeypatch.setattr(processes, "since_boot", lambda: now)

@@ -40,14 +40,21 @@ def two(stacks: Stacks) -> Path:
     """Return a template with a deployment that needs another one, and a wait condition's handle."""
     second = stacks.script("second", "", "CREATE", "DELETE", depends_on="first")
     handle = {"handle": {"type": "OS::Heat::WaitConditionHandle"}}
-    return stacks.template({**stacks.script("first", "", "CREATE", "DELETE"), **second, **handle})
+    return stacks.template(
+        {**stacks.script("first", "", "CREATE", "DELETE"), **second, **handle}
+    )
 
 
 def told(done: Done, words: str = "No space left on device") -> bool:
     """Return whether a command succeeded, or failed with only the expected message."""
     if done.code == 0:
         return True
-    return done.code == USAGE and words in done.err and "nobody" not in done.err and "/" in done.err
+    return (
+        done.code == USAGE
+        and words in done.err
+        and "nobody" not in done.err
+        and "/" in done.err
+    )
 
 
 @full
@@ -99,13 +106,18 @@ def test_a_read_only_disk_begins_and_loses_nothing(stacks: Stacks, disk: Disk) -
     assert "CREATE_COMPLETE" in stacks("list").out
     disk.remount("rw")
     stacks("delete", "t", "--yes")
-    assert sorted(stacks.ran) == [f"{name} {action}" for name in ("first", "second") for action in ("CREATE", "DELETE")]
+    assert sorted(stacks.ran) == [
+        f"{name} {action}"
+        for name in ("first", "second")
+        for action in ("CREATE", "DELETE")
+    ]
 
 
 # Each call that changes what is kept.
 
 needs_strace = pytest.mark.skipif(
-    shutil.which("strace") is None, reason="strace is not installed: tests/install-tools installs it"
+    shutil.which("strace") is None,
+    reason="strace is not installed: tests/install-tools installs it",
 )
 _OF_RECORDS = ("stack", "stack.new", "stack.lock")
 
@@ -128,21 +140,31 @@ class Torn:
             if match := re.match(r"^(?:\d+ +)?([a-z0-9]+)\(", line):
                 name = match[1]
                 counted[name] = counted.get(name, 0) + 1
-                file = re.search(rf"{re.escape(str(self.stacks.folder))}/?([^\">]*)", line)
+                file = re.search(
+                    rf"{re.escape(str(self.stacks.folder))}/?([^\">]*)", line
+                )
                 if file and changes(line):
                     recorded.append((name, counted[name], file[1]))
         return recorded
 
     def hit(self) -> bool:
         """Return whether a call of the last command was made to fail, or to kill it."""
-        return "INJECTED" in self.trace.read_text(errors="replace") or "killed by SIGKILL" in self.trace.read_text()
+        return (
+            "INJECTED" in self.trace.read_text(errors="replace")
+            or "killed by SIGKILL" in self.trace.read_text()
+        )
 
 
 def applied(stacks: Stacks, path: Path) -> Callable[[tuple[str, ...]], Done]:
     """Return what applies a template under another command."""
 
     def run(before: tuple[str, ...]) -> Done:
-        words = ("heat-config-apply", "--state-dir", str(stacks.machine.state), str(path))
+        words = (
+            "heat-config-apply",
+            "--state-dir",
+            str(stacks.machine.state),
+            str(path),
+        )
         return under(stacks.machine, before, *words)
 
     return run
@@ -152,7 +174,12 @@ def under(machine: Machine, before: tuple[str, ...], program: str, *words: str) 
     """Run one of the installed commands under another one."""
     if before:
         words = (*before[1:], str(BIN / program), *words)
-    process = machine.start(shutil.which(before[0]) or before[0] if before else program, *words, stdin=None, **STEADY)
+    process = machine.start(
+        shutil.which(before[0]) or before[0] if before else program,
+        *words,
+        stdin=None,
+        **STEADY,
+    )
     out, err = process.communicate(timeout=pace.seconds(60))
     return Done(process.returncode, out, err)
 
@@ -163,7 +190,11 @@ def of_records(found: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
     for each in found:
         if each[2] in _OF_RECORDS and each[0] != "unlink":
             kinds.setdefault((each[0], each[2]), []).append(each)
-    return [each for calls in kinds.values() for each in dict.fromkeys((calls[0], calls[-1]))]
+    return [
+        each
+        for calls in kinds.values()
+        for each in dict.fromkeys((calls[0], calls[-1]))
+    ]
 
 
 @needs_strace
@@ -173,7 +204,9 @@ def of_records(found: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
     "nothing is lost, run twice or told falsely; a sentence says what could not be written",
 )
 @pytest.mark.parametrize("error", WORDS)
-def test_errors_of_the_records(stacks: Stacks, error: str, tried: Callable[[int], None]) -> None:
+def test_errors_of_the_records(
+    stacks: Stacks, error: str, tried: Callable[[int], None]
+) -> None:
     """Whichever call fails: it is said with the path, and the same command goes on afterwards."""
     path, torn = two(stacks), Torn(stacks)
     assert torn.traced(applied(stacks, path)).code == 0
@@ -184,14 +217,18 @@ def test_errors_of_the_records(stacks: Stacks, error: str, tried: Callable[[int]
     for name, number, file in chosen:
         shutil.rmtree(stacks.folder, ignore_errors=True)
         stacks.log.unlink(missing_ok=True)
-        ended = torn.traced(applied(stacks, path), "-e", f"inject={name}:error={error}:when={number}")
+        ended = torn.traced(
+            applied(stacks, path), "-e", f"inject={name}:error={error}:when={number}"
+        )
         where = f"{error} at {name} {number} of {file}: {ended.out}{ended.err}"
         assert "Traceback" not in ended.err, where
         assert told(ended, WORDS[error]), where
         done += torn.hit()
         stacks.apply(path)
         assert sorted(stacks.ran) == ["first CREATE", "second CREATE"], where
-        assert stacks.state() in ("CREATE_COMPLETE", "UPDATE_COMPLETE"), "the latter where all was done already"
+        assert stacks.state() in ("CREATE_COMPLETE", "UPDATE_COMPLETE"), (
+            "the latter where all was done already"
+        )
     assert done
     tried(done)
 
@@ -203,22 +240,45 @@ def test_errors_of_the_records(stacks: Stacks, error: str, tried: Callable[[int]
     "or deleted",
     "the same command goes on to the same end; nothing is run twice; never a stack that cannot be used",
 )
-@pytest.mark.parametrize("operation", ["create", "update", "rollback", "suspend", "delete"])
-def test_kills_at_the_records(stacks: Stacks, operation: str, tried: Callable[[int], None]) -> None:
+@pytest.mark.parametrize(
+    "operation", ["create", "update", "rollback", "suspend", "delete"]
+)
+def test_kills_at_the_records(
+    stacks: Stacks, operation: str, tried: Callable[[int], None]
+) -> None:
     """Killed at any of them, also at the very first: the next command ends as if nothing had been."""
     torn, every = Torn(stacks), ("CREATE", "UPDATE", "SUSPEND", "DELETE")
-    before = {**stacks.script("one", "", *every), **stacks.script("two", "", *every, depends_on="one")}
-    after = stacks.script("two", "exit 1" if operation == "rollback" else ":", *every, depends_on="one")
+    before = {
+        **stacks.script("one", "", *every),
+        **stacks.script("two", "", *every, depends_on="one"),
+    }
+    after = stacks.script(
+        "two", "exit 1" if operation == "rollback" else ":", *every, depends_on="one"
+    )
 
     def run(before_: tuple[str, ...]) -> Done:
         if operation in ("suspend", "delete"):
-            words = ("stack", operation, "t", *(["--yes"] if operation == "delete" else []))
-            return under(stacks.machine, before_, "heat-config-agent", *words, "--state-dir", str(stacks.machine.state))
+            words = (
+                "stack",
+                operation,
+                "t",
+                *(["--yes"] if operation == "delete" else []),
+            )
+            return under(
+                stacks.machine,
+                before_,
+                "heat-config-agent",
+                *words,
+                "--state-dir",
+                str(stacks.machine.state),
+            )
         changed = before if operation == "create" else {**before, **after}
         words = ("--rollback",) if operation == "rollback" else ()
         path = stacks.template(changed)
         place = ("--state-dir", str(stacks.machine.state))
-        return under(stacks.machine, before_, "heat-config-apply", *place, str(path), *words)
+        return under(
+            stacks.machine, before_, "heat-config-apply", *place, str(path), *words
+        )
 
     def prepared() -> None:
         shutil.rmtree(stacks.machine.state, ignore_errors=True)
@@ -239,7 +299,9 @@ def test_kills_at_the_records(stacks: Stacks, operation: str, tried: Callable[[i
         killed = torn.traced(run, "-e", f"inject={name}:signal=KILL:when={number}")
         where = f"{operation}, {name} {number} of {file}: {killed.out}{killed.err}"
         done += killed.code == -9
-        back = stacks.state().startswith("ROLLBACK")  # the same command again would try the update again
+        back = stacks.state().startswith(
+            "ROLLBACK"
+        )  # the same command again would try the update again
         if back:
             stacks("check", "t")
         elif operation != "delete" or stacks.record.exists():

@@ -33,7 +33,9 @@ again = fault(
 @again
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["INT", "KILL"])
 @pytest.mark.parametrize("kind", ["plain", "group", "nested", "update"])
-def test_an_interrupted_stack_listens_again(stacks: Stacks, number: int, kind: str) -> None:
+def test_an_interrupted_stack_listens_again(
+    stacks: Stacks, number: int, kind: str
+) -> None:
     """The address that a script got before the interruption works after it."""
     path = template(stacks, kind)
     process = stacks.start(path)
@@ -63,7 +65,9 @@ def template(stacks: Stacks, kind: str) -> Path:
     if kind == "nested":
         return stacks.template({"it": {"type": "inner.yaml"}})
     member = {"count": 1, "resource_def": {"type": "inner.yaml"}}
-    return stacks.template({"all": {"type": "OS::Heat::ResourceGroup", "properties": member}})
+    return stacks.template(
+        {"all": {"type": "OS::Heat::ResourceGroup", "properties": member}}
+    )
 
 
 @again
@@ -91,7 +95,9 @@ def test_used_port_is_reported(stacks: Stacks) -> None:
         assert f"the port {stacks.port()} of 127.0.0.1" in done.err
         assert f"the process {psutil.Process().pid} (" in done.err
         assert done.err.count("\n") == 1
-        assert stacks("resource", "list", "t", "--json").code == 0, "to look at it takes no port"
+        assert stacks("resource", "list", "t", "--json").code == 0, (
+            "to look at it takes no port"
+        )
 
     complete(stacks, path)
 
@@ -160,10 +166,16 @@ def attacks(path: str, token: str) -> dict[str, bytes]:
         "no version": b"POST /\r\n\r\n",
         "another method": request(f"DELETE {path} HTTP/1.1"),
         "no token": request(f"POST {path} HTTP/1.1\nContent-Length: 2", b"{}"),
-        "a token that is no text": request(f"POST {path} HTTP/1.1\nX-Auth-Token: \xff\xfe\nContent-Length: 0"),
-        "a body that is cut short": request(f"{mine}Content-Length: 50", b'{"status": "SUC'),
+        "a token that is no text": request(
+            f"POST {path} HTTP/1.1\nX-Auth-Token: \xff\xfe\nContent-Length: 0"
+        ),
+        "a body that is cut short": request(
+            f"{mine}Content-Length: 50", b'{"status": "SUC'
+        ),
         "no body where one was announced": request(f"{mine}Content-Length: 50"),
-        "a body of unknown length": request(f"{mine}Transfer-Encoding: chunked", b"2\r\n{}\r\n0\r\n\r\n"),
+        "a body of unknown length": request(
+            f"{mine}Transfer-Encoding: chunked", b"2\r\n{}\r\n0\r\n\r\n"
+        ),
         "two lengths": request(f"{mine}Content-Length: 0\nContent-Length: 2", b"{}"),
         "a negative length": request(f"{mine}Content-Length: -1"),
         "a length that is no number": request(f"{mine}Content-Length: ²"),
@@ -173,9 +185,13 @@ def attacks(path: str, token: str) -> dict[str, bytes]:
         "no text": request(f"{mine}Content-Length: 2", b"\xff\xfe"),
         "nested": request(f"{mine}Content-Length: 60000", b"[" * 60_000),
         "no number": request(f"{mine}Content-Length: 12", b'{"data":NaN}'),
-        "no map": request(f"{mine}Content-Length: 3", b"[1]"),  # Heat takes an empty list for an empty signal
+        "no map": request(
+            f"{mine}Content-Length: 3", b"[1]"
+        ),  # Heat takes an empty list for an empty signal
         "another status": request(f"{mine}Content-Length: 18", b'{"status":"MAYBE"}'),
-        "a status that is no text": request(f"{mine}Content-Length: 13", b'{"status":{}}'),
+        "a status that is no text": request(
+            f"{mine}Content-Length: 13", b'{"status":{}}'
+        ),
     }
 
 
@@ -185,7 +201,9 @@ def attack(port: int, sent: bytes, *, reset: bool) -> bytes:
         try:
             made.sendall(sent)
             if reset:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                made.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
                 return b""
             made.shutdown(socket.SHUT_WR)
             return made.recv(4096)
@@ -198,12 +216,17 @@ def attack(port: int, sent: bytes, *, reset: bool) -> bytes:
     "resets, garbage, endless and half requests, bodies cut short, no JSON, where wait conditions are signalled",
     "nothing of it counts as a signal or is printed; true signals come through",
 )
-def test_invalid_signal_has_no_effect(stacks: Stacks, tried: Callable[[int], None]) -> None:
+def test_invalid_signal_has_no_effect(
+    stacks: Stacks, tried: Callable[[int], None]
+) -> None:
     """Nothing is printed, nothing counts, no threads are begun; what is a signal does count, in the midst of it all."""
     process = stacks.start(stacks.template(stacks.waiting()))
     address, token = stacks.address()
     port = stacks.port()
-    sent = attacks(f"/{address.partition('/signal/')[1].strip('/')}/{address.rpartition('/')[2]}", token)
+    sent = attacks(
+        f"/{address.partition('/signal/')[1].strip('/')}/{address.rpartition('/')[2]}",
+        token,
+    )
     for name, each in sent.items():
         attack(port, each, reset=True)
         answer = attack(port, each, reset=False)
@@ -223,14 +246,18 @@ def test_invalid_signal_has_no_effect(stacks: Stacks, tried: Callable[[int], Non
     "hundreds of connections where wait conditions are signalled, which say nothing, or a byte now and then",
     "a bounded number is held at once; true signals come through at once",
 )
-def test_connections_that_are_held(stacks: Stacks, tried: Callable[[int], None]) -> None:
+def test_connections_that_are_held(
+    stacks: Stacks, tried: Callable[[int], None]
+) -> None:
     """A client that sends nothing makes room for clients that do."""
     process = stacks.start(stacks.template(stacks.waiting()))
     address, token = stacks.address()
     held = []
     try:
         for number in range(300):
-            held.append(socket.create_connection(("127.0.0.1", stacks.port()), timeout=LONG))
+            held.append(
+                socket.create_connection(("127.0.0.1", stacks.port()), timeout=LONG)
+            )
             held[-1].send(b"POST /signal"[: number % 12])
         assert signalled(address, token) == 200
         at_once = psutil.Process(process.pid).num_fds()
@@ -255,8 +282,13 @@ def test_a_signal_that_is_cut_short_is_none() -> None:
     with closing(endpoint.Endpoint()) as server:
         server.expect("h", "secret")
         head = "POST /signal/h HTTP/1.1\nX-Auth-Token: secret\n"
-        for each in (request(f"{head}Content-Length: 20"), request(f"{head}Transfer-Encoding: chunked")):
-            with closing(socket.create_connection(("127.0.0.1", server.port))) as sender:
+        for each in (
+            request(f"{head}Content-Length: 20"),
+            request(f"{head}Transfer-Encoding: chunked"),
+        ):
+            with closing(
+                socket.create_connection(("127.0.0.1", server.port))
+            ) as sender:
                 sender.sendall(each)
                 sender.shutdown(socket.SHUT_WR)
                 for _ in range(20):

@@ -36,7 +36,9 @@ HOW: dict[str, Callable[[Path], object]] = {
     **{name: lambda path, name=name: damage(path, name) for name in DAMAGES},  # type: ignore[misc]  # a default
     "first lines": first_lines,
     "middle": middle,
-    "nested lines": lambda path: path.write_bytes(b"[" * 200_000 + b"\n" + path.read_bytes()),
+    "nested lines": lambda path: path.write_bytes(
+        b"[" * 200_000 + b"\n" + path.read_bytes()
+    ),
 }
 
 
@@ -102,7 +104,10 @@ def test_a_deletion_was_killed_at_its_last_step(stacks: Stacks) -> None:
 @pytest.mark.parametrize("torn", [b"", b'12345678 ["stack","'], ids=["empty", "torn"])
 def test_nothing_was_kept_yet(stacks: Stacks, torn: bytes) -> None:
     """A command that was interrupted before its first step starts over."""
-    path, other = stacks.template(stacks.script("one")), stacks.template(stacks.script("other"), "other")
+    path, other = (
+        stacks.template(stacks.script("one")),
+        stacks.template(stacks.script("other"), "other"),
+    )
     stacks.apply(other)
     stacks.folder.mkdir(mode=0o700, parents=True)
     stacks.record.write_bytes(torn)
@@ -131,7 +136,9 @@ def test_a_line_that_does_not_count_any_more(stacks: Stacks) -> None:
     path = stacks.template(stacks.script("one"))
     stacks.apply(path)
     lines = stacks.record.read_bytes().splitlines(keepends=True)
-    root = [number for number, line in enumerate(lines) if line[9:].startswith(b'["stack"')]
+    root = [
+        number for number, line in enumerate(lines) if line[9:].startswith(b'["stack"')
+    ]
     lines[root[0]] = lines[root[0]].replace(b"IN_PROGRESS", b"IN_PR0GRESS")
     stacks.record.write_bytes(b"".join(lines))
 
@@ -139,7 +146,10 @@ def test_a_line_that_does_not_count_any_more(stacks: Stacks) -> None:
     done = stacks.apply(path)
 
     [copy] = stacks.folder.glob("stack.damaged-*")
-    assert done.err == f"warning: 1 damaged line of {stacks.record} skipped; a copy is {copy}\n"
+    assert (
+        done.err
+        == f"warning: 1 damaged line of {stacks.record} skipped; a copy is {copy}\n"
+    )
     assert copy.read_bytes() == b"".join(lines)
     assert stacks.apply(path).err == ""
     assert stacks.ran == ["one CREATE"]
@@ -198,7 +208,9 @@ def test_records_that_go_are_written_anew(stacks: Stacks, what: str) -> None:
     done = stacks.apply(path)
 
     assert "CREATE_COMPLETE" in done.out
-    assert done.err.startswith(f"warning: {stacks.record}, the record of the stack, was ")
+    assert done.err.startswith(
+        f"warning: {stacks.record}, the record of the stack, was "
+    )
     assert "rewritten from memory" in done.err
     assert stacks.state() == "CREATE_COMPLETE"
     assert stacks.apply(path).err == ""
@@ -218,7 +230,9 @@ def test_records_that_go_are_written_anew(stacks: Stacks, what: str) -> None:
 )
 def test_records_of_somebody_else_stop_the_work(stacks: Stacks, what: str) -> None:
     """A sentence, and an exit code that says that it is not done."""
-    path = stacks.template(stacks.script("one", what.format(stacks.record, stacks.folder)))
+    path = stacks.template(
+        stacks.script("one", what.format(stacks.record, stacks.folder))
+    )
 
     done = stacks.apply(path, code=USAGE)
 

@@ -26,7 +26,19 @@ import pytest
 
 from support import killing, promises, shares
 from support.killing import Boot
-from support.lives import CREATE, DELETE, FAILS, MAKES, PATIENCE, RESUME, SUSPEND, UPDATE, Life, Place, Step
+from support.lives import (
+    CREATE,
+    DELETE,
+    FAILS,
+    MAKES,
+    PATIENCE,
+    RESUME,
+    SUSPEND,
+    UPDATE,
+    Life,
+    Place,
+    Step,
+)
 from support.machine import Machine
 
 pytestmark = pytest.mark.takes(60)
@@ -65,18 +77,25 @@ class Counts:
 class Round:
     """A stack that leads its life, and another one that is tortured."""
 
-    def __init__(self, folder: Path, seed: int, counts: Counts, *, long: bool = True) -> None:
+    def __init__(
+        self, folder: Path, seed: int, counts: Counts, *, long: bool = True
+    ) -> None:
         """Make all choices by the seed. A life that is not long is short."""
         self._counts = counts
         self._chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
         length = self._chance.randint(2, 4)
         self.life = Life.of(seed, length if long else 1)
         folder.mkdir()
-        self._quiet, self._tortured = self._place(folder / "quiet", 0.0), self._place(folder / "tortured", 0.3)
+        self._quiet, self._tortured = (
+            self._place(folder / "quiet", 0.0),
+            self._place(folder / "tortured", 0.3),
+        )
         self._hard = self._chance.random() < 0.4
         if self._hard:  # else there is seldom something to kill
             self.life = replace(self.life, pause=0.4)
-        self._reboots = self._hard and self._chance.random() < 0.5 and not Boot.trouble()
+        self._reboots = (
+            self._hard and self._chance.random() < 0.5 and not Boot.trouble()
+        )
         self._boot: Boot | None = None
         self.step: Step | None = None
 
@@ -96,7 +115,9 @@ class Round:
                 if is_enough():
                     break
             self._counts.stacks += 1
-            self._counts.scripts += sum(line[0] == "begun" for line in self._tortured.lines())
+            self._counts.scripts += sum(
+                line[0] == "begun" for line in self._tortured.lines()
+            )
         finally:
             if self._boot:
                 self._boot.end()
@@ -107,7 +128,9 @@ class Round:
         began = time.monotonic()
         code = self._quiet.take(step)
         took = time.monotonic() - began
-        assert code == int(step.fails), f"undisturbed, {step} ended with {code}:\n{self._quiet.said()[-3000:]}"
+        assert code == int(step.fails), (
+            f"undisturbed, {step} ended with {code}:\n{self._quiet.said()[-3000:]}"
+        )
         self._disturb(step, took)
         self._bring_about(step)
         wrong = [*self._tortured.broken(), *self._tortured.too_often(step)]
@@ -169,10 +192,18 @@ class Round:
     def _strike(self, process: subprocess.Popen[bytes], took: float) -> bool:
         """Kill something while a command works; return whether the command was killed."""
         place, chance = self._tortured, self._chance
-        [victim] = chance.choices(list(OTHERS), list(OTHERS.values())) if self._hard else [AGENT]
+        [victim] = (
+            chance.choices(list(OTHERS), list(OTHERS.values()))
+            if self._hard
+            else [AGENT]
+        )
         if chance.random() < 0.5:
             victim = MACHINE if self._boot else AGENT
-        moment, which, later = chance.uniform(0, took * 1.1), chance.random(), chance.uniform(0, 0.1)
+        moment, which, later = (
+            chance.uniform(0, took * 1.1),
+            chance.random(),
+            chance.uniform(0, 0.1),
+        )
         try:
             process.wait(moment)
         except subprocess.TimeoutExpired:
@@ -195,7 +226,11 @@ class Round:
             if fatal and which < 0.5:
                 hit = killing.kill_agent(process, self._boot)
             running = killing.runs(place.machine) if victim != AGENT else []
-            for each in running if victim == "everything" else running[int(which * len(running)) :][:1]:
+            for each in (
+                running
+                if victim == "everything"
+                else running[int(which * len(running)) :][:1]
+            ):
                 killed = each.kill(victim)
                 hit, place.hits = hit or killed, place.hits + killed
             if fatal:
@@ -210,20 +245,34 @@ class Round:
         place = self._tortured
         for _ in range(STUBBORN):
             action, status, _ = place.state()
-            if not place.loose or _is_as_wanted(step, action, status, place.reason("last")):
+            if not place.loose or _is_as_wanted(
+                step, action, status, place.reason("last")
+            ):
                 return
             code = self._started(self._again(step)).wait(PATIENCE)
             assert code in (0, 1), self._story([f"taken again, it ended with {code}"])
-        raise AssertionError(self._story([f"it does not become what it was to be: it is {place.state()}"]))
+        raise AssertionError(
+            self._story(
+                [f"it does not become what it was to be: it is {place.state()}"]
+            )
+        )
 
     def _again(self, step: Step) -> Step:
         """Return what brings about what a step was to bring about, and has failed."""
         if step.what not in MAKES:
             return step
         if step.fails and step.rollback:  # to go back has failed
-            former = [each for each in self.life.steps[: self.life.steps.index(step)] if not each.fails]
+            former = [
+                each
+                for each in self.life.steps[: self.life.steps.index(step)]
+                if not each.fails
+            ]
             made = [each for each in former if each.what in MAKES]
-            return Step(UPDATE, made[-1].shape, apply=True) if made else Step(DELETE, step.shape)
+            return (
+                Step(UPDATE, made[-1].shape, apply=True)
+                if made
+                else Step(DELETE, step.shape)
+            )
         return Step(UPDATE, step.shape, apply=True)
 
 
@@ -244,10 +293,16 @@ def _is_as_wanted(step: Step, action: str, status: str, reason: str) -> bool:
     return status == ("FAILED" if step.fails else "COMPLETE") and action != "ROLLBACK"
 
 
-def _wait_for_a_run(machine: Machine, process: subprocess.Popen[bytes], seconds: float) -> None:
+def _wait_for_a_run(
+    machine: Machine, process: subprocess.Popen[bytes], seconds: float
+) -> None:
     """Wait a while for something to kill."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None and not killing.runs(machine):
+    while (
+        time.monotonic() < deadline
+        and process.poll() is None
+        and not killing.runs(machine)
+    ):
         time.sleep(0.02)
 
 
@@ -268,7 +323,9 @@ class Torture:
             told = time.monotonic()
             while not all(each.done() for each in under_way):
                 concurrent.futures.wait(under_way, timeout=0.5)
-                if time.monotonic() - self._began > self._seconds or any(each.done() for each in under_way):
+                if time.monotonic() - self._began > self._seconds or any(
+                    each.done() for each in under_way
+                ):
                     self._over.set()
                 if time.monotonic() - told > TELL:
                     told = time.monotonic()
@@ -294,7 +351,9 @@ class Torture:
             if number >= ROUNDS if not self._seconds else self._over.is_set():
                 return
             folder = self._folder / str(number)
-            made = Round(folder, self._seed + number, self.counts, long=self._seconds > 0)
+            made = Round(
+                folder, self._seed + number, self.counts, long=self._seconds > 0
+            )
             try:
                 made.run(lambda: bool(self._seconds) and self._over.is_set())
             except Exception as error:
@@ -322,5 +381,7 @@ def test_kills_while_stacks_live(
     torture = Torture(tmp_path, seed, seconds)
     torture.run()
     counts = torture.counts
-    counted.update(kills=counts.kills.total(), stacks=counts.stacks, scripts=counts.scripts)
+    counted.update(
+        kills=counts.kills.total(), stacks=counts.stacks, scripts=counts.scripts
+    )
     tried(counts.kills.total())

@@ -45,9 +45,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "garbage": lambda path: path.write_bytes(b"\xff\xfe{]garbage\n" * 40),
     "nested": lambda path: path.write_bytes(b"[" * 100_000),
     "NUL": lambda path: path.write_bytes(bytes(4096)),
-    "numbers": lambda path: path.write_bytes(b'{"at": 1e999, "since": NaN, "reason": 5, "content": -1e400}'),
+    "numbers": lambda path: path.write_bytes(
+        b'{"at": 1e999, "since": NaN, "reason": 5, "content": -1e400}'
+    ),
     "folder": _instead(lambda path: path.mkdir(mode=0o700)),
-    "dangling": _instead(lambda path: path.symlink_to(path.parent / "nowhere" / "at all")),
+    "dangling": _instead(
+        lambda path: path.symlink_to(path.parent / "nowhere" / "at all")
+    ),
     "pipe": _instead(lambda path: os.mkfifo(path, 0o600)),
 }
 """Damages of a file, by name."""
@@ -83,14 +87,24 @@ def undelivered(world: World, heat: SignalServer) -> list[dict[str, object]]:
     "what was to be delivered is delivered, nothing is run twice, nothing hangs",
 )
 @pytest.mark.parametrize("how", DAMAGES)
-def test_all_but_the_journal(machine: Machine, heat: SignalServer, how: str, tried: Callable[[int], None]) -> None:
+def test_all_but_the_journal(
+    machine: Machine, heat: SignalServer, how: str, tried: Callable[[int], None]
+) -> None:
     """A damaged file other than the journal delays no delivery and makes nothing run twice."""
     world = World(machine, heat, 7)
     batch = undelivered(world, heat)
     first = str(batch[0]["id"])
     runs = machine.state / "runs" / first
     paths = [
-        *(machine.state / name for name in ("instance.json", "health.json", "learned.json", f"asked/{first}.send")),
+        *(
+            machine.state / name
+            for name in (
+                "instance.json",
+                "health.json",
+                "learned.json",
+                f"asked/{first}.send",
+            )
+        ),
         *(machine.state / "documents" / name for name in ("local.json", "heat.json")),
         *(machine.state / "deployed").iterdir(),
         *runs.iterdir(),
@@ -111,8 +125,12 @@ def test_all_but_the_journal(machine: Machine, heat: SignalServer, how: str, tri
     "the journal empty, cut in half, garbage or NUL bytes, after all was run",
     "it is said, no deployment is run twice, and each has one result",
 )
-@pytest.mark.parametrize("how", ["nothing", "half", "garbage", "nested", "NUL", "numbers"])
-def test_a_journal_that_says_less(machine: Machine, heat: SignalServer, how: str) -> None:
+@pytest.mark.parametrize(
+    "how", ["nothing", "half", "garbage", "nested", "NUL", "numbers"]
+)
+def test_a_journal_that_says_less(
+    machine: Machine, heat: SignalServer, how: str
+) -> None:
     """A deployment that the journal has lost is not run again, because the folder of its run is there."""
     world = World(machine, heat, 7)
     batch = undelivered(world, heat)
@@ -138,7 +156,9 @@ def test_a_journal_that_says_less(machine: Machine, heat: SignalServer, how: str
 )
 @pytest.mark.parametrize("name", ["journal", "lock"])
 @pytest.mark.parametrize("how", ["folder", "pipe", "dangling"])
-def test_without_a_journal_or_a_lock_nothing_is_run(machine: Machine, heat: SignalServer, name: str, how: str) -> None:
+def test_without_a_journal_or_a_lock_nothing_is_run(
+    machine: Machine, heat: SignalServer, name: str, how: str
+) -> None:
     """Without a journal or a lock nothing is run, and it is said why; nobody waits for a pipe."""
     world = World(machine, heat, 7)
     batch = undelivered(world, heat)
@@ -171,19 +191,26 @@ def test_without_a_journal_or_a_lock_nothing_is_run(machine: Machine, heat: Sign
     "the record of how a run ended damaged while no agent was there",
     "it is reported as interrupted or with its true exit code, never as a success",
 )
-@pytest.mark.parametrize("how", [each for each in DAMAGES if each not in ("nested", "numbers")])
+@pytest.mark.parametrize(
+    "how", [each for each in DAMAGES if each not in ("nested", "numbers")]
+)
 def test_the_record_of_an_end(machine: Machine, heat: SignalServer, how: str) -> None:
     """A run with an unreadable exit code is not reported with any."""
     go = machine.folder / "go"
     script = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\nuntil [ -e {go} ]; do sleep 0.02; done; exit 3\n"
-    given = [deployment("d1", script, signal=heat.url()), deployment("d2", signal=heat.url("d2"))]
+    given = [
+        deployment("d1", script, signal=heat.url()),
+        deployment("d2", signal=heat.url("d2")),
+    ]
     agent = machine.start_apply(given)
     wait_until(lambda: bool(ran(machine)), LONG)
     agent.kill()
     agent.communicate()
     process = machine.status()["d1"]["process"]
     go.touch()
-    wait_until(lambda: not Path(f"/proc/{process}").exists() or _is_zombie(process), LONG)
+    wait_until(
+        lambda: not Path(f"/proc/{process}").exists() or _is_zombie(process), LONG
+    )
     [status] = (machine.state / "runs" / "d1").glob("status.*")
     damage(status, how)
 
@@ -230,11 +257,16 @@ def test_a_pause_that_cannot_be_read(machine: Machine, how: str) -> None:
     "files of the state that the agent's user may not read",
     "said in a sentence that names the file; without the journal nothing is run",
 )
-@pytest.mark.parametrize("name", ["journal", "lock", "instance.json", "paused", "deployed", "runs", "asked"])
+@pytest.mark.parametrize(
+    "name", ["journal", "lock", "instance.json", "paused", "deployed", "runs", "asked"]
+)
 def test_files_of_somebody_else(unprivileged: Unprivileged, name: str) -> None:
     """An agent that is not root says what it may not read, and guesses nothing."""
     machine = unprivileged
-    given = [deployment("d1", counting(machine)), deployment("d2", counting(machine, "d2"))]
+    given = [
+        deployment("d1", counting(machine)),
+        deployment("d2", counting(machine, "d2")),
+    ]
     assert machine.run(machine.write(given[:1])).returncode == 0
     path = machine.state / name
     if not path.exists():
@@ -257,12 +289,21 @@ def test_files_of_somebody_else(unprivileged: Unprivileged, name: str) -> None:
     "what a run was given cannot be removed when it ends",
     "said, and tried again by every run that comes after it, though the result is delivered",
 )
-def test_inputs_of_a_run_are_removed_later(unprivileged: Unprivileged, heat: SignalServer) -> None:
+def test_inputs_of_a_run_are_removed_later(
+    unprivileged: Unprivileged, heat: SignalServer
+) -> None:
     """Inputs of a run, which may be secret, are removed later; folders that are tidy are not read again."""
     machine = unprivileged
     folder = machine.state / "runs" / "d1"
     document = machine.write(
-        [deployment("d1", f"#!/bin/sh\nchmod 500 {folder}\n", inputs={"a": "b"}, signal=heat.url())]
+        [
+            deployment(
+                "d1",
+                f"#!/bin/sh\nchmod 500 {folder}\n",
+                inputs={"a": "b"},
+                signal=heat.url(),
+            )
+        ]
     )
     left = folder / "inputs.json"
     for _ in range(2):
@@ -294,13 +335,24 @@ def test_no_broken_file_keeps_the_daemon_from_its_work(
     daemon.start()
     daemon.wait_state("d1", "signalled")
     assert daemon.stop() == 0
-    names = ("instance.json", "learned.json", "health.json", "documents/local.json", "documents/heat.json")
-    paths = [*(machine.state / name for name in names), *(machine.state / "runs" / "d1").iterdir()]
+    names = (
+        "instance.json",
+        "learned.json",
+        "health.json",
+        "documents/local.json",
+        "documents/heat.json",
+    )
+    paths = [
+        *(machine.state / name for name in names),
+        *(machine.state / "runs" / "d1").iterdir(),
+    ]
     for path in [*paths, machine.state / "asked" / "d1.again"]:
         damage(path, how)
     if how != "folder":  # that is a request, whatever is in it
         (machine.state / "asked" / "d1.again").unlink()
-    daemon.put([deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more")
+    daemon.put(
+        [deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more"
+    )
 
     daemon.start(wait=how != "folder")
     daemon.wait_state("d2", "signalled")
@@ -319,7 +371,9 @@ def test_no_broken_file_keeps_the_daemon_from_its_work(
     "it ends with a sentence that names it, and runs nothing; when it is back all goes on",
 )
 @pytest.mark.parametrize("how", ["folder", "pipe", "dangling"])
-def test_the_daemon_without_a_journal(daemon: Daemon, machine: Machine, how: str) -> None:
+def test_the_daemon_without_a_journal(
+    daemon: Daemon, machine: Machine, how: str
+) -> None:
     """The daemon begins nothing that it cannot record."""
     machine.state.mkdir(mode=0o700)
     path = machine.state / "journal"
@@ -357,7 +411,9 @@ def test_the_journal_goes_while_the_daemon_works(
     if what == "replaced":
         journal.touch(mode=0o600)
 
-    daemon.put([*given, deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))])
+    daemon.put(
+        [*given, deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))]
+    )
     daemon.wait_said(str(journal))
     if what == "replaced":
         assert "d2" not in ran(machine)

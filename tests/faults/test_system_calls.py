@@ -57,7 +57,8 @@ pytestmark = [
     pytest.mark.takes(60),
     pytest.mark.apart,
     pytest.mark.skipif(
-        shutil.which("strace") is None, reason="strace is not installed: tests/install-tools installs it"
+        shutil.which("strace") is None,
+        reason="strace is not installed: tests/install-tools installs it",
     ),
     pytest.mark.timeout(400),  # on a machine with much else to do
 ]
@@ -111,7 +112,17 @@ def changes(line: str) -> bool:
 
 def strace(trace: Path, *options: str) -> list[str]:
     """Return the command that traces the agent itself, and nothing that it starts."""
-    return ["strace", "-D", "-y", "-o", str(trace), "-e", f"trace={CALLS}", *options, "--"]
+    return [
+        "strace",
+        "-D",
+        "-y",
+        "-o",
+        str(trace),
+        "-e",
+        f"trace={CALLS}",
+        *options,
+        "--",
+    ]
 
 
 STEADY = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -137,7 +148,11 @@ class Torn:
         It need not be the call that was meant: what else the machine does decides the order of some. Without a file
         it was about none in the state directory.
         """
-        lines = [line for line in self.trace.read_text(errors="replace").splitlines() if "INJECTED" in line]
+        lines = [
+            line
+            for line in self.trace.read_text(errors="replace").splitlines()
+            if "INJECTED" in line
+        ]
         line = lines[0] if lines else ""
         return about(line, self.world), changes(line)
 
@@ -153,7 +168,9 @@ class Torn:
         assert code in (0, 1, 2, 5), f"{where}exit code {code}; {said}"
         assert "Traceback" not in said, f"{where}{said}"
         self.world.finish(batch)
-        assert len(self.world.heard(str(batch[0]["id"]))) >= 1, f"{where}nothing was heard; {said}"
+        assert len(self.world.heard(str(batch[0]["id"]))) >= 1, (
+            f"{where}nothing was heard; {said}"
+        )
         if file and changed and file not in SILENT:
             assert WORDS[error] in said, f"{where}nothing was said; {said}"
         if not file:
@@ -165,13 +182,17 @@ class Torn:
         batch = self.world.batch(BATCH)
         file = self.world.machine.folder / "calls"
         file.unlink(missing_ok=True)
-        code = self.world.apply(batch, before=before, **STEADY, **kill_points.environment("??", 0, file))
+        code = self.world.apply(
+            batch, before=before, **STEADY, **kill_points.environment("??", 0, file)
+        )
         assert code == 1
         self.world.finish(batch)
         counted: dict[str, int] = {}
         found = []
         for line in file.read_text().splitlines():
-            _, name, path = line.split(maxsplit=2) if line.count(" ") > 1 else ("", "", "")
+            _, name, path = (
+                line.split(maxsplit=2) if line.count(" ") > 1 else ("", "", "")
+            )
             if path.startswith(f"{self.world.machine.state}/"):
                 counted[name] = counted.get(name, 0) + 1
                 found.append(Call(name, counted[name], about(f'"{path}"', self.world)))
@@ -183,7 +204,9 @@ class Torn:
         file = self.world.machine.folder / "armed"
         file.touch()
         point = f"{call.name}@{self.world.machine.state}/"
-        code = self.world.apply(batch, **STEADY, **kill_points.environment(point, call.number, file))
+        code = self.world.apply(
+            batch, **STEADY, **kill_points.environment(point, call.number, file)
+        )
         assert code in (0, 1, -9), f"KILL at {call}: exit code {code}"
         self.world.finish(batch)
         return code == -9
@@ -221,12 +244,17 @@ def torn(machine: Machine, heat: SignalServer) -> Torn:
 def test_errors(torn: Torn, tried: Callable[[int], None], part: int) -> None:
     """Whichever call fails, and with whichever error: nothing is lost, and it is said."""
     chance = torn.world.chance
-    sample = sorted(chosen(torn.calls, random.Random(torn.world.seed), 1000), key=lambda each: each.kind)  # noqa: S311
+    sample = sorted(
+        chosen(torn.calls, random.Random(torn.world.seed), 1000),  # noqa: S311
+        key=lambda each: each.kind,
+    )
     kinds = list({each.kind: each for each in sample}.values())[part::PARTS]
     done = sum(torn.fail(each, chance.choice(["ENOSPC", "EIO"])) for each in kinds)
     torn.world.check()
     tried(done)
-    assert done >= len(kinds) * 0.6, f"only {done} of {len(kinds)} calls were made to fail"
+    assert done >= len(kinds) * 0.6, (
+        f"only {done} of {len(kinds)} calls were made to fail"
+    )
 
 
 @pytest.mark.fault(
@@ -234,7 +262,9 @@ def test_errors(torn: Torn, tried: Callable[[int], None], part: int) -> None:
     "a disk that is full, or fails, at the first calls on a new state directory",
     "nothing is lost, run twice or told falsely; a sentence says what could not be written",
 )
-def test_errors_on_a_new_machine(machine: Machine, heat: SignalServer, tried: Callable[[int], None]) -> None:
+def test_errors_on_a_new_machine(
+    machine: Machine, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
     """Folders that could not be created in the first run are created in the next one."""
     world = World(machine, heat, seed("SYSTEM_CALL_SEED"))
     made = [each for each in Torn(world, first=True).calls if each.name == "mkdir"]
@@ -267,12 +297,21 @@ def test_kills(torn: Torn, tried: Callable[[int], None]) -> None:
 
 def test_a_kill_can_come_before_each_system_call(torn: Torn) -> None:
     """The tracer that kills the agent sees each call that changes the state."""
-    watched = {(kill_points.CHANGES[each.name], each.file) for each in torn.watched(*strace(torn.trace))}
+    watched = {
+        (kill_points.CHANGES[each.name], each.file)
+        for each in torn.watched(*strace(torn.trace))
+    }
     positions = {
         each.kind if each.name != "rename" else ("rename", _renamed(each.file))
         for each in calls(torn.trace, torn.world)
     }
-    assert {name for name, _ in positions} >= {"openat", "write", "fdatasync", "rename", "unlink"}
+    assert {name for name, _ in positions} >= {
+        "openat",
+        "write",
+        "fdatasync",
+        "rename",
+        "unlink",
+    }
     in_state = {each for each in positions if each[1] != "."}
     assert in_state <= watched
 
@@ -283,7 +322,9 @@ def _renamed(file: str) -> str:
 
 
 @pytest.mark.torture
-@pytest.mark.skipif(not shares.FOR, reason="`make torture` runs it: all calls take long")
+@pytest.mark.skipif(
+    not shares.FOR, reason="`make torture` runs it: all calls take long"
+)
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "KILL"])
 def test_all(torn: Torn, error: str, seconds: float) -> None:
     """Every call, with every error, and a kill at each, for as long as asked."""
@@ -309,12 +350,16 @@ def test_short_writes(torn: Torn, tried: Callable[[int], None]) -> None:
 
     As the kernel only says so, the part that it has not taken is missed at the next write: there has to be one.
     """
-    writes = [each for each in torn.calls if each.name == "write" and each.file == "journal"][:-2]
+    writes = [
+        each for each in torn.calls if each.name == "write" and each.file == "journal"
+    ][:-2]
     done = 0
     for each in torn.world.chance.sample(writes, 3):
         batch = torn.world.batch(BATCH)
         options = ("-e", f"inject={each.name}:retval=5:when={each.number}")
-        assert torn.world.apply(batch, before=strace(torn.trace, *options), **STEADY) in (0, 1, 2)
+        assert torn.world.apply(
+            batch, before=strace(torn.trace, *options), **STEADY
+        ) in (0, 1, 2)
         torn.world.finish(batch)
         done += bool(torn.injected()[0])
     assert done
@@ -351,7 +396,9 @@ def world(machine: Machine, heat: SignalServer, daemon: Daemon) -> Iterator[Worl
     daemon.end()
 
 
-def _life(daemon: Daemon, world: World, kinds: tuple[Kind, ...], *before: str) -> list[dict[str, Any]]:
+def _life(
+    daemon: Daemon, world: World, kinds: tuple[Kind, ...], *before: str
+) -> list[dict[str, Any]]:
     """Let a daemon live until it has had something to do; return what that was."""
     batch = world.batch(kinds)
     daemon.put(batch)
@@ -375,7 +422,9 @@ def _poke(daemon: Daemon) -> None:
     "a disk that is full, or fails, at a system call of the daemon that changes the state",
     "it goes on or is started again; nothing is lost, run twice or told falsely",
 )
-def test_errors_of_the_daemon(daemon: Daemon, world: World, tried: Callable[[int], None]) -> None:
+def test_errors_of_the_daemon(
+    daemon: Daemon, world: World, tried: Callable[[int], None]
+) -> None:
     """A write of the daemon that failed is repeated later, by itself or after a restart."""
     trace = world.machine.folder / "trace"
     kinds = BATCH[:2]
@@ -388,7 +437,12 @@ def test_errors_of_the_daemon(daemon: Daemon, world: World, tried: Callable[[int
     for each in chosen(found, world.chance, 40 if whole else 5):
         error = world.chance.choice(["ENOSPC", "EIO"])
         batch = _life(
-            daemon, world, kinds, *strace(trace, "-e", f"inject={each.name}:error={error}:when={each.number}")
+            daemon,
+            world,
+            kinds,
+            *strace(
+                trace, "-e", f"inject={each.name}:error={error}:when={each.number}"
+            ),
         )
         if daemon.ended:
             assert daemon.process
@@ -397,9 +451,15 @@ def test_errors_of_the_daemon(daemon: Daemon, world: World, tried: Callable[[int
             daemon.start(wait=False)
         wait_until(lambda: all(world.heard(str(one["id"])) for one in batch), LONG)  # noqa: B023
         _poke(daemon)
-        wait_until(lambda: all(entry.settled for entry in world.entries().values()), LONG)
+        wait_until(
+            lambda: all(entry.settled for entry in world.entries().values()), LONG
+        )
         daemon.stop()
-        lines = [line for line in trace.read_text(errors="replace").splitlines() if "INJECTED" in line]
+        lines = [
+            line
+            for line in trace.read_text(errors="replace").splitlines()
+            if "INJECTED" in line
+        ]
         if lines and not about(lines[0], world):
             withdraw(world, batch)
         done += bool(lines and about(lines[0], world))

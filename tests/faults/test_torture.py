@@ -50,13 +50,20 @@ SPARING = {"a supervisor": 3, "a tool": 3, "a whole run": 2}
 """The processes that are killed next to the agent, with their number."""
 
 AGENT = "the agent"
-FATAL = {AGENT: 10, "the agent and a supervisor": 3, "the agent and a whole run": 2, "everything": 2}
+FATAL = {
+    AGENT: 10,
+    "the agent and a supervisor": 3,
+    "the agent and a whole run": 2,
+    "everything": 2,
+}
 """The processes that are killed together with the agent."""
 
 MACHINE = "the machine"
 
 CUT = Answer(headers={"Content-Length": "1000", "Connection": "close"}, body=b"{}")
-PORTAL = Answer(headers={"Content-Type": "text/html"}, body=b"<!-- --><html><p>Log in</p></html>")
+PORTAL = Answer(
+    headers={"Content-Type": "text/html"}, body=b"<!-- --><html><p>Log in</p></html>"
+)
 
 TROUBLES: tuple[Callable[[SignalServer, random.Random], None], ...] = (
     lambda server, _: server.refuse(),
@@ -65,7 +72,15 @@ TROUBLES: tuple[Callable[[SignalServer, random.Random], None], ...] = (
     lambda server, _: setattr(server, "always", Answer(reset=True)),
     lambda server, chance: server.answers.extend(
         chance.choice(
-            (Answer(hang_up=True), Answer(status=500), Answer(reset=True), Answer(creep=0.0005), CUT, PORTAL, Answer())
+            (
+                Answer(hang_up=True),
+                Answer(status=500),
+                Answer(reset=True),
+                Answer(creep=0.0005),
+                CUT,
+                PORTAL,
+                Answer(),
+            )
         )
         for _ in range(8)
     ),
@@ -96,7 +111,9 @@ class Strike:
 class Round:
     """Some batches of deployments on one machine."""
 
-    def __init__(self, folder: Path, seed: int, durations: Mapping[str, float], way: str = "") -> None:
+    def __init__(
+        self, folder: Path, seed: int, durations: Mapping[str, float], way: str = ""
+    ) -> None:
         """Make all choices by the seed. `durations` are those of a batch, by way."""
         folder.mkdir()
         self.seed = seed
@@ -119,7 +136,9 @@ class Round:
         self._reboots = self._chance.random() < 0.4
         self._boot: Boot | None = None
         self._daemon = Daemon(self._machine)
-        self._daemon.settings["request"] = {"metadata_url": self._metadata.url("metadata")}
+        self._daemon.settings["request"] = {
+            "metadata_url": self._metadata.url("metadata")
+        }
         self._daemon.configure(
             collectors=self.way if self.way != "apply" else "local",
             parallel=self._chance.choice((1, 3)),
@@ -183,9 +202,13 @@ class Round:
 
     def _replace(self, given: list[dict[str, Any]]) -> None:
         """Have others stand in the places of some deployments, or nothing."""
-        for index in [index for index in range(len(given)) if self._chance.random() < 0.3]:
+        for index in [
+            index for index in range(len(given)) if self._chance.random() < 0.3
+        ]:
             action = self._chance.choice(("UPDATE", "DELETE"))
-            given[index] = self.world.replace(given[index], self._chance.choice(KINDS), action)
+            given[index] = self.world.replace(
+                given[index], self._chance.choice(KINDS), action
+            )
         if len(given) > 2 and self._chance.random() < 0.2:
             self.world.withdraw(given.pop(self._chance.randrange(len(given))))
 
@@ -222,9 +245,13 @@ class Round:
         process, wanted = self._agent, [each["id"] for each in given]
         deadline = time.monotonic() + PATIENCE
         while process.poll() is None and not (self._is_up() and self._is_done(wanted)):
-            assert time.monotonic() < deadline, f"it is not done in time: {self.world.said()[-3000:]}"
+            assert time.monotonic() < deadline, (
+                f"it is not done in time: {self.world.said()[-3000:]}"
+            )
             time.sleep(0.05)
-        assert process.poll() is None, f"the daemon has ended: {self.world.said()[-3000:]}"
+        assert process.poll() is None, (
+            f"the daemon has ended: {self.world.said()[-3000:]}"
+        )
         [agent] = killing.inner(process, self._boot)
         agent.send_signal(signal.SIGTERM)
         code = process.wait(PATIENCE)
@@ -236,7 +263,9 @@ class Round:
 
     def _is_done(self, wanted: Iterable[str]) -> bool:
         entries = self.world.entries()
-        return all(each in entries for each in wanted) and all(each.settled for each in entries.values())
+        return all(each in entries for each in wanted) and all(
+            each.settled for each in entries.values()
+        )
 
     # Killing.
 
@@ -248,7 +277,10 @@ class Round:
         fatal = {**FATAL, **({MACHINE: 10} if self._boot else {})}
         strikes = [self._strike_of(SPARING) for _ in range(chance.choice((1, 2, 2, 3)))]
         end = self._strike_of(fatal)
-        for each in [*sorted(each for each in strikes if each.moment < end.moment), end]:
+        for each in [
+            *sorted(each for each in strikes if each.moment < end.moment),
+            end,
+        ]:
             wait = began + each.moment - time.monotonic()
             if wait > 0 and self._waits_in_vain(agent, wait):
                 return
@@ -260,7 +292,9 @@ class Round:
     def _strike_of(self, victims: Mapping[str, int]) -> Strike:
         [victim] = self._chance.choices(list(victims), list(victims.values()))
         moment = self._chance.uniform(0, self._durations[self.way])
-        return Strike(moment, victim, self._chance.random(), self._chance.uniform(0, 0.2))
+        return Strike(
+            moment, victim, self._chance.random(), self._chance.uniform(0, 0.2)
+        )
 
     @staticmethod
     def _waits_in_vain(agent: subprocess.Popen[bytes], seconds: float) -> bool:
@@ -280,13 +314,19 @@ class Round:
             self._boot.end()
             agent.wait()
             entries = self.world.entries()
-            self.world.interrupted |= {each.id for each in entries.values() if each.state is State.RUNNING}
+            self.world.interrupted |= {
+                each.id for each in entries.values() if each.state is State.RUNNING
+            }
             self._boot = Boot()
         else:
             if victim in FATAL and which < 0.5:
                 hit = killing.kill_agent(agent, self._boot)
             running = killing.runs(self._machine) if victim != AGENT else []
-            for each in running if victim == "everything" else running[int(which * len(running)) :][:1]:
+            for each in (
+                running
+                if victim == "everything"
+                else running[int(which * len(running)) :][:1]
+            ):
                 hit = self._kill_run(each, victim) or hit
             if victim in FATAL:
                 hit = killing.kill_agent(agent, self._boot) or hit
@@ -300,7 +340,9 @@ class Round:
         """Wait a while for something to kill."""
         deadline = time.monotonic() + self._durations[self.way] / 2
         while time.monotonic() < deadline and agent.poll() is None:
-            if any(each.state is State.RUNNING for each in self.world.entries().values()):
+            if any(
+                each.state is State.RUNNING for each in self.world.entries().values()
+            ):
                 return
             time.sleep(0.02)
 
@@ -349,8 +391,12 @@ class Torture:
     def run(self) -> None:
         """Go on until it is enough, or something does not hold."""
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
-            self._durations = dict(zip(WAYS, threads.map(self._measured, WAYS), strict=True))
-            print(f"a batch takes {', '.join(f'{key} {value:.1f} s' for key, value in self._durations.items())}")
+            self._durations = dict(
+                zip(WAYS, threads.map(self._measured, WAYS), strict=True)
+            )
+            print(
+                f"a batch takes {', '.join(f'{key} {value:.1f} s' for key, value in self._durations.items())}"
+            )
             under_way = [threads.submit(self._rounds_on_end) for _ in range(AT_ONCE)]
             told = time.monotonic()
             while not all(each.done() for each in under_way):
@@ -371,10 +417,16 @@ class Torture:
 
     def __str__(self) -> str:
         """Return how far it has come."""
-        what = ", ".join(f"{victim} {number}" for victim, number in self.kills.most_common())
+        what = ", ".join(
+            f"{victim} {number}" for victim, number in self.kills.most_common()
+        )
         met = sum((met for _, met in list(self._counted)), Counter())
-        while_ = ", ".join(f"{number} while {what}" for what, number in met.most_common())
-        rounds = ", ".join(f"{number} by {way}" for way, number in sorted(self._rounds.items()))
+        while_ = ", ".join(
+            f"{number} while {what}" for what, number in met.most_common()
+        )
+        rounds = ", ".join(
+            f"{number} by {way}" for way, number in sorted(self._rounds.items())
+        )
         return (
             f"{time.monotonic() - self._began:.0f} s: {self.kills.total()} kills ({what}), {while_ or 'none'}; "
             f"{self.deployments} deployments in {self._batches} batches, rounds: {rounds or 'none yet'}"
@@ -393,7 +445,9 @@ class Torture:
                 batches = done.run(self._over.is_set)
             except Exception as error:
                 again = f"make torture SEED={self._seed + number}"
-                raise AssertionError(f"round {number}, by {done.way}; to repeat it: {again}\n{error}") from error
+                raise AssertionError(
+                    f"round {number}, by {done.way}; to repeat it: {again}\n{error}"
+                ) from error
             shutil.rmtree(folder)
             with self._lock:
                 self._rounds[done.way] += 1
@@ -420,5 +474,9 @@ def test_kills_at_random_moments(
         print(f"the machine does not go down: {Boot.trouble()}")
     torture = Torture(tmp_path, seed, seconds)
     torture.run()
-    counted.update(kills=torture.kills.total(), deployments=torture.deployments, results=torture.results)
+    counted.update(
+        kills=torture.kills.total(),
+        deployments=torture.deployments,
+        results=torture.results,
+    )
     tried(torture.kills.total())

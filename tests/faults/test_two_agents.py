@@ -57,7 +57,14 @@ def test_two_at_once(machine: Machine, heat: SignalServer) -> None:
 )
 def test_many_started_together(machine: Machine, heat: SignalServer) -> None:
     """Many agents start at the same moment: none runs a deployment that another has run."""
-    given = machine.write([deployment(config=f"#!/bin/sh\necho ran >>{machine.folder}/ran\n", signal=heat.url())])
+    given = machine.write(
+        [
+            deployment(
+                config=f"#!/bin/sh\necho ran >>{machine.folder}/ran\n",
+                signal=heat.url(),
+            )
+        ]
+    )
     agents = [machine.start_apply(given) for _ in range(8)]
     for each in agents:
         each.communicate(timeout=pace.seconds(20))
@@ -68,7 +75,9 @@ def test_many_started_together(machine: Machine, heat: SignalServer) -> None:
     assert len(heat.signals) == 1
 
 
-def test_two_state_directories(machine: Machine, heat: SignalServer, tmp_path: Path) -> None:
+def test_two_state_directories(
+    machine: Machine, heat: SignalServer, tmp_path: Path
+) -> None:
     """Agents on different state directories do not know of each other."""
     first = machine.start_apply([deployment(config=waiting(machine))])
     wait_until((machine.folder / "ran").exists)
@@ -80,7 +89,11 @@ def test_two_state_directories(machine: Machine, heat: SignalServer, tmp_path: P
     elsewhere.end()
 
 
-@pytest.mark.fault(1, "the agent killed while its run goes on", "the lock is free, and the next agent follows the run")
+@pytest.mark.fault(
+    1,
+    "the agent killed while its run goes on",
+    "the lock is free, and the next agent follows the run",
+)
 def test_a_run_does_not_hold_the_lock(machine: Machine, heat: SignalServer) -> None:
     """The lock ends with the agent that held it, even while the run that it started goes on."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
@@ -101,7 +114,9 @@ def test_a_run_does_not_hold_the_lock(machine: Machine, heat: SignalServer) -> N
 
 
 @pytest.mark.fault(
-    4, "a run looks for what the agent has open", "neither the journal nor the lock nor a connection is open in it"
+    4,
+    "a run looks for what the agent has open",
+    "neither the journal nor the lock nor a connection is open in it",
 )
 def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
     """The processes of a run have neither the lock nor the journal open."""
@@ -110,8 +125,14 @@ def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
     supervisor = psutil.Process(machine.status()["d1"]["process"])
 
     for each in [supervisor, *endings.children(supervisor, recursive=True)]:
-        names = [str(path.readlink()) for path in Path(f"/proc/{each.pid}/fd").iterdir()]
-        assert not [name for name in names if name.endswith(("/lock", "/journal")) or name.startswith("socket")]
+        names = [
+            str(path.readlink()) for path in Path(f"/proc/{each.pid}/fd").iterdir()
+        ]
+        assert not [
+            name
+            for name in names
+            if name.endswith(("/lock", "/journal")) or name.startswith("socket")
+        ]
 
 
 def test_looking_needs_no_lock(machine: Machine) -> None:
@@ -162,7 +183,9 @@ def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) ->
     "a second agent leaves with exit code 4",
 )
 @pytest.mark.parametrize("how", ["link", "bind mount"])
-def test_lock_belongs_to_the_directory_whatever_its_path(machine: Machine, heat: SignalServer, how: str) -> None:
+def test_lock_belongs_to_the_directory_whatever_its_path(
+    machine: Machine, heat: SignalServer, how: str
+) -> None:
     """The lock belongs to the directory, whatever path leads to it."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
     first = machine.start_apply(given)
@@ -175,11 +198,31 @@ def test_lock_belongs_to_the_directory_whatever_its_path(machine: Machine, heat:
         if os.geteuid() != 0:
             pytest.skip("only root may mount: run the tests as root")
         other.mkdir()
-        before = ["unshare", "--mount", "/bin/sh", "-c", f'mount --bind {machine.state} {other} && exec "$@"', "sh"]
+        before = [
+            "unshare",
+            "--mount",
+            "/bin/sh",
+            "-c",
+            f'mount --bind {machine.state} {other} && exec "$@"',
+            "sh",
+        ]
 
     path = machine.write(given)
-    words = [*before, str(BIN / "heat-config-apply"), "--state-dir", str(other), str(path)]
-    second = subprocess.run(words, env=machine.environment, capture_output=True, text=True, timeout=LONG, check=False)
+    words = [
+        *before,
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(other),
+        str(path),
+    ]
+    second = subprocess.run(
+        words,
+        env=machine.environment,
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
 
     if before and "mount:" in second.stderr:
         pytest.skip(f"nothing can be mounted here: {second.stderr.strip()}")
@@ -195,7 +238,8 @@ def test_lock_belongs_to_the_directory_whatever_its_path(machine: Machine, heat:
     "the other follows the run to its end, and starts no second copy",
 )
 @pytest.mark.parametrize(
-    ("idempotent", "then"), [(False, "wait; sleep 600"), (True, "wait; sleep 600"), (False, "exec sleep 600")]
+    ("idempotent", "then"),
+    [(False, "wait; sleep 600"), (True, "wait; sleep 600"), (False, "exec sleep 600")],
 )
 def test_run_of_another_container_is_followed(
     machine: Machine, heat: SignalServer, *, idempotent: bool, then: str
@@ -207,10 +251,19 @@ def test_run_of_another_container_is_followed(
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     apart = ("unshare", *user, "--pid", "--fork", "--mount-proc")
     if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine gives no namespaces of processes: run the tests where «unshare --pid --fork» works")
-    given = deployment(config=waiting(machine), signal=heat.url(), options={"idempotent": idempotent})
+        pytest.skip(
+            "this machine gives no namespaces of processes: run the tests where «unshare --pid --fork» works"
+        )
+    given = deployment(
+        config=waiting(machine), signal=heat.url(), options={"idempotent": idempotent}
+    )
     path = machine.write([given])
-    words = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(path)]
+    words = [
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(machine.state),
+        str(path),
+    ]
     init = [
         *apart,
         "/bin/sh",
@@ -218,14 +271,18 @@ def test_run_of_another_container_is_followed(
         f'"$@" & agent=$!; {until(machine.folder / "die")}; kill -9 $agent; {then}',
         "sh",
     ]
-    first = subprocess.Popen([*init, *words], env=machine.environment, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(
+        [*init, *words], env=machine.environment, stderr=subprocess.DEVNULL
+    )
     second = None
     try:
         wait_until((machine.folder / "ran").exists, LONG)
         (machine.folder / "die").touch()
         wait_until(lambda: lock.holder(machine.state) is None, LONG)
         assert machine.status()["d1"]["state"] == "running"
-        second = subprocess.Popen([*apart, *words], env=machine.environment, stdout=subprocess.PIPE, text=True)
+        second = subprocess.Popen(
+            [*apart, *words], env=machine.environment, stdout=subprocess.PIPE, text=True
+        )
         wait_until(lambda: lock.holder(machine.state) is not None, LONG)
         (machine.folder / "go").touch()
         said, _ = second.communicate(timeout=pace.seconds(LONG))
@@ -244,7 +301,9 @@ def test_run_of_another_container_is_followed(
 def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """No other command takes over the daemon's work."""
     go = machine.folder / "go"
-    given = [deployment("d1", counting(machine, "d1", until(go)), signal=heat.url("d1"))]
+    given = [
+        deployment("d1", counting(machine, "d1", until(go)), signal=heat.url("d1"))
+    ]
     daemon.put(given)
     daemon.start(wait=False)
     rival = machine.start("heat-config-agent", "run", "--config", str(daemon.path))
@@ -280,7 +339,9 @@ def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -
     "it says so, and begins and records nothing more until the directory is back or the agent is restarted",
 )
 @pytest.mark.parametrize("what", ["moved", "replaced"])
-def test_the_state_directory_goes(daemon: Daemon, machine: Machine, heat: SignalServer, what: str) -> None:
+def test_the_state_directory_goes(
+    daemon: Daemon, machine: Machine, heat: SignalServer, what: str
+) -> None:
     """Without the state directory nothing new begins, and known deployments are not forgotten."""
     given = [deployment("d1", counting(machine), signal=heat.url("d1"))]
     daemon.put(given)
@@ -290,12 +351,16 @@ def test_the_state_directory_goes(daemon: Daemon, machine: Machine, heat: Signal
     machine.state.rename(aside)
     if what == "replaced":
         machine.state.mkdir(mode=0o700)
-    daemon.put([*given, deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))])
+    daemon.put(
+        [*given, deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))]
+    )
     daemon.wait_said("the journal", "removed")
     assert ran(machine) == ["d1"]
     assert not daemon.ended
 
-    for number in range(100):  # the daemon may make it anew at any moment, for its documents
+    for number in range(
+        100
+    ):  # the daemon may make it anew at any moment, for its documents
         if machine.state.exists():
             machine.state.rename(machine.folder / f"other-{number}")
         with contextlib.suppress(OSError):

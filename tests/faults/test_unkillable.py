@@ -20,7 +20,9 @@ FREEZER = Path("/sys/fs/cgroup/freezer")
 def freezer() -> Iterator[Path]:
     """A control group whose processes are frozen: no signal reaches them, not even KILL."""
     if os.geteuid() != 0 or not (FREEZER / "tasks").exists():
-        pytest.skip("needs root and the freezer controller of cgroup v1, mounted at /sys/fs/cgroup/freezer")
+        pytest.skip(
+            "needs root and the freezer controller of cgroup v1, mounted at /sys/fs/cgroup/freezer"
+        )
     group = FREEZER / f"heat-config-agent-{os.getpid()}"
     group.mkdir()
     yield group
@@ -32,10 +34,14 @@ def freezer() -> Iterator[Path]:
     "a run that the kernel does not let go of (frozen)",
     "given up after a while and said to be; the next deployment has its turn",
 )
-def test_a_run_that_cannot_be_killed_holds_up_nothing(machine: Machine, heat: SignalServer, freezer: Path) -> None:
+def test_a_run_that_cannot_be_killed_holds_up_nothing(
+    machine: Machine, heat: SignalServer, freezer: Path
+) -> None:
     """Given up after a while, it is reported as what it is, and the next deployment has its turn."""
     script = f"#!/bin/sh\necho before\necho $$ >{freezer}/tasks\necho FROZEN >{freezer}/freezer.state\nsleep 60\n"
-    stuck = deployment("stuck", script, options={"timeout": 0.2}, signal=heat.url("stuck"))
+    stuck = deployment(
+        "stuck", script, options={"timeout": 0.2}, signal=heat.url("stuck")
+    )
     after = deployment("after", "#!/bin/sh\n", signal=heat.url("after"))
     done = machine.apply([stuck, after], "--grace", "0.1")
     (freezer / "freezer.state").write_text("THAWED")

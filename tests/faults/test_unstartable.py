@@ -24,7 +24,13 @@ HALF = "cannot start half: its arguments, variables or file names contain half o
 
 def batch(heat: SignalServer) -> list[dict[str, object]]:
     """Return a deployment that cannot be started, as JSON can write what no argument can be, and one that can."""
-    half = deployment("half", "notice('x')", group="puppet", options={"tags": ["\ud800"]}, signal=heat.url("half"))
+    half = deployment(
+        "half",
+        "notice('x')",
+        group="puppet",
+        options={"tags": ["\ud800"]},
+        signal=heat.url("half"),
+    )
     return [half, deployment("good", "#!/bin/sh\necho fine\n", signal=heat.url("good"))]
 
 
@@ -33,7 +39,9 @@ def batch(heat: SignalServer) -> list[dict[str, object]]:
     "an argument of a deployment's command that no program can be given: half of a character",
     "that deployment fails, and says why; those after it are run",
 )
-def test_invalid_argument_fails_its_own_deployment(machine: Machine, heat: SignalServer) -> None:
+def test_invalid_argument_fails_its_own_deployment(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A command with such an argument fails its own deployment."""
     done = machine.apply(batch(heat), HEAT_PUPPET_CMD="/bin/true")
     assert "Traceback" not in done.err
@@ -63,15 +71,31 @@ def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ValueError("embedded null byte"), "cannot start d1: its arguments, variables or file names contain a NUL"),
-        (ValueError("s3cret"), "cannot start d1: ValueError (a defect of heat-config-agent; please report it)"),
-        (OSError(errno.E2BIG, "Argument list too long"), "cannot start d1: Argument list too long"),
-        (MemoryError(), "cannot start d1: the machine has no memory left for it; the next run retries"),
+        (
+            ValueError("embedded null byte"),
+            "cannot start d1: its arguments, variables or file names contain a NUL",
+        ),
+        (
+            ValueError("s3cret"),
+            "cannot start d1: ValueError (a defect of heat-config-agent; please report it)",
+        ),
+        (
+            OSError(errno.E2BIG, "Argument list too long"),
+            "cannot start d1: Argument list too long",
+        ),
+        (
+            MemoryError(),
+            "cannot start d1: the machine has no memory left for it; the next run retries",
+        ),
     ],
     ids=["nul", "unforeseen", "too-long", "memory"],
 )
 def test_failed_start_affects_no_other_deployment(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    said: str,
 ) -> None:
     """An error that starts one run fails affects no other deployment; most kinds have to be simulated."""
     real = supervisor.start
@@ -87,7 +111,11 @@ def test_failed_start_affects_no_other_deployment(
     out = capsys.readouterr().out
     assert said in out
     assert "s3cret" not in out
-    assert [each.key for each in journal.read(machine.state).values() if each.settled and not each.failed] == ["d2"]
+    assert [
+        each.key
+        for each in journal.read(machine.state).values()
+        if each.settled and not each.failed
+    ] == ["d2"]
 
 
 @pytest.mark.fault(
@@ -100,7 +128,13 @@ def test_limit_on_file_size_is_not_called_a_full_disk(machine: Machine) -> None:
     document = machine.write([deployment("d1", "#!/bin/sh\necho fine\n")])
     before = ["prlimit", "--fsize=100", "--"]
     done = subprocess.run(
-        [*before, str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(document)],
+        [
+            *before,
+            str(BIN / "heat-config-apply"),
+            "--state-dir",
+            str(machine.state),
+            str(document),
+        ],
         env=machine.environment,
         capture_output=True,
         text=True,

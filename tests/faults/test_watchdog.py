@@ -77,7 +77,11 @@ class Watched:
 @pytest.mark.parametrize(
     ("where", "says", "runs"),
     [
-        ("result", "making a result of what was left by stuck (File ", ["fine", "stuck"]),
+        (
+            "result",
+            "making a result of what was left by stuck (File ",
+            ["fine", "stuck"],
+        ),
         ("prepare", "beginning stuck (File ", ["fine"]),
     ],
 )
@@ -87,10 +91,20 @@ class Watched:
     "after two such ends the deployment is answered as failed, which says so; it is not run again, and others go on",
 )
 def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
-    daemon: Daemon, machine: Machine, heat: SignalServer, where: str, says: str, runs: list[str]
+    daemon: Daemon,
+    machine: Machine,
+    heat: SignalServer,
+    where: str,
+    says: str,
+    runs: list[str],
 ) -> None:
     """A deployment that hung the agent is tried once more, as the machine may have been at fault."""
-    stuck = deployment("stuck", counting(machine, "stuck"), signal=heat.url("stuck"), inputs={"password": SECRET})
+    stuck = deployment(
+        "stuck",
+        counting(machine, "stuck"),
+        signal=heat.url("stuck"),
+        inputs={"password": SECRET},
+    )
     fine = deployment("zfine", counting(machine, "fine"), signal=heat.url("fine"))
     watched = Watched(daemon, machine, where)
     daemon.configure()
@@ -108,7 +122,9 @@ def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
     assert sorted(ran(machine)) == runs
     assert f"the last agent was aborted while it was {says}" in daemon.log
     folder = machine.state / attempts.FOLDER
-    assert json.loads((folder / "counts").read_text()) == {}  # whoever has it tried again has it tried
+    assert (
+        json.loads((folder / "counts").read_text()) == {}
+    )  # whoever has it tried again has it tried
     assert daemon.stop() == 0
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert SECRET not in "".join(each.read_text() for each in folder.iterdir())
@@ -119,15 +135,25 @@ def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
     "the watchdog ends the agent again and again over a document",
     "after two such ends the document is set aside, which is said, until it changes",
 )
-def test_a_document_that_hangs_the_agent(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_document_that_hangs_the_agent(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """The document after one that hangs the agent is used."""
     watched = Watched(daemon, machine, "plan")
     daemon.configure()
     daemon.put([deployment("stuck", "#!/bin/sh\n", signal=heat.url("stuck"))])
     watched.abort()
     watched.start()
-    wait_until(lambda: "the document of local is set aside until it changes: the agent was aborted" in daemon.log, LONG)
-    wait_until(lambda: any("set aside" in each for each in daemon.health()["troubles"]), LONG)
+    wait_until(
+        lambda: (
+            "the document of local is set aside until it changes: the agent was aborted"
+            in daemon.log
+        ),
+        LONG,
+    )
+    wait_until(
+        lambda: any("set aside" in each for each in daemon.health()["troubles"]), LONG
+    )
 
     daemon.put([deployment("fine", counting(machine, "fine"), signal=heat.url("fine"))])
     wait_until(lambda: bool(heat.values("fine")), LONG)
@@ -135,7 +161,9 @@ def test_a_document_that_hangs_the_agent(daemon: Daemon, machine: Machine, heat:
     assert daemon.stop() == 0
 
 
-def test_a_tidying_up_that_hangs_the_agent(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_a_tidying_up_that_hangs_the_agent(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """All else goes on."""
     watched = Watched(daemon, machine, "prune")
     daemon.configure()

@@ -25,7 +25,9 @@ TESTS = Path(__file__).parents[1]
 SHARE = 0.5
 """The share that the properties of one file have of the long form's time."""
 
-SEED = int(os.environ.get("TORTURE_SEED") or 0) or random.SystemRandom().randrange(1, 10**6)
+SEED = int(os.environ.get("TORTURE_SEED") or 0) or random.SystemRandom().randrange(
+    1, 10**6
+)
 """The seed of the long form: with it, the same examples are made again."""
 
 ROUND = 50
@@ -39,7 +41,9 @@ quiet = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 """Large documents are what it is about."""
 
 
-def tries(number: int, *given_in_order: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def tries(
+    number: int, *given_in_order: st.SearchStrategy[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Have a test tried with so many examples; in the long form with others, round after round."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
@@ -63,11 +67,17 @@ def tries(number: int, *given_in_order: st.SearchStrategy[Any]) -> Callable[[Cal
         def for_long(seconds: float) -> None:
             until, number = time.monotonic() + seconds, SEED
             while time.monotonic() < until:
-                print(f"{test.__name__}: seed {number}, {tried[test.__name__]:,} examples so far")
+                print(
+                    f"{test.__name__}: seed {number}, {tried[test.__name__]:,} examples so far"
+                )
                 seed(number)(examined)()
                 number += 1
 
-        for_long.__name__, for_long.__doc__, for_long.__module__ = test.__name__, test.__doc__, test.__module__
+        for_long.__name__, for_long.__doc__, for_long.__module__ = (
+            test.__name__,
+            test.__doc__,
+            test.__module__,
+        )
         return quiet(for_long)
 
     return decorate
@@ -75,9 +85,19 @@ def tries(number: int, *given_in_order: st.SearchStrategy[Any]) -> Callable[[Cal
 
 # JSON values.
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 values = st.recursive(
-    scalars, lambda each: st.lists(each, max_size=4) | st.dictionaries(st.text(), each, max_size=4), max_leaves=12
+    scalars,
+    lambda each: (
+        st.lists(each, max_size=4) | st.dictionaries(st.text(), each, max_size=4)
+    ),
+    max_leaves=12,
 )
 
 HUGE = 10**4000
@@ -85,10 +105,50 @@ odd: st.SearchStrategy[Any] = (
     st.sampled_from(
         [
             *(None, True, False, 0, -1, 1e308, -0.0, HUGE, -HUGE, 2**63, 10**400),
-            *("", " ", "\0", "\ud800", "\udfff\ud800", "\ufeff", "\u202e", "\x1b[2J", "a\nb", "<0>", "x" * 5000),
-            *("../../x", "/etc/passwd", "..", "-rf", "$(touch x)", "`id`", "%s%n", "{{ 1 }}", "null", "NaN", "1e999"),
-            *([], {}, [[]], [None], {"": None}, {"a\0": 1}, {"__class__": "os"}, {"$ref": "#"}, {"<<": {}}),
-            *(["a", 1, None], {"name": ["x"]}, {"value": {}}, [["a"]], {"deployments": []}),
+            *(
+                "",
+                " ",
+                "\0",
+                "\ud800",
+                "\udfff\ud800",
+                "\ufeff",
+                "\u202e",
+                "\x1b[2J",
+                "a\nb",
+                "<0>",
+                "x" * 5000,
+            ),
+            *(
+                "../../x",
+                "/etc/passwd",
+                "..",
+                "-rf",
+                "$(touch x)",
+                "`id`",
+                "%s%n",
+                "{{ 1 }}",
+                "null",
+                "NaN",
+                "1e999",
+            ),
+            *(
+                [],
+                {},
+                [[]],
+                [None],
+                {"": None},
+                {"a\0": 1},
+                {"__class__": "os"},
+                {"$ref": "#"},
+                {"<<": {}},
+            ),
+            *(
+                ["a", 1, None],
+                {"name": ["x"]},
+                {"value": {}},
+                [["a"]],
+                {"deployments": []},
+            ),
         ]
     )
     | values
@@ -100,7 +160,9 @@ def objects(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any
     """Objects with any of these keys, or others; each value as it should be, or not."""
     return st.builds(
         lambda right, other: {**other, **right},
-        st.fixed_dictionaries({}, optional={name: each | odd for name, each in fields.items()}),
+        st.fixed_dictionaries(
+            {}, optional={name: each | odd for name, each in fields.items()}
+        ),
         st.dictionaries(st.text(max_size=3), values, max_size=2),
     )
 
@@ -108,14 +170,33 @@ def objects(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any
 # Documents.
 
 names = st.sampled_from(
-    ["x", "deploy_action", "deploy_status", "deploy_signal_id", "deploy_password", "out", "a/b", ""]
+    [
+        "x",
+        "deploy_action",
+        "deploy_status",
+        "deploy_signal_id",
+        "deploy_password",
+        "out",
+        "a/b",
+        "",
+    ]
 )
-inputs = objects(name=names, value=st.sampled_from(["CREATE", "http://h/", "IN_PROGRESS"]), type=st.just("String"))
+inputs = objects(
+    name=names,
+    value=st.sampled_from(["CREATE", "http://h/", "IN_PROGRESS"]),
+    type=st.just("String"),
+)
 outputs = objects(name=names, error_output=st.booleans())
-config = objects(actions=st.lists(st.sampled_from(["CREATE", "DELETE"])), tool=st.just("script"), config=st.text())
+config = objects(
+    actions=st.lists(st.sampled_from(["CREATE", "DELETE"])),
+    tool=st.just("script"),
+    config=st.text(),
+)
 component = objects(configs=st.lists(config, max_size=3))
 options = objects(
-    timeout=st.just(5), script=st.dictionaries(st.just("timeout"), scalars), deploy_credentials=st.just(True)
+    timeout=st.just(5),
+    script=st.dictionaries(st.just("timeout"), scalars),
+    deploy_credentials=st.just(True),
 )
 entries = objects(
     id=st.sampled_from(["a", "b", "../x", "", 7]),
@@ -132,7 +213,10 @@ documents = values | lists | objects(deployments=lists)
 
 def _known() -> list[Any]:
     """Return the documents that the other tests have: real ones, and those of the cases."""
-    real = [json.loads(path.read_text()) for path in sorted((TESTS / "samples").glob("*.json"))]
+    real = [
+        json.loads(path.read_text())
+        for path in sorted((TESTS / "samples").glob("*.json"))
+    ]
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     texts = [path.read_text() for path in sorted((TESTS / "cases").glob("*.yaml"))]
     cases = [yaml.load(text, Loader=loader) for text in texts]  # noqa: S506  # one of the safe ones
@@ -145,7 +229,13 @@ KNOWN = _known()
 def places(value: Any) -> list[tuple[Any, Any]]:
     """Return each place in a JSON value, as what it is in and its key there."""
     found: list[tuple[Any, Any]] = []
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, each in inner:
         found += [(value, key), *places(each)]
     return found
@@ -175,7 +265,10 @@ def changed(draw: st.DrawFn) -> Any:
     return value
 
 
-yamlish = st.text(alphabet=" \n\t-:{}[],&*!|>'\"#%?@`~0123456789aexb._\\/+é\x00\x85\ufeff", max_size=40)
+yamlish = st.text(
+    alphabet=" \n\t-:{}[],&*!|>'\"#%?@`~0123456789aexb._\\/+é\x00\x85\ufeff",
+    max_size=40,
+)
 
 
 @st.composite

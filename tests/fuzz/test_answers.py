@@ -14,7 +14,18 @@ from urllib.parse import quote
 import pytest
 from hypothesis import strategies as st
 
-from fuzz.examples import KNOWN, SHARE, TESTS, changed, damaged, objects, odd, tries, values, yamlish
+from fuzz.examples import (
+    KNOWN,
+    SHARE,
+    TESTS,
+    changed,
+    damaged,
+    objects,
+    odd,
+    tries,
+    values,
+    yamlish,
+)
 from heat_config_agent import web
 from heat_config_agent.model.deployment import WAIT_LIMIT, Target
 from heat_config_agent.model.errors import AgentError, SourceError, UsageError
@@ -43,7 +54,10 @@ headers = pytest.mark.fault(
 known = st.sampled_from(KNOWN) | changed() | values
 as_json = known.map(lambda each: json.dumps(each).encode())
 bodies = (
-    as_json | damaged(as_json) | st.binary() | st.sampled_from([b"[" * 100_000, b"<html></html>", b"\x1f\x8b", b""])
+    as_json
+    | damaged(as_json)
+    | st.binary()
+    | st.sampled_from([b"[" * 100_000, b"<html></html>", b"\x1f\x8b", b""])
 )
 
 
@@ -65,7 +79,9 @@ def understood(read: Any, *arguments: object) -> Any:
 def test_any_answer_of_heat_is_metadata_or_a_mistake(body: bytes) -> None:
     """Any answer of Heat, or at a signed URL, is metadata or a mistake."""
     assert isinstance(understood(heat._metadata, body), dict | None)
-    assert isinstance(understood(lambda: request.metadata(request._text(body, "x"), "x")), dict | None)
+    assert isinstance(
+        understood(lambda: request.metadata(request._text(body, "x"), "x")), dict | None
+    )
 
 
 XML = (
@@ -78,7 +94,10 @@ BOMB = (
     + '<!ENTITY f SYSTEM "file:///etc/passwd">]>'
 )
 xml = st.builds(
-    XML.format, st.sampled_from(["", BOMB, "<!DOCTYPE html>"]), yamlish | st.sampled_from(["&f;", "{}"]), st.text()
+    XML.format,
+    st.sampled_from(["", BOMB, "<!DOCTYPE html>"]),
+    yamlish | st.sampled_from(["&f;", "{}"]),
+    st.text(),
 ).map(lambda each: each.encode("utf-8", "replace"))
 encodings = st.sampled_from([b"utf-16", b"x", b"utf-7", b"\xff", b""]).map(
     lambda each: b'<?xml version="1.0" encoding="' + each + b'"?><a/>'
@@ -86,7 +105,14 @@ encodings = st.sampled_from([b"utf-16", b"x", b"utf-7", b"\xff", b""]).map(
 
 
 @answers
-@tries(100, xml | damaged(xml) | encodings | st.binary() | st.sampled_from([b"<a>" * 100_000, b"<a" + b" b=''" * 10]))
+@tries(
+    100,
+    xml
+    | damaged(xml)
+    | encodings
+    | st.binary()
+    | st.sampled_from([b"<a>" * 100_000, b"<a" + b" b=''" * 10]),
+)
 def test_any_xml_has_texts_or_is_refused(body: bytes) -> None:
     """Nothing that it declares is expanded or fetched."""
     try:
@@ -110,20 +136,31 @@ class Queue:
         return self.answers.pop() if self.answers else web.Answer(204, "", {}, b"")
 
 
-CREDENTIALS = dict.fromkeys(("auth_url", "user_id", "password", "project_id", "queue_id"), "http://x")
+CREDENTIALS = dict.fromkeys(
+    ("auth_url", "user_id", "password", "project_id", "queue_id"), "http://x"
+)
 message = objects(
     id=st.text(min_size=1, max_size=3),
     age=st.floats() | st.integers(),
-    href=st.text(max_size=5) | st.sampled_from(["/v2/x?claim_id=1", "//[", "?claim_id"]),
+    href=st.text(max_size=5)
+    | st.sampled_from(["/v2/x?claim_id=1", "//[", "?claim_id"]),
     body=changed(),
     ttl=st.integers(),
 )
-queued = st.lists(message | odd, max_size=4).map(lambda each: json.dumps({"messages": each}).encode())
+queued = st.lists(message | odd, max_size=4).map(
+    lambda each: json.dumps({"messages": each}).encode()
+)
 
 
 @answers
-@tries(100, queued | damaged(queued) | bodies, st.sampled_from([200, 201, 201, 204, 302, 401, 503]))
-def test_any_messages_in_a_queue_are_metadata_or_a_mistake(body: bytes, status: int) -> None:
+@tries(
+    100,
+    queued | damaged(queued) | bodies,
+    st.sampled_from([200, 201, 201, 204, 302, 401, 503]),
+)
+def test_any_messages_in_a_queue_are_metadata_or_a_mistake(
+    body: bytes, status: int
+) -> None:
     """The newest that can be understood counts, and is deleted once it is safe."""
     source = Zaqar(CREDENTIALS, Reach(ca_file=None))
     source._cloud = Queue(body, status)  # type: ignore[assignment]  # a real one is in the tests of its source
@@ -138,16 +175,29 @@ def test_any_messages_in_a_queue_are_metadata_or_a_mistake(body: bytes, status: 
         source.taken(found)
 
 
-@pytest.mark.fault(3, "a queue with a thousand messages of many deployments", "they are read in seconds")
+@pytest.mark.fault(
+    3,
+    "a queue with a thousand messages of many deployments",
+    "they are read in seconds",
+)
 def test_a_long_queue_is_read_in_time() -> None:
     """A long queue is read within the deadline."""
-    entry = {"id": "a", "creation_time": "2026", "inputs": [{"name": "deploy_signal_id", "value": "http://h/"}]}
+    entry = {
+        "id": "a",
+        "creation_time": "2026",
+        "inputs": [{"name": "deploy_signal_id", "value": "http://h/"}],
+    }
     body = {"deployments": [{**entry, "id": f"d{each}"} for each in range(10)]}
     messages = [
-        zaqar._Message(id=str(each), claim="", earliest=0, latest=0, content=body, problem="") for each in range(1000)
+        zaqar._Message(
+            id=str(each), claim="", earliest=0, latest=0, content=body, problem=""
+        )
+        for each in range(1000)
     ]
     began = time.process_time()
-    assert [each.id for each in zaqar._in_order(messages)] == [str(each) for each in range(1000)]
+    assert [each.id for each in zaqar._in_order(messages)] == [
+        str(each) for each in range(1000)
+    ]
     assert time.process_time() - began < 10
 
 
@@ -156,7 +206,9 @@ def test_a_long_queue_is_read_in_time() -> None:
 
 def multipart(parts: list[tuple[str, str, bytes]], boundary: str) -> bytes:
     """Return a message of parts: type, name, content."""
-    head = f'Content-Type: multipart/mixed; boundary="{boundary}"\nMIME-Version: 1.0\n\n'.encode("utf-8", "replace")
+    head = f'Content-Type: multipart/mixed; boundary="{boundary}"\nMIME-Version: 1.0\n\n'.encode(
+        "utf-8", "replace"
+    )
     inner = b"".join(
         f"--{boundary}\nContent-Type: {kind}\nContent-Disposition: attachment; filename={name}\n\n".encode(
             "utf-8", "replace"
@@ -168,21 +220,39 @@ def multipart(parts: list[tuple[str, str, bytes]], boundary: str) -> bytes:
     return head + inner + f"--{boundary}--\n".encode("utf-8", "replace")
 
 
-kinds = st.sampled_from([user_data.TYPE, "text/plain", "multipart/mixed; boundary=x", "message/rfc822", "x", '"'])
-filenames = st.sampled_from([user_data.NAME, f'"{user_data.NAME}"', "*0=cfn", "=?x?q?y?=", "../x", '"'])
+kinds = st.sampled_from(
+    [
+        user_data.TYPE,
+        "text/plain",
+        "multipart/mixed; boundary=x",
+        "message/rfc822",
+        "x",
+        '"',
+    ]
+)
+filenames = st.sampled_from(
+    [user_data.NAME, f'"{user_data.NAME}"', "*0=cfn", "=?x?q?y?=", "../x", '"']
+)
 messages = st.builds(
-    multipart, st.lists(st.tuples(kinds, filenames, bodies), max_size=4), st.sampled_from(["==x==", "", "a\nb", "x"])
+    multipart,
+    st.lists(st.tuples(kinds, filenames, bodies), max_size=4),
+    st.sampled_from(["==x==", "", "a\nb", "x"]),
 )
 ignitions = st.builds(
     lambda path, source: json.dumps(
-        {"ignition": {}, "storage": {"files": [{"path": path, "contents": {"source": source}}]}}
+        {
+            "ignition": {},
+            "storage": {"files": [{"path": path, "contents": {"source": source}}]},
+        }
     ).encode(),
     st.sampled_from([f"/var/lib/{user_data.NAME}", "/x"]),
     bodies.map(lambda each: "data:," + quote(each))
     | bodies.map(lambda each: "data:;base64," + base64.b64encode(each).decode())
     | st.text().map(lambda each: f"data:;base64,{each}"),
 )
-SAMPLES = [path.read_bytes() for path in sorted((TESTS / "samples").glob("user-data-*.txt"))]
+SAMPLES = [
+    path.read_bytes() for path in sorted((TESTS / "samples").glob("user-data-*.txt"))
+]
 given = st.sampled_from(SAMPLES) | messages | ignitions | as_json
 
 
@@ -191,7 +261,14 @@ given = st.sampled_from(SAMPLES) | messages | ignitions | as_json
     "any user data: multipart messages, Ignition configs, JSON, packed, damaged, nested, with odd names and encodings",
     "metadata where there is a part for the agent, nothing where there is none, one sentence where that part is wrong",
 )
-@tries(150, given | damaged(given) | st.binary() | given.map(gzip.compress) | damaged(given.map(gzip.compress)))
+@tries(
+    150,
+    given
+    | damaged(given)
+    | st.binary()
+    | given.map(gzip.compress)
+    | damaged(given.map(gzip.compress)),
+)
 def test_any_user_data_is_metadata_or_none_or_a_mistake(data: bytes) -> None:
     """Any user data is metadata, nothing for us, or a mistake; parts for other programs are not mistakes."""
     try:
@@ -208,7 +285,13 @@ def test_any_user_data_is_metadata_or_none_or_a_mistake(data: bytes) -> None:
 
 dates = st.sampled_from(
     [
-        *("Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 9999 07:28:00 GMT", "Wed, 31 Feb 2015 07:28:00", "Oct", "x, 1"),
+        *(
+            "Wed, 21 Oct 2015 07:28:00 GMT",
+            "Wed, 21 Oct 9999 07:28:00 GMT",
+            "Wed, 31 Feb 2015 07:28:00",
+            "Oct",
+            "x, 1",
+        ),
         *(
             "0",
             "-1",
@@ -224,10 +307,19 @@ dates = st.sampled_from(
             " 7 ",
             "Thu, 01 Jan 0000 00:00:00 -9999",
         ),
-        *("Mon, 1 Jan 99999999999999999999 0:0:0 GMT", "1 1 1 1", "Mon, 99 Jan 2020 99:99:99 +9999999999", "-" * 99),
+        *(
+            "Mon, 1 Jan 99999999999999999999 0:0:0 GMT",
+            "1 1 1 1",
+            "Mon, 99 Jan 2020 99:99:99 +9999999999",
+            "-" * 99,
+        ),
     ]
 )
-dated = dates | st.text() | damaged(dates.map(str.encode)).map(lambda each: each.decode("latin-1"))
+dated = (
+    dates
+    | st.text()
+    | damaged(dates.map(str.encode)).map(lambda each: each.decode("latin-1"))
+)
 
 
 @headers
@@ -277,7 +369,9 @@ urls = st.text() | st.sampled_from(
 
 
 @pytest.mark.fault(
-    4, "a signal URL of any characters", "it can be sent to by HTTP, or is refused at once with a sentence"
+    4,
+    "a signal URL of any characters",
+    "it can be sent to by HTTP, or is refused at once with a sentence",
 )
 @tries(150, urls, st.sampled_from(["POST", "PUT", "GET", "", "post\n", "\0"]))
 def test_any_signal_url_can_be_sent_to_or_is_refused(url: str, verb: str) -> None:
@@ -286,6 +380,9 @@ def test_any_signal_url_can_be_sent_to_or_is_refused(url: str, verb: str) -> Non
     said = outbox.unsendable(target)
     assert len(said) < LONGEST + len(url)
     assert said or (url.lower().lstrip().startswith("http") and verb in ("POST", "PUT"))
-    for signed in (target, replace(target, url=f"{url}?temp_url_sig=1&temp_url_expires={url}")):
+    for signed in (
+        target,
+        replace(target, url=f"{url}?temp_url_sig=1&temp_url_expires={url}"),
+    ):
         assert said or isinstance(servers.denial(signed, 1e9), str)
     assert "?" not in target.described

@@ -39,7 +39,10 @@ def harmless(entry: dict[str, Any]) -> dict[str, Any]:
         with contextlib.suppress(ValueError):
             config = json.loads(config)
     if isinstance(config, dict) and isinstance(config.get("configs"), list):
-        configs = [{**each, "config": SCRIPT} if isinstance(each, dict) else each for each in config["configs"]]
+        configs = [
+            {**each, "config": SCRIPT} if isinstance(each, dict) else each
+            for each in config["configs"]
+        ]
         return {**entry, "config": {**config, "configs": configs}}
     return {**entry, "config": SCRIPT}
 
@@ -60,23 +63,44 @@ def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:
         written = place.apply(path, "--plan", "--json")
         assert "Traceback" not in written.err, written.err
         assert written.code in (0, 1, 2)
-        assert written.code < 2 or all(each["line"] and each["problem"] for each in written.json["mistakes"])
+        assert written.code < 2 or all(
+            each["line"] and each["problem"] for each in written.json["mistakes"]
+        )
 
         def applied() -> Done:
             """Apply it as a document of a server, of which nothing is refused as a whole."""
-            return place.apply(None, "--json", "--deliver-for", "0", seconds=100, HEAT_SHELL_CONFIG=str(path))
+            return place.apply(
+                None,
+                "--json",
+                "--deliver-for",
+                "0",
+                seconds=100,
+                HEAT_SHELL_CONFIG=str(path),
+            )
 
         done = applied()
         assert "Traceback" not in done.err, done.err
         results = done.json
-        wrong = {each.id for each in metadata.parse(Document(source="x", content=given)).deployments if each.mistakes}
+        wrong = {
+            each.id
+            for each in metadata.parse(Document(source="x", content=given)).deployments
+            if each.mistakes
+        }
         for each in results["deployments"]:
             if each.get("result") and not int(each["result"]["deploy_status_code"]):
-                assert each["id"] not in wrong or sum(one["id"] == each["id"] for one in results["deployments"]) > 1
-                said = each["result"]["deploy_stdout"] or each["result"]["deploy_stderr"]
+                assert (
+                    each["id"] not in wrong
+                    or sum(one["id"] == each["id"] for one in results["deployments"])
+                    > 1
+                )
+                said = (
+                    each["result"]["deploy_stdout"] or each["result"]["deploy_stderr"]
+                )
                 assert "heat-config-script" in said or "nothing was run" in said
         failed = any(each.get("failed") for each in results["deployments"])
-        assert results["exit_code"] in ((1,) if failed or results["mistakes"] else (0, 5))
+        assert results["exit_code"] in (
+            (1,) if failed or results["mistakes"] else (0, 5)
+        )
         assert applied().json["summary"]["ok"] == 0
 
 

@@ -33,7 +33,9 @@ def files(kind: str) -> list[Path]:
 def cases(kind: str) -> pytest.MarkDecorator:
     """Have a test replay all cases of a kind."""
     found = files(kind)
-    return pytest.mark.parametrize("path", found, ids=[str(path.relative_to(CORPUS / kind)) for path in found])
+    return pytest.mark.parametrize(
+        "path", found, ids=[str(path.relative_to(CORPUS / kind)) for path in found]
+    )
 
 
 @pytest.fixture
@@ -47,7 +49,14 @@ def plain(tmp_path: Path) -> Iterator[Machine]:
 def limited(machine: Machine, program: str, *arguments: str) -> Done:
     """Run a command of ours with little memory."""
     done = subprocess.run(
-        ["sh", "-c", f'ulimit -v {MEMORY} && exec "$@"', "sh", str(BIN / program), *arguments],
+        [
+            "sh",
+            "-c",
+            f'ulimit -v {MEMORY} && exec "$@"',
+            "sh",
+            str(BIN / program),
+            *arguments,
+        ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=pace.seconds(100),
@@ -65,7 +74,13 @@ def limited(machine: Machine, program: str, *arguments: str) -> Done:
 def apply(machine: Machine, path: Path) -> Done:
     """Apply a document with little memory."""
     return limited(
-        machine, "heat-config-apply", "--state-dir", str(machine.state), "--hooks-dir", str(machine.hooks), str(path)
+        machine,
+        "heat-config-apply",
+        "--state-dir",
+        str(machine.state),
+        "--hooks-dir",
+        str(machine.hooks),
+        str(path),
     )
 
 
@@ -97,7 +112,15 @@ def test_a_document_of_the_corpus(plain: Machine, path: Path) -> None:
 @cases("settings")
 def test_settings_of_the_corpus(plain: Machine, path: Path) -> None:
     """Settings with any mistake are shown, and nothing begins with them."""
-    done = limited(plain, "heat-config-agent", "config", "--state-dir", str(plain.state), "--config", str(path))
+    done = limited(
+        plain,
+        "heat-config-agent",
+        "config",
+        "--state-dir",
+        str(plain.state),
+        "--config",
+        str(path),
+    )
     assert done.code == (0 if path.name.startswith("fine-") else 2), done.out + done.err
 
 
@@ -111,7 +134,9 @@ def test_the_replies_of_the_corpus(machine: Machine) -> None:
     replies = files("replies")
     for path in replies:
         machine.hook(path.name, f"#!/bin/sh\nexec cat {path}\n")
-    document = machine.write([deployment(path.name, group=path.name, outputs=["out"]) for path in replies])
+    document = machine.write(
+        [deployment(path.name, group=path.name, outputs=["out"]) for path in replies]
+    )
     done = apply(machine, document)
     assert done.code == 1, done.out + done.err
     found = machine.status()
@@ -137,9 +162,13 @@ def test_a_state_file_of_the_corpus(plain: Machine, path: Path) -> None:
         expected = 2
     else:
         expected = 0
-    shown = limited(plain, "heat-config-agent", "status", "--state-dir", str(plain.state))
+    shown = limited(
+        plain, "heat-config-agent", "status", "--state-dir", str(plain.state)
+    )
     assert shown.code == expected, shown.err
-    shown = limited(plain, "heat-config-agent", "config", "--state-dir", str(plain.state))
+    shown = limited(
+        plain, "heat-config-agent", "config", "--state-dir", str(plain.state)
+    )
     assert shown.code == 0, shown.err
     done = apply(plain, plain.write([deployment("after")]))
     paused = target.name == "paused"  # for whatever reason, somebody has paused it

@@ -12,7 +12,16 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from fuzz.examples import KNOWN, SHARE, changed, damaged, documents, tries, values, yamlish
+from fuzz.examples import (
+    KNOWN,
+    SHARE,
+    changed,
+    damaged,
+    documents,
+    tries,
+    values,
+    yamlish,
+)
 from heat_config_agent.deployments import metadata, plan, selection
 from heat_config_agent.deployments.plan import Known, Verb
 from heat_config_agent.deployments.selection import Nothing
@@ -50,8 +59,14 @@ def check(content: object) -> None:
     assert [step.deployment for step in steps] == list(parsed.deployments)
     assert len({step.deployment.key for step in steps}) == len(steps)
     assert parsed.understood or parsed.mistakes
-    for mistake in (*parsed.mistakes, *(each for step in steps for each in step.deployment.mistakes)):
-        assert re.match(r"\$$|heat_template_version$|deployments$|(deployments)?\[\d+\]", mistake.path)
+    for mistake in (
+        *parsed.mistakes,
+        *(each for step in steps for each in step.deployment.mistakes),
+    ):
+        assert re.match(
+            r"\$$|heat_template_version$|deployments$|(deployments)?\[\d+\]",
+            mistake.path,
+        )
         assert mistake.problem
         assert len(str(mistake)) < LONGEST
     for step in steps:
@@ -84,7 +99,8 @@ def test_a_real_document_with_changes_is_planned(content: object) -> None:
 def test_several_documents_are_planned_together(contents: list[object]) -> None:
     """No deployment is planned twice, and of two with one id the first counts, which is said."""
     found, sources, mistakes = metadata.parse_all(
-        Document(source=f"source {number}", content=each) for number, each in enumerate(contents)
+        Document(source=f"source {number}", content=each)
+        for number, each in enumerate(contents)
     )
     assert len({each.key for each in found}) == len(found)
     assert {each.source for each in found} <= sources
@@ -97,7 +113,9 @@ def test_any_document_survives_its_journal(content: object) -> None:
     """A deployment reads from the journal as it came."""
     for each in metadata.parse(Document(source="any", content=content)).deployments:
         if not each.mistakes:
-            kept = metadata.parse(Document(source="any", content=[json.loads(json.dumps(each.document))]))
+            kept = metadata.parse(
+                Document(source="any", content=[json.loads(json.dumps(each.document))])
+            )
             assert replace(kept.deployments[0], where="") == replace(each, where="")
 
 
@@ -116,7 +134,13 @@ def read(text: str, name: str) -> object:
 
 
 @unreadable
-@tries(150, st.text() | yamlish | values.map(json.dumps) | st.builds(str.__add__, values.map(json.dumps), yamlish))
+@tries(
+    150,
+    st.text()
+    | yamlish
+    | values.map(json.dumps)
+    | st.builds(str.__add__, values.map(json.dumps), yamlish),
+)
 def test_any_text_is_a_document_or_a_mistake(text: str) -> None:
     """A parsed document can be written as JSON, and an invalid one is reported in one line."""
     for name in ("x", "x.json"):
@@ -125,25 +149,84 @@ def test_any_text_is_a_document_or_a_mistake(text: str) -> None:
 
 tagged = st.sampled_from(
     [
-        *("!!python/object/apply:os.system ['touch /tmp/x']", "!!python/name:os.system", "!x y", "!!binary x"),
-        *("!!int x", "!!float x", "!!timestamp 2001-01-01", "!!set {a, b}", "!!omap [a: 1]", "!!pairs [a: 1]"),
-        *("!!bool maybe", "!!null x", "!<tag:yaml.org,2002:str> x", "&a [*a]", "&a {<<: *a}", "{<<: [{a: 1}, b]}"),
-        *("{<<: 1}", "? [a, b]\n: c", "{a: 1, a: 2}", ".inf", ".nan", "-.INF", "1e999", "0x" + "f" * 5000),
-        *("1:2:3", "0b", "0o8", "+.e", "2001-02-30", "2001-99-99", "1_000", "~", "|\n x", ">-\n x", "%YAML 9.9\n---"),
-        *("---\na\n---\nb", "--- !!str\n...", "\t- a", "a: b: c", "{{ a }}", "*a", "&a", "- &a a\n- *a\n- *b"),
+        *(
+            "!!python/object/apply:os.system ['touch /tmp/x']",
+            "!!python/name:os.system",
+            "!x y",
+            "!!binary x",
+        ),
+        *(
+            "!!int x",
+            "!!float x",
+            "!!timestamp 2001-01-01",
+            "!!set {a, b}",
+            "!!omap [a: 1]",
+            "!!pairs [a: 1]",
+        ),
+        *(
+            "!!bool maybe",
+            "!!null x",
+            "!<tag:yaml.org,2002:str> x",
+            "&a [*a]",
+            "&a {<<: *a}",
+            "{<<: [{a: 1}, b]}",
+        ),
+        *(
+            "{<<: 1}",
+            "? [a, b]\n: c",
+            "{a: 1, a: 2}",
+            ".inf",
+            ".nan",
+            "-.INF",
+            "1e999",
+            "0x" + "f" * 5000,
+        ),
+        *(
+            "1:2:3",
+            "0b",
+            "0o8",
+            "+.e",
+            "2001-02-30",
+            "2001-99-99",
+            "1_000",
+            "~",
+            "|\n x",
+            ">-\n x",
+            "%YAML 9.9\n---",
+        ),
+        *(
+            "---\na\n---\nb",
+            "--- !!str\n...",
+            "\t- a",
+            "a: b: c",
+            "{{ a }}",
+            "*a",
+            "&a",
+            "- &a a\n- *a\n- *b",
+        ),
     ]
 )
 
 
 @unreadable
-@tries(100, st.builds(lambda *parts: "".join(parts), st.sampled_from(["", "- ", "a: ", "- id: "]), tagged, yamlish))
+@tries(
+    100,
+    st.builds(
+        lambda *parts: "".join(parts),
+        st.sampled_from(["", "- ", "a: ", "- id: "]),
+        tagged,
+        yamlish,
+    ),
+)
 def test_yaml_beyond_json_is_read_or_refused(text: str) -> None:
     """No tag makes an object of Python's, no alias a loop, and no number what JSON has not."""
     read(text, "x")
 
 
 SECRET = "Hunter2hunter2"
-known_bytes = st.sampled_from([json.dumps(each, indent=indent).encode() for each in KNOWN for indent in (None, 2)])
+known_bytes = st.sampled_from(
+    [json.dumps(each, indent=indent).encode() for each in KNOWN for indent in (None, 2)]
+)
 as_yaml = st.sampled_from([yaml.safe_dump(each).encode() for each in KNOWN])
 
 
@@ -158,11 +241,28 @@ def test_a_damaged_document_is_read_or_refused(content: bytes) -> None:
 @unreadable
 @tries(
     100,
-    st.sampled_from(["{}", "'{}", '"{}', "!{}", "!!int {}", "!!float {}", "!!{}!x", "*{}", "&{}", "@{}", "`{}", "%{}"]),
+    st.sampled_from(
+        [
+            "{}",
+            "'{}",
+            '"{}',
+            "!{}",
+            "!!int {}",
+            "!!float {}",
+            "!!{}!x",
+            "*{}",
+            "&{}",
+            "@{}",
+            "`{}",
+            "%{}",
+        ]
+    ),
     st.text(max_size=3) | yamlish,
     yamlish,
 )
-def test_message_about_a_document_repeats_no_secret(form: str, before: str, after: str) -> None:
+def test_message_about_a_document_repeats_no_secret(
+    form: str, before: str, after: str
+) -> None:
     """A password that somebody forgot to quote is not in the message that says so."""
     text = f"- inputs:\n  - name: deploy_password\n    value: {before}{form.format(SECRET)}{after}\n"
     for name, shown in (("x", text), ("x.json", f'[{{"value": {text!r}}}]')):
@@ -176,7 +276,18 @@ def test_message_about_a_document_repeats_no_secret(form: str, before: str, afte
         assert not any(SECRET in str(each) for each in parsed.mistakes)
 
 
-encodings = st.sampled_from(["utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252", "utf-7", "utf-8-sig", "shift-jis"])
+encodings = st.sampled_from(
+    [
+        "utf-16",
+        "utf-16-le",
+        "utf-32",
+        "latin-1",
+        "cp1252",
+        "utf-7",
+        "utf-8-sig",
+        "shift-jis",
+    ]
+)
 
 
 def encoded(value: object, encoding: str) -> bytes:

@@ -42,16 +42,45 @@ def parse(identity: str, **fields: object) -> Deployment:
 
 
 codes = st.sampled_from(
-    [0, 1, "0", "1", " 0", "0 ", "00", "+0", "-0", "٠", "0x0", "0.0", 0.0, True, False, None, "", [0]]
+    [
+        0,
+        1,
+        "0",
+        "1",
+        " 0",
+        "0 ",
+        "00",
+        "+0",
+        "-0",
+        "٠",
+        "0x0",
+        "0.0",
+        0.0,
+        True,
+        False,
+        None,
+        "",
+        [0],
+    ]
 )
-replied = objects(deploy_status_code=codes, deploy_stdout=st.text(), deploy_stderr=st.text(), out=values)
+replied = objects(
+    deploy_status_code=codes,
+    deploy_stdout=st.text(),
+    deploy_stderr=st.text(),
+    out=values,
+)
 whole = (replied | values).map(lambda each: json.dumps(each).encode())
 printed = (
     whole
     | damaged(whole)
     | st.binary(max_size=20)
     | st.sampled_from(
-        [b"[" * 100_000, b'{"a":' * 1000, b'{"deploy_status_code": NaN}', b'{"deploy_status_code": 1e999}']
+        [
+            b"[" * 100_000,
+            b'{"a":' * 1000,
+            b'{"deploy_status_code": NaN}',
+            b'{"deploy_status_code": 1e999}',
+        ]
     )
 )
 
@@ -64,12 +93,16 @@ def test_any_reply_of_a_hook_is_a_result(content: bytes, code: int) -> None:
         folder = Path(name)
         (folder / "stdout").write_bytes(content)
         (folder / "stderr").write_bytes(b"\xffwhy\n")
-        reply = executable_hook.finish("hook", Ended(code=code, stdout=folder / "stdout", stderr=folder / "stderr"))
+        reply = executable_hook.finish(
+            "hook", Ended(code=code, stdout=folder / "stdout", stderr=folder / "stderr")
+        )
         outcome = result.make(reply, parse("a", outputs=[{"name": "out"}]))
     assert len(json.dumps(outcome.values, allow_nan=False).encode()) <= BODY_LIMIT
     said = status_code(outcome.values)
     assert said is not None
-    assert str(outcome.values["deploy_status_code"]) == str(said), "what Heat compares is the number"
+    assert str(outcome.values["deploy_status_code"]) == str(said), (
+        "what Heat compares is the number"
+    )
     if not outcome.failed:
         assert code == 0
         value = json.loads(content)
@@ -84,17 +117,27 @@ def test_any_reply_of_a_hook_is_a_result(content: bytes, code: int) -> None:
 @nonsense
 @tries(
     60,
-    st.dictionaries(st.text(max_size=8), values | st.text(min_size=500).map(lambda each: each * 5), max_size=8),
+    st.dictionaries(
+        st.text(max_size=8),
+        values | st.text(min_size=500).map(lambda each: each * 5),
+        max_size=8,
+    ),
     st.binary(max_size=2000),
     st.integers(1, 50),
     st.integers(900, 5000),
 )
-def test_any_reply_fits(reply: dict[str, object], content: bytes, times: int, limit: int) -> None:
+def test_any_reply_fits(
+    reply: dict[str, object], content: bytes, times: int, limit: int
+) -> None:
     """The result is JSON within its limit, keeps the outcome, and short values are whole."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(content * times)
         file.flush()
-        given_reply = {**reply, "deploy_stdout": Capture(Path(file.name)), "deploy_status_code": 1}
+        given_reply = {
+            **reply,
+            "deploy_stdout": Capture(Path(file.name)),
+            "deploy_status_code": 1,
+        }
         fitted = fit(given_reply, limit)
     assert len(json.dumps(fitted, allow_nan=False).encode()) <= limit
     assert fitted.keys() == given_reply.keys()
@@ -106,10 +149,17 @@ def test_any_reply_fits(reply: dict[str, object], content: bytes, times: int, li
 
 
 @nonsense
-@tries(150, objects(deploy_status_code=odd, deploy_stdout=odd, deploy_stderr=odd, out=odd, more=odd))
+@tries(
+    150,
+    objects(
+        deploy_status_code=odd, deploy_stdout=odd, deploy_stderr=odd, out=odd, more=odd
+    ),
+)
 def test_any_values_of_our_own_hooks_are_a_result(reply: dict[str, object]) -> None:
     """Any value that the python or salt hook passes on becomes a result."""
-    found = result.make(reply, parse("a", outputs=[{"name": "out", "error_output": True}]))
+    found = result.make(
+        reply, parse("a", outputs=[{"name": "out", "error_output": True}])
+    )
     assert len(json.dumps(found.values, allow_nan=False).encode()) <= BODY_LIMIT
     assert status_code(found.values) is not None
     assert found.failed == (bool(status_code(found.values)) or "out" in reply)
@@ -120,7 +170,11 @@ def test_any_values_of_our_own_hooks_are_a_result(reply: dict[str, object]) -> N
 safe = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
 
 
-@pytest.mark.fault(4, "an id of any characters", "it names one file of its own, in the folder where that belongs")
+@pytest.mark.fault(
+    4,
+    "an id of any characters",
+    "it names one file of its own, in the folder where that belongs",
+)
 @tries(150, st.text() | odd.filter(lambda each: isinstance(each, str)))
 def test_any_id_has_a_safe_file_name(identity: str) -> None:
     """Any id has a file name of its own, which is not hidden and leads nowhere else."""
@@ -130,7 +184,11 @@ def test_any_id_has_a_safe_file_name(identity: str) -> None:
     assert protocol.file_key(key) == key
 
 
-@pytest.mark.fault(4, "an id of any characters", "it names one file of its own, in the folder where that belongs")
+@pytest.mark.fault(
+    4,
+    "an id of any characters",
+    "it names one file of its own, in the folder where that belongs",
+)
 @tries(150, safe | st.text(), safe | st.text())
 def test_two_ids_never_share_a_file_name(one: str, other: str) -> None:
     """Two deployments never share a file."""
@@ -140,7 +198,17 @@ def test_two_ids_never_share_a_file_name(one: str, other: str) -> None:
 
 variables = st.sampled_from(
     [
-        *("PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "IFS", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONSTARTUP", "PERL5OPT"),
+        *(
+            "PATH",
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "IFS",
+            "BASH_ENV",
+            "ENV",
+            "PYTHONPATH",
+            "PYTHONSTARTUP",
+            "PERL5OPT",
+        ),
         *(
             "BASH_FUNC_ls%%",
             "BASH_FUNC_ls()",
@@ -152,7 +220,19 @@ variables = st.sampled_from(
             "HEAT_RUN_SUPERVISOR",
             "RUBYOPT",
         ),
-        *("a=b", "a\0b", "a\nb", "", "1a", "a b", "ä", "HEAT_HOOK_RUN", "GCONV_PATH", "PROMPT_COMMAND", "NODE_OPTIONS"),
+        *(
+            "a=b",
+            "a\0b",
+            "a\nb",
+            "",
+            "1a",
+            "a b",
+            "ä",
+            "HEAT_HOOK_RUN",
+            "GCONV_PATH",
+            "PROMPT_COMMAND",
+            "NODE_OPTIONS",
+        ),
     ]
 )
 FORBIDDEN = re.compile(
@@ -166,11 +246,17 @@ FORBIDDEN = re.compile(
     "an input with any name and value in the environment of a tool",
     "a variable of that name, unless the name decides what programs load or how they start, or cannot be a variable's",
 )
-@tries(150, st.dictionaries(variables | st.text(max_size=12), st.text() | odd, max_size=5))
+@tries(
+    150, st.dictionaries(variables | st.text(max_size=12), st.text() | odd, max_size=5)
+)
 def test_any_inputs_make_an_environment_that_can_be_used(given: dict[str, Any]) -> None:
     """The kernel takes it, and nothing in it changes which program runs."""
     asked = protocol.request(
-        {"inputs": [{"name": name, "value": value} for name, value in given.items() if name]},
+        {
+            "inputs": [
+                {"name": name, "value": value} for name, value in given.items() if name
+            ]
+        },
         key="a",
         options={},
     )
@@ -183,7 +269,11 @@ def test_any_inputs_make_an_environment_that_can_be_used(given: dict[str, Any]) 
 
 # Secrets.
 
-secrets = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"]), min_size=4, max_size=40)
+secrets = st.text(
+    st.characters(exclude_characters="*", exclude_categories=["Cs"]),
+    min_size=4,
+    max_size=40,
+)
 """The mask is written with stars, so a secret of stars cannot be told from it."""
 
 
@@ -195,22 +285,40 @@ secrets = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"
     st.sampled_from(sorted(CREDENTIALS)),
     st.sampled_from(["deploy_stdout", "deploy_stderr", "out", "other"]),
 )
-def test_credentials_are_masked_in_any_text(hidden: str, around: list[str], name: str, part: str) -> None:
+def test_credentials_are_masked_in_any_text(
+    hidden: str, around: list[str], name: str, part: str
+) -> None:
     """No credential is left in any text, however often it occurs and whatever is around it."""
-    hide = redactor(parse("a", inputs=[{"name": name, "value": hidden}], outputs=[{"name": "out"}]))
+    hide = redactor(
+        parse("a", inputs=[{"name": name, "value": hidden}], outputs=[{"name": "out"}])
+    )
     assert hidden not in hide(part, hidden.join(around))
 
 
 @secret
-@tries(150, secrets, st.lists(st.text(max_size=20), min_size=2, max_size=3), values, st.integers(0, 3))
-def test_no_credential_is_left_in_any_result(hidden: str, around: list[str], value: object, depth: int) -> None:
+@tries(
+    150,
+    secrets,
+    st.lists(st.text(max_size=20), min_size=2, max_size=3),
+    values,
+    st.integers(0, 3),
+)
+def test_no_credential_is_left_in_any_result(
+    hidden: str, around: list[str], value: object, depth: int
+) -> None:
     """No credential is left in a text or a structure, and the result can be sent with its status."""
     text = hidden.join(around)
     nested: object = [text, value, {text: text}]
     for _ in range(depth):
         nested = {"k": [nested]}
-    asked = parse("a", inputs=[{"name": "deploy_password", "value": hidden}], outputs=[{"name": "out"}])
-    found = result.make({"deploy_stdout": text, "deploy_status_code": 0, "out": nested}, asked)
+    asked = parse(
+        "a",
+        inputs=[{"name": "deploy_password", "value": hidden}],
+        outputs=[{"name": "out"}],
+    )
+    found = result.make(
+        {"deploy_stdout": text, "deploy_status_code": 0, "out": nested}, asked
+    )
     json.dumps(found.values, allow_nan=False)
     assert found.values["deploy_status_code"] == 0
     assert hidden not in str(found.values["deploy_stdout"])

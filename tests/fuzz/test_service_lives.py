@@ -35,9 +35,14 @@ SECONDS = 10.0
 """Seconds of this process for one example at most; they are small."""
 
 LONGEST = 50_000
-FACTS: dict[str, dict[str, Any]] = {"host": {"num_cpus": 4, "mem_size": "8 GiB"}, "os": {"type": "linux"}}
+FACTS: dict[str, dict[str, Any]] = {
+    "host": {"num_cpus": 4, "mem_size": "8 GiB"},
+    "os": {"type": "linux"},
+}
 
-FOLDERS = [path.parent for path in sorted((TESTS / "tosca" / "cases").glob("*/service.yaml"))]
+FOLDERS = [
+    path.parent for path in sorted((TESTS / "tosca" / "cases").glob("*/service.yaml"))
+]
 TEMPLATES = {
     folder.name: yaml.load((folder / "service.yaml").read_text(), Loader=LOADER)  # noqa: S506  # one of the safe ones
     for folder in FOLDERS
@@ -69,7 +74,12 @@ class Servers:
             self._number += 1
             json.dumps(deployments.entries(world, deployment.server))
             code = 1 if self._number in self._failing else 0
-            answer = {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": code, "run": str(self._number)}
+            answer = {
+                "deploy_stdout": "",
+                "deploy_stderr": "",
+                "deploy_status_code": code,
+                "run": str(self._number),
+            }
             deployments.take(world, deployment, answer)
 
 
@@ -81,7 +91,9 @@ def change(draw: st.DrawFn, value: Any) -> Any:
         if not here:
             break
         holder, key = here[draw(st.integers(0, len(here) - 1))]
-        match draw(st.sampled_from(["piece", "odd", "remove", "rename", "swap", "double"])):
+        match draw(
+            st.sampled_from(["piece", "odd", "remove", "rename", "swap", "double"])
+        ):
             case "remove":
                 del holder[key]
             case "rename" if isinstance(holder, dict):
@@ -105,7 +117,11 @@ def lives(draw: st.DrawFn) -> tuple[str, list[Any], list[str], set[int]]:
     name = draw(st.sampled_from(sorted(TEMPLATES)))
     first = change(draw, TEMPLATES[name])
     second = change(draw, draw(st.sampled_from([first, TEMPLATES[name]])))
-    between = draw(st.lists(st.sampled_from(["check", "suspend", "resume", "workflows"]), max_size=3))
+    between = draw(
+        st.lists(
+            st.sampled_from(["check", "suspend", "resume", "workflows"]), max_size=3
+        )
+    )
     return name, [first, second], between, draw(st.sets(st.integers(1, 12), max_size=2))
 
 
@@ -114,12 +130,16 @@ class Life:
 
     def __init__(self, folder: Path, failing: set[int]) -> None:
         self.path = folder / "service.yaml"
-        self.session = Session(folder / "state", known_types(), Servers(failing), loader.load)
+        self.session = Session(
+            folder / "state", known_types(), Servers(failing), loader.load
+        )
 
     def define(self, template: Any, identity: Identity) -> Definition | None:
         """Return the definition of a template, or None where it is refused with sentences."""
         self.path.write_text(json.dumps(template, default=str))
-        topology = template.get("topology_template") if isinstance(template, dict) else None
+        topology = (
+            template.get("topology_template") if isinstance(template, dict) else None
+        )
         inputs = topology.get("inputs") if isinstance(topology, dict) else None
         known = {"log", "who"} & set(inputs) if isinstance(inputs, dict) else set()
         wish = reader.Wish(dict.fromkeys(sorted(known), "x"), {}, {}, FACTS)
@@ -166,7 +186,9 @@ class Life:
 
 
 @tries(60, lives())
-def test_any_service_is_carried_out_or_refused(life: tuple[str, list[Any], list[str], set[int]]) -> None:
+def test_any_service_is_carried_out_or_refused(
+    life: tuple[str, list[Any], list[str], set[int]],
+) -> None:
     """Each operation succeeds or fails, and the service can be changed and deleted."""
     name, (first, second), between, failing = life
     with tempfile.TemporaryDirectory() as place:

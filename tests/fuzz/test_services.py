@@ -66,7 +66,16 @@ PIECES: st.SearchStrategy[Any] = st.sampled_from(
             {"token": ["a", ":", -1]},
             {"get_artifact": ["SELF", "x"]},
         ),
-        *("tosca.nodes.Root", "Compute", "tosca:Standard", "4 GB", "1.0.0.beta", "UNBOUNDED", [1, "UNBOUNDED"], [2, 1]),
+        *(
+            "tosca.nodes.Root",
+            "Compute",
+            "tosca:Standard",
+            "4 GB",
+            "1.0.0.beta",
+            "UNBOUNDED",
+            [1, "UNBOUNDED"],
+            [2, 1],
+        ),
         *(
             {"equal": 1},
             {"in_range": [1, 2]},
@@ -107,7 +116,9 @@ def changed(draw: st.DrawFn) -> bytes:
                 holder[key] = deepcopy(draw(odd))
             case _:
                 holder[key] = deepcopy(draw(PIECES))
-    return json.dumps(value, default=str, indent=draw(st.sampled_from([None, 1]))).encode()
+    return json.dumps(
+        value, default=str, indent=draw(st.sampled_from([None, 1]))
+    ).encode()
 
 
 @contextmanager
@@ -158,13 +169,17 @@ def test_damaged_text_is_refused_or_checked(content: bytes) -> None:
 
 
 @tries(50, st.sampled_from(CONTENTS), st.integers(1, 200))
-def test_a_text_that_ends_early_is_refused_or_checked(content: bytes, parts: int) -> None:
+def test_a_text_that_ends_early_is_refused_or_checked(
+    content: bytes, parts: int
+) -> None:
     """A template that is cut off anywhere is refused or checked."""
     check(content[: len(content) * parts // 200])
 
 
 @tries(
-    60, st.sampled_from(["a", "b", "c"]), st.sampled_from(["*a", "[ *a ]", "{ x: *a }", "{ <<: *a }", "{ <<: [ *a ] }"])
+    60,
+    st.sampled_from(["a", "b", "c"]),
+    st.sampled_from(["*a", "[ *a ]", "{ x: *a }", "{ <<: *a }", "{ <<: [ *a ] }"]),
 )
 def test_aliases_in_a_circle_are_refused(section: str, alias: str) -> None:
     """A value that is in itself has no end."""
@@ -196,6 +211,8 @@ def test_a_damaged_archive_is_refused_or_checked(content: bytes) -> None:
     damaged(st.sampled_from(sorted(WHOLE.values()))),
     st.text(alphabet="ab./\\:~é", min_size=1, max_size=8),
 )
-def test_an_archive_with_odd_members_is_refused_or_checked(name: str, content: bytes, other: str) -> None:
+def test_an_archive_with_odd_members_is_refused_or_checked(
+    name: str, content: bytes, other: str
+) -> None:
     """An archive is refused or checked, with any names and contents of its members."""
     check(_packed({**WHOLE, name: content, other: b"x"}), ".csar")

@@ -71,18 +71,33 @@ texts = st.text(max_size=12) | st.sampled_from(
             "[x]",
             "#",
         ),
-        *("http://", "http://u:p@h/", "[::1", "local", "heat", "none", "a\n b", "a\n[agent]\nstate_dir=/x"),
+        *(
+            "http://",
+            "http://u:p@h/",
+            "[::1",
+            "local",
+            "heat",
+            "none",
+            "a\n b",
+            "a\n[agent]\nstate_dir=/x",
+        ),
     ]
 )
 names = st.sampled_from([(each.section, each.name) for each in SETTINGS])
 lines = st.one_of(
     st.builds(lambda place, value: f"[{place[0]}]\n{place[1]} = {value}", names, texts),
-    st.builds(lambda place, value: f"[{place[0]}]\n{place[1]}: {value}\n {value}", names, texts),
+    st.builds(
+        lambda place, value: f"[{place[0]}]\n{place[1]}: {value}\n {value}",
+        names,
+        texts,
+    ),
     st.builds("[{}]\n{} = {}".format, texts, texts, texts),
     st.builds(lambda place, value: f"[DEFAULT]\n{place[1]} = {value}", names, texts),
     texts,
 )
-written = st.lists(lines, max_size=6).map(lambda each: "\n".join(each).encode("utf-8", "surrogatepass"))
+written = st.lists(lines, max_size=6).map(
+    lambda each: "\n".join(each).encode("utf-8", "surrogatepass")
+)
 contents = written | damaged(st.just(EXAMPLE)) | st.binary()
 
 
@@ -125,13 +140,23 @@ def test_any_file_of_settings_is_read_or_refused(content: bytes, own: bool) -> N
 
 
 secret_rows = [
-    (each.section, each.name) for each in SETTINGS if each.secret or each.name in ("environment", "auth_url")
+    (each.section, each.name)
+    for each in SETTINGS
+    if each.secret or each.name in ("environment", "auth_url")
 ]
 
 
 @files_of_settings
-@tries(100, st.sampled_from(secret_rows), texts, texts, st.sampled_from(["", "http://u:", "A=", "http://h/?sig="]))
-def test_no_secret_is_repeated(place: tuple[str, str], before: str, after: str, begin: str) -> None:
+@tries(
+    100,
+    st.sampled_from(secret_rows),
+    texts,
+    texts,
+    st.sampled_from(["", "http://u:", "A=", "http://h/?sig="]),
+)
+def test_no_secret_is_repeated(
+    place: tuple[str, str], before: str, after: str, begin: str
+) -> None:
     """The message about a setting with a secret does not repeat its value."""
     section, name = place
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +166,10 @@ def test_no_secret_is_repeated(place: tuple[str, str], before: str, after: str, 
         wrong: list[str] = []
         effective.make({"HOME": folder}, config=path, mistakes=wrong)
         assert not any(SECRET in each for each in wrong)
-        said = layers.metadata({"os-collect-config": {section: {name: [SECRET, before, {"a": SECRET}]}}}, "x")
+        said = layers.metadata(
+            {"os-collect-config": {section: {name: [SECRET, before, {"a": SECRET}]}}},
+            "x",
+        )
         assert not any(SECRET in str(each) for each in said.mistakes)
 
 
@@ -149,9 +177,17 @@ sections: dict[str, Any] = {}
 for each in SETTINGS:
     sections.setdefault(each.section, {})[each.name] = texts | odd
 said = st.fixed_dictionaries(
-    {}, optional={name: st.fixed_dictionaries({}, optional=rows) | odd for name, rows in sections.items()}
+    {},
+    optional={
+        name: st.fixed_dictionaries({}, optional=rows) | odd
+        for name, rows in sections.items()
+    },
 )
-flat = st.dictionaries(st.sampled_from([each.name for each in SETTINGS]) | st.text(max_size=5), texts | odd, max_size=6)
+flat = st.dictionaries(
+    st.sampled_from([each.name for each in SETTINGS]) | st.text(max_size=5),
+    texts | odd,
+    max_size=6,
+)
 OWN = {each.name for each in SETTINGS if each.section == "agent" and not each.shared}
 
 

@@ -49,7 +49,16 @@ def parse(identity: str, **fields: object) -> Deployment:
     return metadata.parse(Document(source="any", content=content)).deployments[0]
 
 
-RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+RUN = Run(
+    boot="b",
+    pid=1,
+    ticks=2,
+    began=3.0,
+    limit=None,
+    hook="builtin:script",
+    working="/w",
+    outputs="/o",
+)
 
 
 @functools.cache
@@ -63,9 +72,16 @@ def written() -> tuple[bytes, dict[str, Entry]]:
             if state is not State.ACCEPTED:
                 book.running(key, RUN)
             if state not in (State.ACCEPTED, State.RUNNING):
-                book.finished(key, Result(values={"deploy_status_code": 0, "out": key}, failed=False))
+                book.finished(
+                    key,
+                    Result(values={"deploy_status_code": 0, "out": key}, failed=False),
+                )
                 book.tried(key, "HTTP 503")
-            if book.entries[key].settled or state not in (State.ACCEPTED, State.RUNNING, State.FINISHED):
+            if book.entries[key].settled or state not in (
+                State.ACCEPTED,
+                State.RUNNING,
+                State.FINISHED,
+            ):
                 book.settled(key, state)
         content = book.path.read_bytes()
         book.close()
@@ -102,7 +118,13 @@ def check_opens(content: bytes, intact: dict[str, Entry]) -> None:
 
 
 @journal_fault
-@tries(60, st.binary() | st.lists(st.binary() | st.sampled_from(written()[0].splitlines())).map(b"\n".join))
+@tries(
+    60,
+    st.binary()
+    | st.lists(st.binary() | st.sampled_from(written()[0].splitlines())).map(
+        b"\n".join
+    ),
+)
 def test_any_bytes_open_as_a_journal(content: bytes) -> None:
     """Nothing that is in the file keeps an agent from working."""
     check_opens(content, {})
@@ -112,7 +134,13 @@ def test_any_bytes_open_as_a_journal(content: bytes) -> None:
 @tries(
     60,
     st.integers(0, len(written()[0]))
-    | st.sampled_from([each.start() + at for each in re.finditer(b"\n", written()[0]) for at in (0, 1)]),
+    | st.sampled_from(
+        [
+            each.start() + at
+            for each in re.finditer(b"\n", written()[0])
+            for at in (0, 1)
+        ]
+    ),
 )
 def test_a_journal_cut_anywhere_loses_its_last_line_at_most(length: int) -> None:
     """A journal that is cut anywhere, as by a power cut, loses at most its last line."""
@@ -121,13 +149,28 @@ def test_a_journal_cut_anywhere_loses_its_last_line_at_most(length: int) -> None
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / journal.FILE).write_bytes(whole)
         intact = journal.read(Path(folder))
-    last = {json.loads(content[len(whole) :].split(b"\n")[0][9:])["key"]} if len(whole) < len(content) else set()
-    check_opens(content[:length], {key: each for key, each in intact.items() if key not in last})
+    last = (
+        {json.loads(content[len(whole) :].split(b"\n")[0][9:])["key"]}
+        if len(whole) < len(content)
+        else set()
+    )
+    check_opens(
+        content[:length], {key: each for key, each in intact.items() if key not in last}
+    )
 
 
 @journal_fault
-@tries(60, st.lists(st.tuples(st.integers(0, len(written()[0]) - 1), st.integers(0, 7)), min_size=1, max_size=4))
-def test_a_journal_with_flipped_bits_loses_the_damaged_lines_only(flips: list[tuple[int, int]]) -> None:
+@tries(
+    60,
+    st.lists(
+        st.tuples(st.integers(0, len(written()[0]) - 1), st.integers(0, 7)),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_a_journal_with_flipped_bits_loses_the_damaged_lines_only(
+    flips: list[tuple[int, int]],
+) -> None:
     """A journal with flipped bits, as on an old disk, loses only the damaged lines."""
     content, all_entries = written()
     flipped = bytearray(content)
@@ -143,8 +186,13 @@ def test_a_journal_with_flipped_bits_loses_the_damaged_lines_only(flips: list[tu
         start = end
     # One that is about to run may have lost the record that says that it ran: it is not run again.
     about_to_run = (State.ACCEPTED, State.RETRY)
-    certain = {key: each for key, each in all_entries.items() if each.state not in about_to_run}
-    check_opens(bytes(flipped), {key: each for key, each in certain.items() if key not in touched})
+    certain = {
+        key: each for key, each in all_entries.items() if each.state not in about_to_run
+    }
+    check_opens(
+        bytes(flipped),
+        {key: each for key, each in certain.items() if key not in touched},
+    )
 
 
 def line(record: object) -> bytes:
@@ -154,7 +202,10 @@ def line(record: object) -> bytes:
 
 
 run = st.builds(
-    lambda whole, without, more: {**{name: each for name, each in whole.items() if name not in without}, **more},
+    lambda whole, without, more: {
+        **{name: each for name, each in whole.items() if name not in without},
+        **more,
+    },
     st.just(dict(RUN.__dict__)),
     st.lists(st.sampled_from(sorted(each.name for each in fields(Run))), max_size=3),
     st.dictionaries(st.just("newer"), odd),
@@ -165,7 +216,9 @@ records = objects(
     run=st.none() | run,
 ).map(
     lambda each: {
-        name: value for name, value in each.items() if name != "run" or value is None or isinstance(value, dict)
+        name: value
+        for name, value in each.items()
+        if name != "run" or value is None or isinstance(value, dict)
     }
 )
 """As a newer or an older version may have written them: other states, other things known of a run or a deployment."""
@@ -173,7 +226,9 @@ records = objects(
 
 @journal_fault
 @tries(80, st.lists(records | odd, max_size=4))
-def test_a_journal_whose_records_say_something_else_is_refused_or_read(said: list[Any]) -> None:
+def test_a_journal_whose_records_say_something_else_is_refused_or_read(
+    said: list[Any],
+) -> None:
     """Unknown records, as of another version, are never read as pending work."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -204,7 +259,10 @@ health_said = objects(
     next_poll=numbers,
     paused=texts,
     reboot=st.lists(texts, max_size=2),
-    sources=st.lists(objects(name=texts, working=st.booleans(), answered=numbers, trouble=texts), max_size=2),
+    sources=st.lists(
+        objects(name=texts, working=st.booleans(), answered=numbers, trouble=texts),
+        max_size=2,
+    ),
     troubles=st.lists(texts, max_size=2),
 )
 paused_said = objects(reason=texts, since=numbers)
@@ -215,7 +273,11 @@ instance_said = objects(
     kind=texts,
 )
 learned_said = objects(
-    **{"os-collect-config": objects(collectors=texts, heat=objects(auth_url=texts, password=texts))},
+    **{
+        "os-collect-config": objects(
+            collectors=texts, heat=objects(auth_url=texts, password=texts)
+        )
+    },
     under=texts,
     teacher=objects(heat=objects(auth_url=texts)),
 )
@@ -224,7 +286,9 @@ learned_said = objects(
 def in_file(said: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
     """Return what may be in a file that says this."""
     whole = (said | values).map(lambda each: json.dumps(each).encode())
-    deep = st.sampled_from([b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000, b"\xff\xfe", b"", b"\0" * 9])
+    deep = st.sampled_from(
+        [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000, b"\xff\xfe", b"", b"\0" * 9]
+    )
     return whole | damaged(whole) | st.binary(max_size=9) | deep
 
 
@@ -263,14 +327,20 @@ def test_any_state_files_can_be_started_with(contents: dict[str, bytes]) -> None
         assert isinstance(health.read(folder), dict)
         pause = asked.paused(folder)
         may_be_over = b'"until"' in contents.get("paused", b"")
-        assert pause is None if "paused" not in contents else pause is not None or may_be_over
+        assert (
+            pause is None
+            if "paused" not in contents
+            else pause is not None or may_be_over
+        )
         assert lock.holder(folder) is None
         for change in (False, True):
             _, trouble = learned.load(folder, change=change)
             assert "\n" not in trouble
         for change in (False, True):
             found = Documents(folder, change=change)
-            assert len(found.held) + len(found.warnings) == sum(each.startswith("documents/") for each in contents)
+            assert len(found.held) + len(found.warnings) == sum(
+                each.startswith("documents/") for each in contents
+            )
         outside = sorted(folder.parent.glob("of-*"))
         instance.set_aside(folder, {"cloud-init": "i-1"})
         assert sorted(folder.parent.glob("of-*")) == outside
@@ -296,7 +366,12 @@ def test_the_commands_show_any_state(contents: dict[str, bytes]) -> None:
     with state(contents) as folder:
         (folder / "agent.conf").write_text(f"[agent]\nstate_dir = {folder}\n")
         for words in COMMANDS:
-            arguments = [words()[0], "--config", str(folder / "agent.conf"), *words()[1:]]
+            arguments = [
+                words()[0],
+                "--config",
+                str(folder / "agent.conf"),
+                *words()[1:],
+            ]
             out, err = io.StringIO(), io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 try:
@@ -311,7 +386,9 @@ def test_the_commands_show_any_state(contents: dict[str, bytes]) -> None:
 
 wishes = st.builds(
     "{}.{}".format,
-    st.sampled_from(["signalled-5", "running-1", "finished-3", "..", "x", "", "*", "of-x", "a\nb"])
+    st.sampled_from(
+        ["signalled-5", "running-1", "finished-3", "..", "x", "", "*", "of-x", "a\nb"]
+    )
     | st.text(max_size=5),
     st.sampled_from(["again", "send", "forget", "new", "x", ""]),
 )
@@ -319,7 +396,9 @@ wishes = st.builds(
 
 @file_fault
 @tries(50, st.lists(wishes, max_size=4))
-def test_any_names_among_the_requests_are_carried_out_or_dropped(names: list[str]) -> None:
+def test_any_names_among_the_requests_are_carried_out_or_dropped(
+    names: list[str],
+) -> None:
     """A name that means nothing is removed; nothing else is touched."""
     with state({}) as folder:
         canary = folder / "runs" / "other" / "stdout"
@@ -335,6 +414,8 @@ def test_any_names_among_the_requests_are_carried_out_or_dropped(names: list[str
         assert not wrong
         assert len(done) <= len(names)
         left = [each.name for each in directory.iterdir()]
-        assert all(each.endswith(".new") or each.startswith("running-1.") for each in left)
+        assert all(
+            each.endswith(".new") or each.startswith("running-1.") for each in left
+        )
         assert canary.read_text() == "here"
         book.close()

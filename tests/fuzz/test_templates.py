@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from fuzz.examples import SHARE, TESTS, damaged, odd, places, tries
 from heat_config_agent.model.mistake import Mistake
 from heat_config_hooks import processes
-from heat_config_stack.definition import Definition, Identity, Later, Unresolved, requires, resolve
+from heat_config_stack.definition import (
+    Definition,
+    Identity,
+    Later,
+    Unresolved,
+    requires,
+    resolve,
+)
 from heat_config_stack.definition.files import File
 from heat_config_stack.hot import loader
 from heat_config_stack.hot.source import Source
@@ -40,15 +47,28 @@ TEXTS = [
 
 FUNCTIONS: st.SearchStrategy[Any] = st.sampled_from(
     [
-        *({"get_param": "p"}, {"get_attr": ["r", "x"]}, {"get_resource": "r"}, {"get_file": "f"}, {"if": ["c", 1, 2]}),
+        *(
+            {"get_param": "p"},
+            {"get_attr": ["r", "x"]},
+            {"get_resource": "r"},
+            {"get_file": "f"},
+            {"if": ["c", 1, 2]},
+        ),
         *(
             {"get_param": ["p", {"get_attr": ["r", "a"]}]},
             {"list_join": [",", ["a"]]},
             {"equals": [1, 1]},
             {"not": "c"},
         ),
-        *({"repeat": {"template": "%a%", "for_each": {"%a%": [1]}}}, {"str_replace": {"template": 1, "params": {}}}),
-        *({"yaql": {"expression": "$.data", "data": 1}}, {"resource_facade": "metadata"}, {"digest": ["md5", "a"]}),
+        *(
+            {"repeat": {"template": "%a%", "for_each": {"%a%": [1]}}},
+            {"str_replace": {"template": 1, "params": {}}},
+        ),
+        *(
+            {"yaql": {"expression": "$.data", "data": 1}},
+            {"resource_facade": "metadata"},
+            {"digest": ["md5", "a"]},
+        ),
     ]
 )
 
@@ -74,7 +94,13 @@ def changed(draw: st.DrawFn, text: str) -> str:
             case "remove":
                 del holder[key]
             case "rename" if isinstance(holder, dict):
-                holder[draw(st.sampled_from(["type", "if", "get_attr", "condition", "params", "x"]))] = holder.pop(key)
+                holder[
+                    draw(
+                        st.sampled_from(
+                            ["type", "if", "get_attr", "condition", "params", "x"]
+                        )
+                    )
+                ] = holder.pop(key)
             case "odd":
                 holder[key] = deepcopy(draw(odd))
             case _:
@@ -88,7 +114,9 @@ def sources(draw: st.DrawFn) -> Source:
     case = draw(st.sampled_from(TEXTS))
     said = case.get("environment") or []
     texts = [said] if isinstance(said, str) else said
-    environments = [draw(changed(each)) if draw(st.booleans()) else each for each in texts]
+    environments = [
+        draw(changed(each)) if draw(st.booleans()) else each for each in texts
+    ]
     return Source(
         File("t.yaml", draw(changed(case["template"]))),
         tuple(File(f"e{index}.yaml", each) for index, each in enumerate(environments)),
@@ -106,7 +134,9 @@ def check_sentences(mistakes: list[Mistake]) -> None:
         assert each.place is None or each.place.line > 0
 
 
-def check(definition: Definition | None, mistakes: list[Mistake], warnings: list[Mistake]) -> None:
+def check(
+    definition: Definition | None, mistakes: list[Mistake], warnings: list[Mistake]
+) -> None:
     """Hold a definition to what the stack relies on."""
     check_sentences([*mistakes, *warnings])
     assert definition is not None or mistakes
@@ -120,7 +150,9 @@ def check(definition: Definition | None, mistakes: list[Mistake], warnings: list
             except Unresolved as error:
                 assert str(error)  # noqa: PT017  # some can be had
     for resource in definition.resources.values():
-        needed = {each.resource for each in requires([resource.properties, resource.metadata])}
+        needed = {
+            each.resource for each in requires([resource.properties, resource.metadata])
+        }
         assert needed - {""} <= set(definition.resources)
         assert isinstance(resource.type, str)
         policy = resource.deletion_policy
@@ -134,7 +166,9 @@ def test_any_template_is_looked_at(source: Source) -> None:
     made, mistakes, warnings = loader.examine(source, IDENTITY, known=False)
     check(made, mistakes, warnings)
     if made is not None:
-        check_sentences([each for found in loader.check_children(made, 2) for each in found])
+        check_sentences(
+            [each for found in loader.check_children(made, 2) for each in found]
+        )
 
 
 @tries(100, damaged(st.sampled_from([each["template"].encode() for each in TEXTS])))
@@ -151,13 +185,27 @@ def lives(draw: st.DrawFn) -> dict[str, Any]:
     Its deployments get the answers of the case, and its handles the signals.
     """
     case = draw(st.sampled_from(TEXTS))
-    kept = {key: case[key] for key in ("environment", "files", "parameters", "signals", "wait_signals") if key in case}
+    kept = {
+        key: case[key]
+        for key in ("environment", "files", "parameters", "signals", "wait_signals")
+        if key in case
+    }
     first = draw(changed(case["template"]))
     second = draw(st.sampled_from([case["template"], first]).flatmap(changed))
     steps = [{"op": "create"}, {"op": "update", "template": second}]
-    steps += [{"op": each} for each in draw(st.lists(st.sampled_from(["check", "suspend", "resume"]), max_size=3))]
+    steps += [
+        {"op": each}
+        for each in draw(
+            st.lists(st.sampled_from(["check", "suspend", "resume"]), max_size=3)
+        )
+    ]
     back = draw(st.booleans())
-    return {**kept, "template": first, "disable_rollback": back, "steps": [*steps, {"op": "delete"}]}
+    return {
+        **kept,
+        "template": first,
+        "disable_rollback": back,
+        "steps": [*steps, {"op": "delete"}],
+    }
 
 
 class Hurried(stacks.Agent):
@@ -202,8 +250,17 @@ def hurried() -> Iterator[None]:
 @tries(60, lives())
 def test_any_template_is_carried_out_or_refused(case: dict[str, Any]) -> None:
     """Each resource succeeds or fails, and can be changed and deleted."""
-    never = {each for each, answers in (case.get("signals") or {}).items() if "never" in str(answers)}
+    never = {
+        each
+        for each, answers in (case.get("signals") or {}).items()
+        if "never" in str(answers)
+    }
     if never:  # nobody would answer
-        case = {**case, "signals": {key: each for key, each in case["signals"].items() if key not in never}}
+        case = {
+            **case,
+            "signals": {
+                key: each for key, each in case["signals"].items() if key not in never
+            },
+        }
     with hurried():
         stacks.run({**case, "mode": "lifecycle"})

@@ -40,7 +40,11 @@ def playbook(*tasks: dict[str, Any], **play: Any) -> Tasks:
 
 def ours(config: object = None, identity: str = "d1", **fields: Any) -> dict[str, Any]:
     """Return a deployment with this tool; its config is text."""
-    text = config if isinstance(config, str) or config is None else json.dumps(config, indent=2)
+    text = (
+        config
+        if isinstance(config, str) or config is None
+        else json.dumps(config, indent=2)
+    )
     return deployment(identity, text, group="ansible", **fields)
 
 
@@ -105,20 +109,45 @@ def test_variables_outputs_and_actions(driver: Driver) -> None:
     plain = driver.working("ansible") / "files" / "plain"
     plain.parent.mkdir()
     plain.write_bytes(b"  as it is \n\n")
-    seen = {**{name: name for name in values}, "action": "deploy_action", "id": "heat_config_id"}
+    seen = {
+        **{name: name for name in values},
+        "action": "deploy_action",
+        "id": "heat_config_id",
+    }
     expression = ", ".join(f"{name}={variable}" for name, variable in seen.items())
-    write = {"copy": {"content": f"{{{{ dict({expression}) | to_json }}}}", "dest": "{{ heat_outputs_path }}.seen"}}
+    write = {
+        "copy": {
+            "content": f"{{{{ dict({expression}) | to_json }}}}",
+            "dest": "{{ heat_outputs_path }}.seen",
+        }
+    }
     outputs = ["seen", "greeting", "plain", "never"]
-    for action in ("CREATE", "UPDATE", "DELETE") if isinstance(driver, Applied) else ("DELETE",):
+    for action in (
+        ("CREATE", "UPDATE", "DELETE") if isinstance(driver, Applied) else ("DELETE",)
+    ):
         config = playbook(write, roles=[] if action == "UPDATE" else ["beside"])
-        given = ours(config, f"id-{action}", inputs=values, outputs=outputs, action=action)
+        given = ours(
+            config, f"id-{action}", inputs=values, outputs=outputs, action=action
+        )
         if action == "DELETE":
             given["config"] = config  # a list of plays
         result = driver.run(given)
         assert result["deploy_status_code"] == 0, result
-        assert json.loads(result["seen"]) == {**values, "action": action, "id": f"id-{action}"}
-        written = {"greeting": f"hello {values['text']}", "plain": "  as it is \n\n"} if action != "UPDATE" else {}
-        assert {name: result[name] for name in ("greeting", "plain", "never") if name in result} == written
+        assert json.loads(result["seen"]) == {
+            **values,
+            "action": action,
+            "id": f"id-{action}",
+        }
+        written = (
+            {"greeting": f"hello {values['text']}", "plain": "  as it is \n\n"}
+            if action != "UPDATE"
+            else {}
+        )
+        assert {
+            name: result[name]
+            for name in ("greeting", "plain", "never")
+            if name in result
+        } == written
         assert (driver.working("ansible") / f"id-{action}_playbook.yaml").is_file()
 
 
@@ -126,7 +155,12 @@ def test_variables_outputs_and_actions(driver: Driver) -> None:
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
     """A second deployment with the same config succeeds, and its recap names no task."""
-    config = playbook({"name": "write it", "copy": {"content": "x\n", "dest": str(driver.folder / "written")}})
+    config = playbook(
+        {
+            "name": "write it",
+            "copy": {"content": "x\n", "dest": str(driver.folder / "written")},
+        }
+    )
     first = driver.run(ours(config, "d1"))
     second = driver.run(ours(config, "d2"))
     assert lines(first) == ["changed: write it", "1 ok, 1 changed"]
@@ -141,13 +175,35 @@ def test_output_is_that_of_ansible_and_a_recap(driver: Driver) -> None:
     config = playbook(
         {"name": "a {{ thing }}", "command": "/bin/true"},
         {"name": "long", "shell": "head -c 900000 /dev/zero | tr '\\0' x"},
-        {"name": "some", "command": "test {{ item }} = a", "loop": ["a", "b", "c"], "ignore_errors": True},
+        {
+            "name": "some",
+            "command": "test {{ item }} = a",
+            "loop": ["a", "b", "c"],
+            "ignore_errors": True,
+        },
         {"name": "hidden", "command": "echo {{ word }}", "no_log": True},
-        {"name": "hidden loop", "command": "echo {{ item }}", "no_log": True, "loop": ["{{ word }}", "b"]},
-        {"name": "hidden and failed", "shell": "echo {{ word }}; false", "no_log": True, "ignore_errors": True},
+        {
+            "name": "hidden loop",
+            "command": "echo {{ item }}",
+            "no_log": True,
+            "loop": ["{{ word }}", "b"],
+        },
+        {
+            "name": "hidden and failed",
+            "shell": "echo {{ word }}; false",
+            "no_log": True,
+            "ignore_errors": True,
+        },
         {"name": "quiet", "debug": {"msg": "two\nlines"}, "when": "not thing"},
-        {"block": [{"name": "risky", "fail": {"msg": "not now"}}], "rescue": [{"debug": {"msg": "saved"}}]},
-        {"name": "last words", "shell": "echo first >&2; echo because >&2; exit 3", "changed_when": False},
+        {
+            "block": [{"name": "risky", "fail": {"msg": "not now"}}],
+            "rescue": [{"debug": {"msg": "saved"}}],
+        },
+        {
+            "name": "last words",
+            "shell": "echo first >&2; echo because >&2; exit 3",
+            "changed_when": False,
+        },
         {"name": "never", "command": "/bin/true"},
     )
     result = driver.run(ours(config, inputs={"thing": "stone", "word": SECRET}))
@@ -168,12 +224,24 @@ def test_output_is_that_of_ansible_and_a_recap(driver: Driver) -> None:
     assert SECRET not in json.dumps(result)
     assert "\x1b" not in result["deploy_stdout"] + result["deploy_stderr"]
     quiet = playbook(
-        {"name": "list", "debug": {"msg": "{{ item }}"}, "loop": [1, {"é": "\\"}]}, {"fail": {"msg": "so\nbe\n\nit"}}
+        {"name": "list", "debug": {"msg": "{{ item }}"}, "loop": [1, {"é": "\\"}]},
+        {"fail": {"msg": "so\nbe\n\nit"}},
     )
     ours_printed = driver.run(ours(quiet, "d2"))
-    command = [str(ANSIBLE), "-i", "localhost,", str(driver.working("ansible") / "d2_playbook.yaml")]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(driver.folder), "LANG": "C.UTF-8"}
-    itself = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    command = [
+        str(ANSIBLE),
+        "-i",
+        "localhost,",
+        str(driver.working("ansible") / "d2_playbook.yaml"),
+    ]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(driver.folder),
+        "LANG": "C.UTF-8",
+    }
+    itself = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment
+    )
     recap = "failed: fail: so\nbe\n1 ok, 1 failed\n"
     assert ours_printed["deploy_stdout"] == itself.stdout + recap
     assert ours_printed["deploy_stderr"] == itself.stderr + "failed: fail: so be\n"
@@ -185,8 +253,15 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     driver.environment["HEAT_ANSIBLE_CMD"] = str(recorder)
     asked = recorder.with_name("asked")
     working = driver.working("ansible")
-    inputs = {"db_password": SECRET, "deploy_password": "credential-1", "deploy_user_id": "credential-2"}
-    config = playbook({"debug": {"msg": "one"}, "tags": ["b"]}, {"fail": {"msg": "two"}, "tags": ["c"]})
+    inputs = {
+        "db_password": SECRET,
+        "deploy_password": "credential-1",
+        "deploy_user_id": "credential-2",
+    }
+    config = playbook(
+        {"debug": {"msg": "one"}, "tags": ["b"]},
+        {"fail": {"msg": "two"}, "tags": ["c"]},
+    )
     chosen = {"tags": ["a", "b"], "skip_tags": "c", "modulepath": ["/m", "n"]}
     result = driver.run(ours(config, inputs=inputs, options=chosen))
     assert result["deploy_status_code"] == 0, result
@@ -214,7 +289,10 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     assert given["db_password"] == SECRET
     assert not {"deploy_password", "deploy_user_id", "deploy_signal_id"} & set(given)
     assert Path(path).name == "d1"
-    modes = {stat.S_IMODE(each.stat().st_mode) for each in (asked / "variables", working / "d1_playbook.yaml")}
+    modes = {
+        stat.S_IMODE(each.stat().st_mode)
+        for each in (asked / "variables", working / "d1_playbook.yaml")
+    }
     assert modes == {0o600}
     assert stat.S_IMODE(working.stat().st_mode) == 0o700
     environment = (asked / "environment").read_text()
@@ -224,13 +302,26 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     assert "ANSIBLE_HOST_KEY_CHECKING" not in environment
     assert "ANSIBLE_CACHE_PLUGIN" not in environment
     assert not variables.exists()
-    assert not [each for each in working.rglob("*") if each.is_file() and SECRET in each.read_text()]
+    assert not [
+        each
+        for each in working.rglob("*")
+        if each.is_file() and SECRET in each.read_text()
+    ]
 
-    given = ours(playbook({"debug": {"msg": "x"}}), "d2", inputs=inputs, options={"deploy_credentials": True})
+    given = ours(
+        playbook({"debug": {"msg": "x"}}),
+        "d2",
+        inputs=inputs,
+        options={"deploy_credentials": True},
+    )
     driver.run(given)
     assert marked(asked / "variables")["deploy_password"] == "credential-1"
     first, inventory, path = (asked / "argv").read_text().split("\0")[:3]
-    assert (first, Path(inventory).name, path) == ("-i", "this machine.ini", str(working / "d2_playbook.yaml"))
+    assert (first, Path(inventory).name, path) == (
+        "-i",
+        "this machine.ini",
+        str(working / "d2_playbook.yaml"),
+    )
 
     given = ours(playbook({"debug": {"msg": "x"}}), "d3")
     del given["options"]
@@ -247,14 +338,27 @@ def test_inventory_is_a_file_or_an_absolute_path(driver: Driver) -> None:
     tasks = playbook(
         {"name": "each", "command": "/bin/true"},
         {"name": "some", "fail": {"msg": "no"}, "when": "bad | default(false) | bool"},
-        {"name": "loop", "fail": {"msg": "no"}, "loop": [{"a": 1}], "ignore_errors": True},
+        {
+            "name": "loop",
+            "fail": {"msg": "no"},
+            "loop": [{"a": 1}],
+            "ignore_errors": True,
+        },
         hosts="all",
         serial=1,
     )
     by_name = driver.run(ours(tasks, "d1", options={"inventory": "hosts"}))
     assert by_name["deploy_status_code"] == 2
-    recap = ["changed: each (one)", 'ignored: loop (one, item={"a":1}): no', "changed: each (two)"]
-    assert lines(by_name) == [*recap, "failed: some (two): no", "3 ok, 2 changed, 1 failed, 1 skipped, 1 ignored"]
+    recap = [
+        "changed: each (one)",
+        'ignored: loop (one, item={"a":1}): no',
+        "changed: each (two)",
+    ]
+    assert lines(by_name) == [
+        *recap,
+        "failed: some (two): no",
+        "3 ok, 2 changed, 1 failed, 1 skipped, 1 ignored",
+    ]
     tasks = playbook({"name": "each", "command": "/bin/true"}, hosts="all")
     elsewhere = driver.folder / "elsewhere"
     elsewhere.write_text("three\n")
@@ -303,16 +407,31 @@ def test_plugins_modules_collections_and_roles_are_found(driver: Driver) -> None
     config = playbook({"name": "theirs", "acme.tools.theirs": {}}, roles=["shared"])
     result = driver.run(ours(config, options=chosen))
     assert result["deploy_status_code"] == 0, result
-    assert lines(result) == ["changed: shared : in the role", "changed: theirs", "2 ok, 2 changed"]
+    assert lines(result) == [
+        "changed: shared : in the role",
+        "changed: theirs",
+        "2 ok, 2 changed",
+    ]
     assert (folder / "called").read_text() == "called "
 
     # The same by an ansible.cfg, which the runner's own settings would hide; its output is for who asked for it.
     working = driver.working("ansible")
     (working / "extra").mkdir()
     (working / "extra" / "mine.py").write_text(callback)
-    (working / "ansible.cfg").write_text("[defaults]\nstdout_callback = minimal ; short\ncallback_plugins = extra\n")
+    (working / "ansible.cfg").write_text(
+        "[defaults]\nstdout_callback = minimal ; short\ncallback_plugins = extra\n"
+    )
     result = driver.run(ours(playbook({"name": "x", "debug": {"msg": "hello"}}), "d2"))
-    assert result["deploy_stdout"].split() == ["localhost", "|", "SUCCESS", "=>", "{", '"msg":', '"hello"', "}"]
+    assert result["deploy_stdout"].split() == [
+        "localhost",
+        "|",
+        "SUCCESS",
+        "=>",
+        "{",
+        '"msg":',
+        '"hello"',
+        "}",
+    ]
     assert (folder / "called").read_text() == "called called "
 
 
@@ -320,8 +439,13 @@ def test_plugins_modules_collections_and_roles_are_found(driver: Driver) -> None
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_another_stdout_callback(driver: Driver) -> None:
     """With ansible's own `oneline`, or one without documentation, its output is unchanged and the exit code is kept."""
-    config = playbook({"name": "x", "debug": {"msg": "hello"}}, {"name": "y", "fail": {"msg": "not now"}})
-    (driver.folder / ".ansible.cfg").write_text("[defaults]\nstdout_callback = oneline\n")
+    config = playbook(
+        {"name": "x", "debug": {"msg": "hello"}},
+        {"name": "y", "fail": {"msg": "not now"}},
+    )
+    (driver.folder / ".ansible.cfg").write_text(
+        "[defaults]\nstdout_callback = oneline\n"
+    )
     result = driver.run(ours(config))
     assert result["deploy_status_code"] == 2, result
     said = [each.partition(" =>")[0] for each in result["deploy_stdout"].splitlines()]
@@ -336,9 +460,14 @@ def test_another_stdout_callback(driver: Driver) -> None:
         "    def v2_runner_on_ok(self, result): print('fine')\n"
         "    def v2_runner_on_failed(self, result, ignore_errors=False): print('bad')\n"
     )
-    (working / "ansible.cfg").write_text("[defaults]\nstdout_callback = terse\ncallback_plugins = plugins\n")
+    (working / "ansible.cfg").write_text(
+        "[defaults]\nstdout_callback = terse\ncallback_plugins = plugins\n"
+    )
     result = driver.run(ours(config, "d2"))
-    assert (result["deploy_status_code"], result["deploy_stdout"]) == (2, "fine\nbad\n"), result
+    assert (result["deploy_status_code"], result["deploy_stdout"]) == (
+        2,
+        "fine\nbad\n",
+    ), result
 
 
 @pytest.mark.parametrize(
@@ -352,10 +481,18 @@ def test_another_stdout_callback(driver: Driver) -> None:
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            json.dumps(playbook(roles=["nowhere"])), 1, "the role 'nowhere' was not found", marks=pytest.mark.slow
+            json.dumps(playbook(roles=["nowhere"])),
+            1,
+            "the role 'nowhere' was not found",
+            marks=pytest.mark.slow,
         ),
         (
-            json.dumps(playbook({"name": "far", "ping": {}}, vars={"ansible_remote_tmp": "/proc/nowhere"})),
+            json.dumps(
+                playbook(
+                    {"name": "far", "ping": {}},
+                    vars={"ansible_remote_tmp": "/proc/nowhere"},
+                )
+            ),
             4,
             "\nunreachable: far: ",
         ),
@@ -364,17 +501,25 @@ def test_another_stdout_callback(driver: Driver) -> None:
     ids=["no yaml", "no module", "no role", "unreachable", "no list"],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_an_error_of_ansible_becomes_the_result(driver: Driver, config: str, code: int, says: str) -> None:
+def test_an_error_of_ansible_becomes_the_result(
+    driver: Driver, config: str, code: int, says: str
+) -> None:
     """The result has the exit code and the message of ansible."""
     result = driver.run(ours(config))
     assert result["deploy_status_code"] == code
     assert says in result["deploy_stdout"] + result["deploy_stderr"]
-    assert result["deploy_stderr"].splitlines()[-1].startswith(("[ERROR]: ", "ERROR! ", "unreachable: "))
+    assert (
+        result["deploy_stderr"]
+        .splitlines()[-1]
+        .startswith(("[ERROR]: ", "ERROR! ", "unreachable: "))
+    )
 
 
 NOWHERE = [{"hosts": "web", "tasks": [{"name": "x", "debug": {"msg": "done"}}]}]
 TAGGED = playbook({"name": "x", "debug": {"msg": "done"}, "tags": "deploy"})
-FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all", "!min"]}]  # all of them take long
+FACTS_FIRST = [
+    {**playbook()[0], "gather_facts": True, "gather_subset": ["!all", "!min"]}
+]  # all of them take long
 
 
 @pytest.mark.slow
@@ -384,10 +529,26 @@ FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all",
         (*case, callback)
         for number, case in enumerate(
             (
-                (NOWHERE, {}, "no task was run: no host of the inventory matches 'web', the hosts of the playbook"),
-                ([*FACTS_FIRST, *NOWHERE], {}, "no task was run: no host of the inventory matches 'web'"),
-                ([*NOWHERE, {**NOWHERE[0], "hosts": ["db", "cache"]}], {}, "matches 'web', 'db,cache'"),
-                (TAGGED, {"tags": "deplyo"}, "no task was run: none has one of the tags deplyo"),
+                (
+                    NOWHERE,
+                    {},
+                    "no task was run: no host of the inventory matches 'web', the hosts of the playbook",
+                ),
+                (
+                    [*FACTS_FIRST, *NOWHERE],
+                    {},
+                    "no task was run: no host of the inventory matches 'web'",
+                ),
+                (
+                    [*NOWHERE, {**NOWHERE[0], "hosts": ["db", "cache"]}],
+                    {},
+                    "matches 'web', 'db,cache'",
+                ),
+                (
+                    TAGGED,
+                    {"tags": "deplyo"},
+                    "no task was run: none has one of the tags deplyo",
+                ),
                 (NOWHERE, {"allow_nothing": True}, ""),
                 (TAGGED, {"tags": "deplyo", "allow_nothing": True}, ""),
                 (TAGGED, {"tags": "deploy"}, ""),
@@ -400,7 +561,9 @@ FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all",
             )
         )
         # A success is one with either callback, and each takes a second.
-        for callback in (("default", "oneline") if case[2] else (("default", "oneline")[number % 2],))
+        for callback in (
+            ("default", "oneline") if case[2] else (("default", "oneline")[number % 2],)
+        )
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
@@ -413,7 +576,9 @@ def test_a_playbook_that_does_nothing(
     driver: Driver, config: Tasks, options: dict[str, Any], says: str, callback: str
 ) -> None:
     """It is a failure although ansible succeeds, with any callback; a skipped task counts as a task."""
-    (driver.folder / ".ansible.cfg").write_text(f"[defaults]\nstdout_callback = {callback}\n")
+    (driver.folder / ".ansible.cfg").write_text(
+        f"[defaults]\nstdout_callback = {callback}\n"
+    )
     result = driver.run(ours(config, options=options))
     assert result["deploy_status_code"] == (125 if says else 0), result
     if says:
@@ -426,7 +591,9 @@ def test_a_playbook_that_does_nothing(
 def test_nobody_is_asked(driver: Driver) -> None:
     """A prompt does not wait for an answer."""
     tasks = playbook(
-        {"pause": {"prompt": "go on?"}}, {"debug": {"msg": "went on"}}, vars_prompt=[{"name": "a_name", "default": "x"}]
+        {"pause": {"prompt": "go on?"}},
+        {"debug": {"msg": "went on"}},
+        vars_prompt=[{"name": "a_name", "default": "x"}],
     )
     result = driver.run(ours(tasks, options={"timeout": 60}))
     assert result["deploy_status_code"] == 0
@@ -448,13 +615,19 @@ def test_mistakes_are_named(driver: Driver) -> None:
     chosen = {"tag": "x", "skip_tags": 7, "inventory": ["a"], "roles_path": [1]}
     wrong = driver.run(ours(config, options=chosen))
     assert wrong["deploy_status_code"] == 125
-    assert "options.tag: ansible has no such option; did you mean tags?" in wrong["deploy_stderr"]
+    assert (
+        "options.tag: ansible has no such option; did you mean tags?"
+        in wrong["deploy_stderr"]
+    )
     for name in ("skip_tags", "inventory", "roles_path"):
         assert f"options.{name}: expected " in wrong["deploy_stderr"]
     for number, structure in enumerate([{"hosts": "localhost"}, 7]):
         wrong = driver.run(deployment(f"c{number}", structure, group="ansible"))
         assert wrong["deploy_status_code"] == 125
-        assert "config: expected a playbook: text, or a list of plays" in wrong["deploy_stderr"]
+        assert (
+            "config: expected a playbook: text, or a list of plays"
+            in wrong["deploy_stderr"]
+        )
     assert not (driver.folder / "made").exists()
 
 
@@ -464,7 +637,10 @@ def test_missing_programs_fail_the_deployment(driver: Driver) -> None:
     driver.environment["HEAT_ANSIBLE_CMD"] = "no-such-playbook"
     missing = driver.run(ours(config, "d1"))
     assert missing["deploy_status_code"] == 127
-    assert "no-such-playbook ($HEAT_ANSIBLE_CMD) is not installed; " in missing["deploy_stderr"]
+    assert (
+        "no-such-playbook ($HEAT_ANSIBLE_CMD) is not installed; "
+        in missing["deploy_stderr"]
+    )
     assert "pip install ansible-core ansible-runner" in missing["deploy_stderr"]
     broken = driver.folder / "broken"
     broken.write_text("#!/nowhere/python\n")
@@ -474,11 +650,16 @@ def test_missing_programs_fail_the_deployment(driver: Driver) -> None:
     assert unstarted["deploy_status_code"] == 126
     assert f"cannot run {broken}: FileNotFoundError" in unstarted["deploy_stderr"]
     del driver.environment["HEAT_ANSIBLE_CMD"]
-    (driver.folder / "sitecustomize.py").write_text("import sys\nsys.modules['ansible_runner'] = None\n")
+    (driver.folder / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['ansible_runner'] = None\n"
+    )
     driver.environment["PYTHONPATH"] = str(driver.folder)
     without = driver.run(ours(config, "d3"))
     assert without["deploy_status_code"] == 127
-    assert "ansible-runner, which runs ansible-playbook, is not installed; " in without["deploy_stderr"]
+    assert (
+        "ansible-runner, which runs ansible-playbook, is not installed; "
+        in without["deploy_stderr"]
+    )
     assert "pip install ansible-core ansible-runner" in without["deploy_stderr"]
     assert not (driver.folder / "made").exists()
 
@@ -486,22 +667,38 @@ def test_missing_programs_fail_the_deployment(driver: Driver) -> None:
 def test_without_any_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If neither PATH nor our own environment has it, the message says how to install it."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    place = protocol.workplace("ansible", tmp_path / "run", tmp_path, {"PATH": str(tmp_path)})
-    with pytest.raises(MissingTool, match=r"ansible-playbook is not installed; .*ansible-core ansible-runner"):
+    place = protocol.workplace(
+        "ansible", tmp_path / "run", tmp_path, {"PATH": str(tmp_path)}
+    )
+    with pytest.raises(
+        MissingTool,
+        match=r"ansible-playbook is not installed; .*ansible-core ansible-runner",
+    ):
         ansible.prepare(asked(ours("- hosts: localhost\n")), place)
 
 
-def test_a_runner_that_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_that_cannot_be_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If a module that ansible-runner needs is missing, the message says how to install it."""
     monkeypatch.setitem(sys.modules, "ansible_runner", None)
-    place = protocol.workplace("ansible", tmp_path / "run", tmp_path, {"PATH": str(BIN)})
-    with pytest.raises(MissingTool, match=r"ansible-runner cannot be loaded .*ansible-core ansible-runner"):
+    place = protocol.workplace(
+        "ansible", tmp_path / "run", tmp_path, {"PATH": str(BIN)}
+    )
+    with pytest.raises(
+        MissingTool,
+        match=r"ansible-runner cannot be loaded .*ansible-core ansible-runner",
+    ):
         ansible.carry_out(asked(ours("- hosts: localhost\n")), place)
 
 
 def asked(document: dict[str, Any]) -> protocol.Request:
     """Return a deployment as the hook gets it."""
-    return protocol.request(document, key="d1", options=options.read(document["options"], ansible.ABOUT.options))
+    return protocol.request(
+        document,
+        key="d1",
+        options=options.read(document["options"], ansible.ABOUT.options),
+    )
 
 
 def living(words: str) -> list[psutil.Process]:
@@ -529,8 +726,15 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
     """A timeout ends ansible and all its processes, and the result has the outcome of earlier tasks."""
-    config = playbook({"name": "first", "command": "/bin/true"}, {"name": "hang", "command": str(stubborn)})
-    for limit in (5, 15, 45):  # a busy machine takes longer until the task that hangs has begun
+    config = playbook(
+        {"name": "first", "command": "/bin/true"},
+        {"name": "hang", "command": str(stubborn)},
+    )
+    for limit in (
+        5,
+        15,
+        45,
+    ):  # a busy machine takes longer until the task that hangs has begun
         result = driver.run(ours(config, f"d{limit}", options={"timeout": limit}))
         assert result["deploy_status_code"] == 124
         if "TASK [hang]" in result["deploy_stdout"]:
@@ -544,11 +748,22 @@ def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
 @pytest.mark.parametrize("callback", ["default", "oneline"])
 def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> None:
     """The hook ends all processes of ansible when it gets a TERM that only it gets."""
-    given = ours(playbook({"name": "hang", "command": str(stubborn)}, {"name": "next", "command": "/bin/true"}))
-    (machine.folder / ".ansible.cfg").write_text(f"[defaults]\nstdout_callback = {callback}\n")
+    given = ours(
+        playbook(
+            {"name": "hang", "command": str(stubborn)},
+            {"name": "next", "command": "/bin/true"},
+        )
+    )
+    (machine.folder / ".ansible.cfg").write_text(
+        f"[defaults]\nstdout_callback = {callback}\n"
+    )
     apply = machine.start_apply([given])
     wait_until(lambda: bool(living(str(stubborn))), seconds=90)
-    (hook,) = [each for each in living(str(machine.state)) if each.cmdline()[4:6] == ["-m", "heat_config_hooks.steps"]]
+    (hook,) = [
+        each
+        for each in living(str(machine.state))
+        if each.cmdline()[4:6] == ["-m", "heat_config_hooks.steps"]
+    ]
     hook.terminate()
     apply.communicate(timeout=pace.seconds(60))
     assert apply.returncode == 1
@@ -586,7 +801,9 @@ def test_a_home_that_is_none(driver: Driver, home: str) -> None:
     """Without a usable home, ansible keeps its files in the folder of the run."""
     before = Path("/.ansible").exists()
     driver.environment["HOME"] = home
-    config = playbook({"copy": {"content": "x", "dest": str(driver.folder / "written")}})
+    config = playbook(
+        {"copy": {"content": "x", "dest": str(driver.folder / "written")}}
+    )
     result = driver.run(ours(config))
     assert result["deploy_status_code"] == 0, result
     assert lines(result) == ["changed: copy", "1 ok, 1 changed"]
@@ -597,18 +814,32 @@ def test_a_home_that_is_none(driver: Driver, home: str) -> None:
 def test_it_is_forgotten(machine: Machine) -> None:
     """`forget` removes the files of one deployment and of no other."""
     config = playbook({"copy": {"content": "x", "dest": "{{ heat_outputs_path }}.x"}})
-    assert machine.apply([ours(config, "d1", outputs=["x"]), ours(config, "d11", outputs=["x"])]).code == 0
+    assert (
+        machine.apply(
+            [ours(config, "d1", outputs=["x"]), ours(config, "d11", outputs=["x"])]
+        ).code
+        == 0
+    )
     left = {each.name for each in (machine.state / "heat-config-ansible").iterdir()}
     assert left == {"d1_playbook.yaml", "d11_playbook.yaml"}
     assert machine.agent("forget", "d1").code == 0
-    assert {each.name for each in (machine.state / "heat-config-ansible").iterdir()} == {"d11_playbook.yaml"}
-    assert {each.name for each in (machine.state / "run/heat-config-ansible").iterdir()} == {"d11.x"}
+    assert {
+        each.name for each in (machine.state / "heat-config-ansible").iterdir()
+    } == {"d11_playbook.yaml"}
+    assert {
+        each.name for each in (machine.state / "run/heat-config-ansible").iterdir()
+    } == {"d11.x"}
 
 
 @pytest.mark.slow
 def test_an_odd_id(driver: Driver) -> None:
     """An unsafe id is not used for files, and the playbook gets it unchanged."""
-    write = {"copy": {"content": "{{ heat_config_id }}", "dest": "{{ heat_outputs_path }}.id"}}
+    write = {
+        "copy": {
+            "content": "{{ heat_config_id }}",
+            "dest": "{{ heat_outputs_path }}.id",
+        }
+    }
     result = driver.run(ours(playbook(write), "../{odd} id", outputs=["id"]))
     if isinstance(driver, Alone):
         assert result["id"] == "../{odd} id"
@@ -618,7 +849,9 @@ def test_an_odd_id(driver: Driver) -> None:
 
 def test_a_config_is_a_playbook(tmp_path: Path) -> None:
     """Nothing is written for a config that is not a playbook."""
-    place = protocol.workplace("ansible", tmp_path / "run", tmp_path, {"PATH": str(BIN)})
+    place = protocol.workplace(
+        "ansible", tmp_path / "run", tmp_path, {"PATH": str(BIN)}
+    )
     with pytest.raises(HookError, match="config: expected a playbook: text"):
         ansible.prepare(asked(deployment(config={"hosts": "all"})), place)
     assert not list(tmp_path.iterdir())

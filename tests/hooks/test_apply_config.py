@@ -47,7 +47,13 @@ def test_the_templates_are_rendered_at_every_action_whatever_the_config_is(
     driver: Driver, root: Path, tmp_path: Path
 ) -> None:
     """os-apply-config uses its own metadata and sees nothing of the deployment. A second run changes nothing."""
-    secret = {"deploy_password": "pw", "site": {"greeting": "no"}, "PATH": "/nowhere", "number": 3, "nothing": None}
+    secret = {
+        "deploy_password": "pw",
+        "site": {"greeting": "no"},
+        "PATH": "/nowhere",
+        "number": 3,
+        "nothing": None,
+    }
     executable(tmp_path / "templates/etc/environment", "env")
 
     for identity, config, action in (
@@ -56,16 +62,24 @@ def test_the_templates_are_rendered_at_every_action_whatever_the_config_is(
         ("d3", {"site": {"greeting": "no"}}, "SUSPEND"),
         ("d4", "text", "DELETE"),
     ):
-        values = driver.run(apply_config(identity, config, action=action, inputs=secret))
+        values = driver.run(
+            apply_config(identity, config, action=action, inputs=secret)
+        )
         assert (values["deploy_status_code"], values["deploy_stdout"]) == (0, "")
         assert "[INFO] success" in values["deploy_stderr"]
         assert (root / "etc/motd").read_text() == "hello\n"
         seen = (root / "etc/environment").read_text().splitlines()
         assert any(each.startswith("heat_outputs_path=") for each in seen)
-        assert not [each for each in seen if each.startswith(("deploy_", "site=", "number=", "PATH=/nowhere"))]
+        assert not [
+            each
+            for each in seen
+            if each.startswith(("deploy_", "site=", "number=", "PATH=/nowhere"))
+        ]
 
 
-def test_templates_may_leave_declared_outputs(driver: Driver, root: Path, tmp_path: Path) -> None:
+def test_templates_may_leave_declared_outputs(
+    driver: Driver, root: Path, tmp_path: Path
+) -> None:
     """Executable templates write them to `$heat_outputs_path.NAME`, as scripts do."""
     executable(tmp_path / "templates/etc/list", 'printf "ü\\n" >$heat_outputs_path.one')
 
@@ -76,7 +90,9 @@ def test_templates_may_leave_declared_outputs(driver: Driver, root: Path, tmp_pa
     assert (root / "etc/motd").exists()
 
 
-def test_a_failure_is_the_deployments(driver: Driver, root: Path, tmp_path: Path) -> None:
+def test_a_failure_is_the_deployments(
+    driver: Driver, root: Path, tmp_path: Path
+) -> None:
     """The result has the message of os-apply-config."""
     executable(tmp_path / "templates/etc/list", "echo no cheese >&2; exit 3")
 
@@ -88,35 +104,49 @@ def test_a_failure_is_the_deployments(driver: Driver, root: Path, tmp_path: Path
     assert not root.exists()
 
 
-def test_os_apply_config_that_is_missing_is_a_failure_that_says_how_to_get_it(driver: Driver, tmp_path: Path) -> None:
+def test_os_apply_config_that_is_missing_is_a_failure_that_says_how_to_get_it(
+    driver: Driver, tmp_path: Path
+) -> None:
     """It may be missing from the PATH, or the variable may name a missing program."""
     empty = tmp_path / "empty"
     empty.mkdir()
     driver.environment = {"PATH": str(empty)}
     values = driver.run(apply_config("d1"))
     assert values["deploy_status_code"] == 127
-    assert values["deploy_stderr"].startswith("os-apply-config is not installed; install os-apply-config (")
+    assert values["deploy_stderr"].startswith(
+        "os-apply-config is not installed; install os-apply-config ("
+    )
 
     driver.environment["HEAT_APPLY_CONFIG_CMD"] = "/nowhere/mine"
     values = driver.run(apply_config("d2"))
     assert values["deploy_status_code"] == 127
-    assert values["deploy_stderr"].startswith("/nowhere/mine ($HEAT_APPLY_CONFIG_CMD) is not installed; ")
+    assert values["deploy_stderr"].startswith(
+        "/nowhere/mine ($HEAT_APPLY_CONFIG_CMD) is not installed; "
+    )
 
 
 def test_options_are_checked(driver: Driver) -> None:
     """Unknown and mistyped options are reported before anything runs."""
     driver.environment = {"HEAT_APPLY_CONFIG_CMD": "/bin/true"}
 
-    values = driver.run(apply_config("d1", options={"templates": "/t", "timeout": "long"}))
+    values = driver.run(
+        apply_config("d1", options={"templates": "/t", "timeout": "long"})
+    )
 
     assert values["deploy_status_code"] == 125
-    assert "options.templates: apply-config has no such option" in values["deploy_stderr"]
+    assert (
+        "options.templates: apply-config has no such option" in values["deploy_stderr"]
+    )
     assert "options.timeout: expected a number of seconds" in values["deploy_stderr"]
 
 
-def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, root: Path, tmp_path: Path) -> None:
+def test_a_run_that_hangs_is_ended_with_all_that_it_started(
+    driver: Driver, root: Path, tmp_path: Path
+) -> None:
     """The timeout ends all processes of the run."""
-    executable(tmp_path / "templates/etc/list", f"echo $$ >{tmp_path}/pid; exec sleep 1000")
+    executable(
+        tmp_path / "templates/etc/list", f"echo $$ >{tmp_path}/pid; exec sleep 1000"
+    )
 
     values = driver.run(apply_config("d1", options={"timeout": 3}))
 

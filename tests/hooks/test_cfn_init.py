@@ -51,19 +51,34 @@ def command(text: str) -> dict[str, Any]:
     return {"config": {"commands": {"a": {"command": text}}}}
 
 
-def test_the_config_is_carried_out_at_every_action(driver: Driver, var: Path, tmp_path: Path) -> None:
+def test_the_config_is_carried_out_at_every_action(
+    driver: Driver, var: Path, tmp_path: Path
+) -> None:
     """An object and its JSON text are equal, the metadata is private, and a second run changes nothing."""
     metadata = var / "cache/heat-cfntools/last_metadata"
 
     def config(content: str) -> dict[str, Any]:
         files = {f"{tmp_path}/made": {"content": content, "mode": "000640"}}
-        return {"config": {"files": files, **command(f"echo $heat_outputs_path >>{tmp_path}/log")["config"]}}
+        return {
+            "config": {
+                "files": files,
+                **command(f"echo $heat_outputs_path >>{tmp_path}/log")["config"],
+            }
+        }
 
-    created = driver.run(init("d1", config(TEXT), inputs={**ODD, "deploy_password": "secret"}))
-    assert created == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+    created = driver.run(
+        init("d1", config(TEXT), inputs={**ODD, "deploy_password": "secret"})
+    )
+    assert created == {
+        "deploy_stdout": "",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+    }
     assert (tmp_path / "made").read_text() == TEXT
     assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o640
-    assert json.loads(metadata.read_text()) == {"AWS::CloudFormation::Init": config(TEXT)}
+    assert json.loads(metadata.read_text()) == {
+        "AWS::CloudFormation::Init": config(TEXT)
+    }
     assert stat.S_IMODE(metadata.stat().st_mode) == 0o600
     assert stat.S_IMODE(metadata.parent.stat().st_mode) == 0o700
 
@@ -78,15 +93,24 @@ def test_the_config_is_carried_out_at_every_action(driver: Driver, var: Path, tm
 
 def test_commands_may_leave_declared_outputs(driver: Driver, var: Path) -> None:
     """They write to `$heat_outputs_path.NAME`, as scripts do; outputs of an earlier run with this id do not count."""
-    config = command('printf "ü\\n" >$heat_outputs_path.one; echo x >$heat_outputs_path.undeclared')
+    config = command(
+        'printf "ü\\n" >$heat_outputs_path.one; echo x >$heat_outputs_path.undeclared'
+    )
 
     values = driver.run(init("d1", config, outputs=["one", "two"]))
 
-    assert values == {"one": "ü\n", "deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+    assert values == {
+        "one": "ü\n",
+        "deploy_stdout": "",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+    }
     assert var.exists()
 
 
-def test_a_failure_is_reported_with_what_the_log_says_of_it(driver: Driver, var: Path) -> None:
+def test_a_failure_is_reported_with_what_the_log_says_of_it(
+    driver: Driver, var: Path
+) -> None:
     """cfn-init itself prints nothing. Older parts of the log are not repeated."""
     driver.run(init("d0", command("echo earlier; exit 3")))
     config = command(f"echo out; echo 'no such {'cheese'}' >&2; exit 3")
@@ -95,7 +119,10 @@ def test_a_failure_is_reported_with_what_the_log_says_of_it(driver: Driver, var:
 
     assert values["deploy_status_code"] == 1
     lines = values["deploy_stderr"].splitlines()
-    assert lines[0] == f"cfn-init failed with status 1; its log {var}/log/cfn-init.log has:"
+    assert (
+        lines[0]
+        == f"cfn-init failed with status 1; its log {var}/log/cfn-init.log has:"
+    )
     assert "no such cheese" in values["deploy_stderr"]
     assert "a has failed" in values["deploy_stderr"]
     assert "earlier" not in values["deploy_stderr"]
@@ -130,14 +157,23 @@ def test_a_failure_without_a_log_is_one_too(driver: Driver, tmp_path: Path) -> N
     [
         ({"packages": {"apt": {"no-such-package": []}}}, "'no-such-package']'"),
         ({"packages": {"nosuch": {"a": []}}}, "Skipping invalid package type: nosuch"),
-        ({"services": {"upstart": {"a": {"enabled": "true"}}}}, "Skipping invalid service type: upstart"),
-        ({"services": {"systemd": {"no-such-service": {"enabled": "true"}}}}, "no-such-service"),
+        (
+            {"services": {"upstart": {"a": {"enabled": "true"}}}},
+            "Skipping invalid service type: upstart",
+        ),
+        (
+            {"services": {"systemd": {"no-such-service": {"enabled": "true"}}}},
+            "no-such-service",
+        ),
         ({"sources": {"SOURCE": "http://127.0.0.1:1/a.tar.gz"}}, "Return code of "),
         ({"users": {"no:name": {}}}, "An error occurred creating no:name user"),
         ({"groups": {"no:name": {}}}, "An error occurred creating no:name group"),
         ({"files": {"SOURCE/a": {"mode": "000600"}}}, "{'mode': '000600'}"),
         ({"files": {"SOURCE/a": {"source": "file:///no/such"}}}, "Return code of "),
-        ({"commands": {"a": {"command": "true", "cwd": "/no/such"}}}, "a has failed. /no/such path does not exist"),
+        (
+            {"commands": {"a": {"command": "true", "cwd": "/no/such"}}},
+            "a has failed. /no/such path does not exist",
+        ),
         ({"commands": {"a": {"cwd": "/"}}}, "a has failed. 'command' property missing"),
     ],
 )
@@ -146,7 +182,9 @@ def test_a_failure_that_the_log_alone_tells_is_one(
     driver: Driver, var: Path, tmp_path: Path, section: dict[str, Any], says: str
 ) -> None:
     """The exit code of cfn-init is 0 for most failures. Older parts of the log are ignored."""
-    config = json.loads(json.dumps({"config": section}).replace("SOURCE", f"{tmp_path}/source"))
+    config = json.loads(
+        json.dumps({"config": section}).replace("SOURCE", f"{tmp_path}/source")
+    )
 
     failed = driver.run(init("d1", config))
     fine = driver.run(init("d2", command("true"), action="UPDATE"))
@@ -157,23 +195,34 @@ def test_a_failure_that_the_log_alone_tells_is_one(
     assert fine == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
 
 
-def test_tolerated_failures_and_existing_users_are_reported(driver: Driver, var: Path, tmp_path: Path) -> None:
+def test_tolerated_failures_and_existing_users_are_reported(
+    driver: Driver, var: Path, tmp_path: Path
+) -> None:
     """An existing user or group is reported nevertheless, because it may differ from the config."""
     commands = {
         "1": {"command": "exit 3", "ignoreErrors": "true"},
         "2": {"command": f"touch {tmp_path}/never", "test": "exit 4"},
         "3": {"command": ["sh", "-c", "exit 5"], "ignoreErrors": True},
-        "4": {"command": "echo 'ERROR [' >&2; printf 'a\\nERROR [x]' >&2", "test": "true"},
+        "4": {
+            "command": "echo 'ERROR [' >&2; printf 'a\\nERROR [x]' >&2",
+            "test": "true",
+        },
         "5": {"command": f"cat >{tmp_path}/made <<E\nERROR [mine] text\nE\n"},
     }
     quiet = driver.run(init("d1", {"config": {"commands": commands}}))
-    there = {"groups": {"root": {}}, "users": {"root": {}}, "commands": {"a": {"cwd": "/no", "ignoreErrors": "yes"}}}
+    there = {
+        "groups": {"root": {}},
+        "users": {"root": {}},
+        "commands": {"a": {"cwd": "/no", "ignoreErrors": "yes"}},
+    }
     told = driver.run(init("d2", {"config": there}))
 
     assert quiet == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
     assert (tmp_path / "made").read_text() == "ERROR [mine] text\n"
     assert told["deploy_status_code"] == 0, told
-    assert told["deploy_stderr"].startswith(f"cfn-init ended with status 0; its log {var}/log/cfn-init.log has:\n")
+    assert told["deploy_stderr"].startswith(
+        f"cfn-init ended with status 0; its log {var}/log/cfn-init.log has:\n"
+    )
     assert told["deploy_stderr"].splitlines()[-4:] == [
         "this may have failed:",
         "An error occurred creating root group : group name not unique",
@@ -189,19 +238,69 @@ DISABLE = "Return code of 1 after executing: '['/bin/systemctl', 'disable', 'a.s
     ("level", "text", "status", "told"),
     [
         ("DEBUG", "Return code of 1 after executing: '['which', 'yum']'", 0, False),
-        ("DEBUG", "Return code of 1 after executing: '['rpm', '-q', 'httpd']'", 0, False),
-        ("DEBUG", "Return code of 1 after executing: '['dnf', '-y', '--showduplicates', 'list', 'a', 'b']'", 0, False),
-        ("DEBUG", "Return code of 104 after executing: '['zypper', '-n', '--no-refresh', 'search', 'a']'", 0, False),
-        ("DEBUG", "Return code of 3 after executing: '['/bin/systemctl', 'status', 'a.service']'", 0, False),
-        ("DEBUG", "Return code of 3 after executing: '['/usr/sbin/service', 'a', 'status']'", 0, False),
+        (
+            "DEBUG",
+            "Return code of 1 after executing: '['rpm', '-q', 'httpd']'",
+            0,
+            False,
+        ),
+        (
+            "DEBUG",
+            "Return code of 1 after executing: '['dnf', '-y', '--showduplicates', 'list', 'a', 'b']'",
+            0,
+            False,
+        ),
+        (
+            "DEBUG",
+            "Return code of 104 after executing: '['zypper', '-n', '--no-refresh', 'search', 'a']'",
+            0,
+            False,
+        ),
+        (
+            "DEBUG",
+            "Return code of 3 after executing: '['/bin/systemctl', 'status', 'a.service']'",
+            0,
+            False,
+        ),
+        (
+            "DEBUG",
+            "Return code of 3 after executing: '['/usr/sbin/service', 'a', 'status']'",
+            0,
+            False,
+        ),
         ("WARNING", "Unable to retrieve remote metadata : No credentials!", 0, False),
-        ("DEBUG", "Return code of 5 after executing: '['/bin/systemctl', 'start', 'status.service']'", 1, True),
-        ("DEBUG", "Return code of 1 after executing: '['/usr/sbin/service', 'status', 'stop']'", 1, True),
-        ("DEBUG", "Return code of 1 after executing: '['rpm', '-U', '--force', '--nosignature', 'a']'", 1, True),
-        ("DEBUG", "Return code of -9 after executing: '['dnf', '-y', '--best', 'install', 'which']'", 1, True),
+        (
+            "DEBUG",
+            "Return code of 5 after executing: '['/bin/systemctl', 'start', 'status.service']'",
+            1,
+            True,
+        ),
+        (
+            "DEBUG",
+            "Return code of 1 after executing: '['/usr/sbin/service', 'status', 'stop']'",
+            1,
+            True,
+        ),
+        (
+            "DEBUG",
+            "Return code of 1 after executing: '['rpm', '-U', '--force', '--nosignature', 'a']'",
+            1,
+            True,
+        ),
+        (
+            "DEBUG",
+            "Return code of -9 after executing: '['dnf', '-y', '--best', 'install', 'which']'",
+            1,
+            True,
+        ),
         ("WARNING", "Skipping package 'a'. Not available via yum", 1, True),
         ("WARNING", "Skipping package 'a' - unavailable via zypper", 1, True),
-        ("ERROR", "Error setting privileges for user 'root': [Errno 1] Operation not permitted", 1, True),
+        (
+            "ERROR",
+            "Error setting privileges for user 'root': [Errno 1] Operation not permitted",
+            1,
+            True,
+        ),
         ("DEBUG", DISABLE + "Unit file a.service does not exist.\\n''", 0, True),
         ("DEBUG", DISABLE + "Access denied\\n''", 1, True),
     ],
@@ -234,7 +333,9 @@ def test_outcome_is_read_from_the_log(
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_deployments_at_once_do_not_get_each_others_metadata(driver: Driver, tmp_path: Path) -> None:
+def test_deployments_at_once_do_not_get_each_others_metadata(
+    driver: Driver, tmp_path: Path
+) -> None:
     """They share one file: a deployment waits until the cfn-init of another has ended, and may time out."""
     program = tmp_path / "slow"
     program.write_text(
@@ -248,22 +349,35 @@ def test_deployments_at_once_do_not_get_each_others_metadata(driver: Driver, tmp
         "HEAT_CFN_INIT_LOG": str(tmp_path / "no-log"),
     }
     with ThreadPoolExecutor() as threads:
-        first = threads.submit(driver.run, init("d1", {"config": {"commands": {"first": {}}}}))
+        first = threads.submit(
+            driver.run, init("d1", {"config": {"commands": {"first": {}}}})
+        )
         try:
             wait_until((tmp_path / "started").exists)
-            late = driver.run(init("d2", {"config": {"commands": {"late": {}}}}, options={"timeout": 2}))
-            second = threads.submit(driver.run, init("d3", {"config": {"commands": {"second": {}}}}))
-            wait_until(lambda: any("->" in line for line in locks(tmp_path / "last/.lock")))
+            late = driver.run(
+                init(
+                    "d2", {"config": {"commands": {"late": {}}}}, options={"timeout": 2}
+                )
+            )
+            second = threads.submit(
+                driver.run, init("d3", {"config": {"commands": {"second": {}}}})
+            )
+            wait_until(
+                lambda: any("->" in line for line in locks(tmp_path / "last/.lock"))
+            )
         finally:
             (tmp_path / "go").touch()
         values = [first.result(), second.result()]
 
     assert late["deploy_status_code"] == 124
     assert (
-        "cfn-init was not run, because the cfn-init of another deployment was still running\n" in late["deploy_stderr"]
+        "cfn-init was not run, because the cfn-init of another deployment was still running\n"
+        in late["deploy_stderr"]
     )
     for name, each in zip(("first", "second"), values, strict=True):
-        assert json.loads(each["deploy_stdout"]) == {"AWS::CloudFormation::Init": {"config": {"commands": {name: {}}}}}
+        assert json.loads(each["deploy_stdout"]) == {
+            "AWS::CloudFormation::Init": {"config": {"commands": {name: {}}}}
+        }
     assert (tmp_path / "started").read_text() == "x\nx\n"
     assert stat.S_IMODE((tmp_path / "last/.lock").stat().st_mode) == 0o600
 
@@ -271,12 +385,16 @@ def test_deployments_at_once_do_not_get_each_others_metadata(driver: Driver, tmp
 def locks(path: Path) -> list[str]:
     """Return the kernel's list of processes that hold a lock on a file, or wait for one."""
     inode = f":{path.stat().st_ino} "
-    return [line for line in Path("/proc/locks").read_text().splitlines() if inode in line]
+    return [
+        line for line in Path("/proc/locks").read_text().splitlines() if inode in line
+    ]
 
 
 def test_of_a_long_log_the_end_is_reported(driver: Driver, var: Path) -> None:
     """The cause of a failure is at the end."""
-    config = command("head -c 300000 /dev/zero | tr '\\0' x; echo; echo the cause; exit 1")
+    config = command(
+        "head -c 300000 /dev/zero | tr '\\0' x; echo; echo the cause; exit 1"
+    )
 
     values = driver.run(init("d1", config))
 
@@ -303,13 +421,18 @@ def test_an_empty_config_runs_nothing(driver: Driver, tmp_path: Path) -> None:
     ("config", "says"),
     [
         ("{", "config: it is not valid JSON: "),
-        ('{"config": NaN}', "config: it is not valid JSON: NaN is not a number in JSON"),
+        (
+            '{"config": NaN}',
+            "config: it is not valid JSON: NaN is not a number in JSON",
+        ),
         ("[1]", "config: expected an object"),
         ([1], "config: expected an object"),
         (True, "config: expected an object"),
     ],
 )
-def test_a_config_that_cannot_be_one_is_a_mistake(driver: Driver, tmp_path: Path, config: object, says: str) -> None:
+def test_a_config_that_cannot_be_one_is_a_mistake(
+    driver: Driver, tmp_path: Path, config: object, says: str
+) -> None:
     """The message has its path, and nothing is run or written."""
     driver.environment = {
         "HEAT_CFN_INIT_CMD": "/bin/true",
@@ -323,19 +446,28 @@ def test_a_config_that_cannot_be_one_is_a_mistake(driver: Driver, tmp_path: Path
     assert not (tmp_path / "last").exists()
 
 
-def test_cfn_init_that_is_missing_is_a_failure_that_says_how_to_get_it(driver: Driver, tmp_path: Path) -> None:
+def test_cfn_init_that_is_missing_is_a_failure_that_says_how_to_get_it(
+    driver: Driver, tmp_path: Path
+) -> None:
     """It may be missing from the PATH, or the variable may name a missing program."""
     empty = tmp_path / "empty"
     empty.mkdir()
-    driver.environment = {"PATH": str(empty), "HEAT_CFN_INIT_LAST_METADATA_DIR": str(tmp_path / "last")}
+    driver.environment = {
+        "PATH": str(empty),
+        "HEAT_CFN_INIT_LAST_METADATA_DIR": str(tmp_path / "last"),
+    }
     values = driver.run(init("d1", {"config": {}}))
     assert values["deploy_status_code"] == 127
-    assert values["deploy_stderr"].startswith("cfn-init is not installed; install heat-cfntools (")
+    assert values["deploy_stderr"].startswith(
+        "cfn-init is not installed; install heat-cfntools ("
+    )
 
     driver.environment["HEAT_CFN_INIT_CMD"] = "/nowhere/cfn-init"
     values = driver.run(init("d2", {"config": {}}))
     assert values["deploy_status_code"] == 127
-    assert values["deploy_stderr"].startswith("/nowhere/cfn-init ($HEAT_CFN_INIT_CMD) is not installed; ")
+    assert values["deploy_stderr"].startswith(
+        "/nowhere/cfn-init ($HEAT_CFN_INIT_CMD) is not installed; "
+    )
     assert not (tmp_path / "last").exists()
 
 
@@ -343,14 +475,24 @@ def test_options_are_checked(driver: Driver) -> None:
     """Unknown and mistyped options are reported before anything runs."""
     driver.environment = {"HEAT_CFN_INIT_CMD": "/bin/true"}
 
-    values = driver.run(init("d1", {"config": {}}, options={"timeuot": 3, "idempotent": "perhaps"}))
+    values = driver.run(
+        init("d1", {"config": {}}, options={"timeuot": 3, "idempotent": "perhaps"})
+    )
 
     assert values["deploy_status_code"] == 125
-    assert "options.timeuot: cfn-init has no such option; did you mean timeout?" in values["deploy_stderr"]
-    assert "options.idempotent: expected true or false, not 'perhaps'" in values["deploy_stderr"]
+    assert (
+        "options.timeuot: cfn-init has no such option; did you mean timeout?"
+        in values["deploy_stderr"]
+    )
+    assert (
+        "options.idempotent: expected true or false, not 'perhaps'"
+        in values["deploy_stderr"]
+    )
 
 
-def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, var: Path, tmp_path: Path) -> None:
+def test_a_run_that_hangs_is_ended_with_all_that_it_started(
+    driver: Driver, var: Path, tmp_path: Path
+) -> None:
     """The timeout ends all processes of the run."""
     config = command(f"echo $$ >{tmp_path}/pid; exec sleep 1000")
 
@@ -360,7 +502,10 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, var:
         if (tmp_path / "pid").exists():
             break
 
-    assert f"cfn-init was ended; its log {var}/log/cfn-init.log has:\n" in values["deploy_stderr"]
+    assert (
+        f"cfn-init was ended; its log {var}/log/cfn-init.log has:\n"
+        in values["deploy_stderr"]
+    )
     assert f"Running command: echo $$ >{tmp_path}/pid" in values["deploy_stderr"]
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not psutil.pid_exists(pid))

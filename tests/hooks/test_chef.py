@@ -88,10 +88,16 @@ def chef(driver: Driver, tmp_path: Path) -> Path:
 def calls(tmp_path: Path) -> list[dict[str, Any]]:
     """Return how the stand-in was called."""
     path = tmp_path / "calls"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return (
+        [json.loads(line) for line in path.read_text().splitlines()]
+        if path.exists()
+        else []
+    )
 
 
-def converge(identity: str, config: object = '["recipe[web]"]', **fields: Any) -> dict[str, Any]:
+def converge(
+    identity: str, config: object = '["recipe[web]"]', **fields: Any
+) -> dict[str, Any]:
     """Return a deployment of the tool."""
     return deployment(identity, config, group="chef", **fields)
 
@@ -105,8 +111,20 @@ def kitchen(driver: Driver) -> Path:
 
 def git(folder: Path, *arguments: str) -> None:
     """Run git in a folder."""
-    identity = ("-c", "user.name=me", "-c", "user.email=me@example.org", "-c", "init.defaultBranch=main")
-    subprocess.run([need("git", "git"), *identity, *arguments], cwd=folder, check=True, capture_output=True)
+    identity = (
+        "-c",
+        "user.name=me",
+        "-c",
+        "user.email=me@example.org",
+        "-c",
+        "init.defaultBranch=main",
+    )
+    subprocess.run(
+        [need("git", "git"), *identity, *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
 
 
 def commit(repository: Path, recipe: str) -> None:
@@ -125,16 +143,26 @@ def settings(config: str) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in config.splitlines())
 
 
-def test_chef_converges_the_run_list_at_every_action(driver: Driver, chef: Path, tmp_path: Path) -> None:
+def test_chef_converges_the_run_list_at_every_action(
+    driver: Driver, chef: Path, tmp_path: Path
+) -> None:
     """It runs in local mode on the kitchen; inputs, except Heat's own, are attributes with their types."""
     path = kitchen(driver)
     working = driver.working("chef")
-    credentials = {"deploy_signal_transport": "CFN_SIGNAL", "deploy_server_id": "s", "deploy_password": "secret-pw"}
+    credentials = {
+        "deploy_signal_transport": "CFN_SIGNAL",
+        "deploy_server_id": "s",
+        "deploy_password": "secret-pw",
+    }
     known = {**credentials, "deploy_stack_id": "s", "deploy_resource_name": "r"}
     for identity, action in (("d1", "CREATE"), ("d2", "UPDATE"), ("d3", "DELETE")):
         inputs = {**INPUTS, **known, "environment": "production"}
         values = driver.run(converge(identity, action=action, inputs=inputs))
-        assert values == {"deploy_stdout": "Converging 1 resources\n", "deploy_stderr": "", "deploy_status_code": 0}
+        assert values == {
+            "deploy_stdout": "Converging 1 resources\n",
+            "deploy_stderr": "",
+            "deploy_status_code": 0,
+        }
 
     for call in calls(tmp_path):
         assert call["argv"][0] == str(chef)
@@ -153,7 +181,14 @@ def test_chef_converges_the_run_list_at_every_action(driver: Driver, chef: Path,
             "cache_path": f"'{working}/local-mode-cache'",
             "environment": "'production'",
         }
-        told = " ".join([*call["argv"], *call["environment"], *call["environment"].values(), call["config"]])
+        told = " ".join(
+            [
+                *call["argv"],
+                *call["environment"],
+                *call["environment"].values(),
+                call["config"],
+            ]
+        )
         assert "double" not in told
         assert "secret-pw" not in told
         for given in (call["argv"][3], call["argv"][5], nodes.strip("'")):
@@ -162,11 +197,18 @@ def test_chef_converges_the_run_list_at_every_action(driver: Driver, chef: Path,
     assert sorted(each.name for each in working.iterdir()) == ["kitchen"]
 
 
-def test_shorter_deployment_after_a_longer_one_has_complete_files(driver: Driver, tmp_path: Path) -> None:
+def test_shorter_deployment_after_a_longer_one_has_complete_files(
+    driver: Driver, tmp_path: Path
+) -> None:
     """A shorter deployment after a longer one gets complete files of its own."""
     kitchen(driver)
     long = {"attribute": "x" * 5000, "environment": "production"}
-    assert driver.run(converge("d1", ["recipe[web]", "role[database]"], inputs=long))["deploy_status_code"] == 0
+    assert (
+        driver.run(converge("d1", ["recipe[web]", "role[database]"], inputs=long))[
+            "deploy_status_code"
+        ]
+        == 0
+    )
     assert driver.run(converge("d2", []))["deploy_status_code"] == 0
     first, second = calls(tmp_path)
     assert first["attributes"]["run_list"] == ["recipe[web]", "role[database]"]
@@ -182,14 +224,24 @@ def test_recipes_may_leave_declared_outputs(driver: Driver) -> None:
     values = driver.run(converge("d1", ["recipe[outputs]"], outputs=["one", "two"]))
 
     assert values["one"] == "ü one\n"
-    assert values.keys() - {"one"} == {"deploy_stdout", "deploy_stderr", "deploy_status_code"}
+    assert values.keys() - {"one"} == {
+        "deploy_stdout",
+        "deploy_stderr",
+        "deploy_status_code",
+    }
 
 
-def test_credentials_are_attributes_only_where_they_are_asked_for(driver: Driver, tmp_path: Path) -> None:
+def test_credentials_are_attributes_only_where_they_are_asked_for(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The option `deploy_credentials` requests them."""
     kitchen(driver)
 
-    driver.run(converge("d1", inputs={"deploy_user_id": "u"}, options={"deploy_credentials": "true"}))
+    driver.run(
+        converge(
+            "d1", inputs={"deploy_user_id": "u"}, options={"deploy_credentials": "true"}
+        )
+    )
 
     assert calls(tmp_path)[0]["attributes"]["deploy_user_id"] == "u"
 
@@ -217,11 +269,23 @@ def test_an_empty_config_runs_nothing(driver: Driver, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "environment", "says"),
     [
-        ("recipe[web]", None, 'config: expected a run list as JSON, e.g. ["recipe[apache]"]: '),
+        (
+            "recipe[web]",
+            None,
+            'config: expected a run list as JSON, e.g. ["recipe[apache]"]: ',
+        ),
         ('{"run_list": []}', None, "config: expected a run list: a list of texts"),
         ([["recipe[web]"]], None, "config: expected a run list: a list of texts"),
-        ([], "x'; system('touch /tmp/x'); '", "inputs.environment: expected the name of a chef environment"),
-        ([], ["production"], "inputs.environment: expected the name of a chef environment"),
+        (
+            [],
+            "x'; system('touch /tmp/x'); '",
+            "inputs.environment: expected the name of a chef environment",
+        ),
+        (
+            [],
+            ["production"],
+            "inputs.environment: expected the name of a chef environment",
+        ),
     ],
 )
 def test_invalid_value_for_chef_is_a_mistake(
@@ -241,10 +305,15 @@ def test_options_are_checked(driver: Driver, tmp_path: Path) -> None:
     """Unknown and mistyped options are reported before anything runs."""
     values = driver.run(converge("d1", options={"kichen": "x", "kitchen_path": ["/k"]}))
     assert values["deploy_status_code"] == 125
-    assert "options.kichen: chef has no such option; did you mean kitchen?" in values["deploy_stderr"]
+    assert (
+        "options.kichen: chef has no such option; did you mean kitchen?"
+        in values["deploy_stderr"]
+    )
     assert "options.kitchen_path: expected text, not ['/k']" in values["deploy_stderr"]
 
-    values = driver.run(converge("d2", options={"kitchen_path": str(tmp_path / "none")}))
+    values = driver.run(
+        converge("d2", options={"kitchen_path": str(tmp_path / "none")})
+    )
     assert values["deploy_status_code"] == 125
     assert f"there is no kitchen at {tmp_path}/none" in values["deploy_stderr"]
     assert not calls(tmp_path)
@@ -256,7 +325,15 @@ def test_a_program_that_is_missing_is_a_failure_that_says_how_to_get_it(
     """A missing chef is reported before the kitchen is cloned, and git only if it is needed."""
     repository = tmp_path / "repository"
     commit(repository, "one")
-    values = driver.run(converge("d0", options={"kitchen": str(repository), "kitchen_path": str(tmp_path / "kept")}))
+    values = driver.run(
+        converge(
+            "d0",
+            options={
+                "kitchen": str(repository),
+                "kitchen_path": str(tmp_path / "kept"),
+            },
+        )
+    )
     assert values["deploy_status_code"] == 0
 
     empty = tmp_path / "empty"
@@ -264,15 +341,24 @@ def test_a_program_that_is_missing_is_a_failure_that_says_how_to_get_it(
     driver.environment = {"PATH": str(empty)}
     values = driver.run(converge("d1", options={"kitchen": str(repository)}))
     assert values["deploy_status_code"] == 127
-    assert values["deploy_stderr"].startswith("chef-client or cinc-client is not installed; install Chef")
+    assert values["deploy_stderr"].startswith(
+        "chef-client or cinc-client is not installed; install Chef"
+    )
     assert not (driver.working("chef") / "kitchen").exists()
 
-    driver.environment["HEAT_CHEF_CMD"] = f"/usr/bin/env CHEF_LICENSE=accept-silent {chef}"
+    driver.environment["HEAT_CHEF_CMD"] = (
+        f"/usr/bin/env CHEF_LICENSE=accept-silent {chef}"
+    )
     values = driver.run(converge("d2", options={"kitchen": str(repository)}))
     assert values["deploy_status_code"] == 127
-    assert "git is not installed; the option kitchen needs it: install it with «apt install git»" in str(values)
+    assert (
+        "git is not installed; the option kitchen needs it: install it with «apt install git»"
+        in str(values)
+    )
 
-    values = driver.run(converge("d3", options={"kitchen_path": str(tmp_path / "kept")}))
+    values = driver.run(
+        converge("d3", options={"kitchen_path": str(tmp_path / "kept")})
+    )
     assert values["deploy_status_code"] == 0
     assert calls(tmp_path)[-1]["environment"]["CHEF_LICENSE"] == "accept-silent"
 
@@ -287,14 +373,18 @@ def test_cinc_is_chef_too(driver: Driver, chef: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_the_kitchen_is_cloned_anew_for_each_run(driver: Driver, tmp_path: Path) -> None:
+def test_the_kitchen_is_cloned_anew_for_each_run(
+    driver: Driver, tmp_path: Path
+) -> None:
     """Each action replaces the previous clone, with changes that a run has made in it."""
     repository = tmp_path / "repository"
     path = driver.working("chef") / "kitchen"
     for number, action in enumerate(("CREATE", "CREATE", "UPDATE", "DELETE")):
         commit(repository, f"version {number}")
         for url in (str(repository), f"file://{repository}"):
-            values = driver.run(converge(f"d{number}-{url[0]}", action=action, options={"kitchen": url}))
+            values = driver.run(
+                converge(f"d{number}-{url[0]}", action=action, options={"kitchen": url})
+            )
             assert values["deploy_status_code"] == 0, values
             assert calls(tmp_path)[-1]["recipe"] == f"version {number}"
             assert not (path / "left").exists()
@@ -302,7 +392,9 @@ def test_the_kitchen_is_cloned_anew_for_each_run(driver: Driver, tmp_path: Path)
     assert sorted(each.name for each in path.parent.iterdir()) == ["kitchen"]
 
 
-def test_a_clone_that_fails_leaves_the_kitchen_that_was_there(driver: Driver, tmp_path: Path) -> None:
+def test_a_clone_that_fails_leaves_the_kitchen_that_was_there(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The deployment fails with the message of git, and chef is not run."""
     repository, path = tmp_path / "repository", tmp_path / "my kitchen's"
     commit(repository, "good")
@@ -314,7 +406,10 @@ def test_a_clone_that_fails_leaves_the_kitchen_that_was_there(driver: Driver, tm
     values = driver.run(converge("d2", options=options))
     assert values["deploy_status_code"] == 128
     assert "does not exist" in values["deploy_stderr"]
-    assert f"the kitchen cannot be cloned; {path} was not changed\n" in values["deploy_stderr"]
+    assert (
+        f"the kitchen cannot be cloned; {path} was not changed\n"
+        in values["deploy_stderr"]
+    )
     assert (path / "cookbooks/web/recipes/default.rb").read_text() == "good"
     assert len(calls(tmp_path)) == 1
 
@@ -334,17 +429,28 @@ def test_folder_without_a_clone_is_not_replaced(driver: Driver, tmp_path: Path) 
     assert not calls(tmp_path)
 
     (path / "cookbooks").rmdir()
-    assert driver.run(converge("d2", options={"kitchen": str(repository)}))["deploy_status_code"] == 0
+    assert (
+        driver.run(converge("d2", options={"kitchen": str(repository)}))[
+            "deploy_status_code"
+        ]
+        == 0
+    )
 
 
-@pytest.mark.parametrize("url", ["--upload-pack=touch {0}/done", "ext::touch {0}/done", "ext://touch {0}/done"])
+@pytest.mark.parametrize(
+    "url",
+    ["--upload-pack=touch {0}/done", "ext::touch {0}/done", "ext://touch {0}/done"],
+)
 def test_a_url_runs_nothing(driver: Driver, tmp_path: Path, url: str) -> None:
     """Git would read some URLs as options, and, if its configuration allows it, others as commands."""
     (tmp_path / ".gitconfig").write_text('[protocol "ext"]\nallow = always\n')
     values = driver.run(converge("d1", options={"kitchen": url.format(tmp_path)}))
 
     assert values["deploy_status_code"] in (125, 128)
-    assert re.search("options.kitchen: expected the URL|transport 'ext' not allowed", values["deploy_stderr"])
+    assert re.search(
+        "options.kitchen: expected the URL|transport 'ext' not allowed",
+        values["deploy_stderr"],
+    )
     assert not (tmp_path / "done").exists()
     assert not calls(tmp_path)
 
@@ -354,7 +460,9 @@ class _Guarded(SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         known = (b"me:pass word", b"token 4711:")
-        if self.headers.get("Authorization") in ["Basic " + base64.b64encode(each).decode() for each in known]:
+        if self.headers.get("Authorization") in [
+            "Basic " + base64.b64encode(each).decode() for each in known
+        ]:
             super().do_GET()
             return
         self.send_response(401)
@@ -372,7 +480,9 @@ def guarded(tmp_path: Path) -> Iterator[str]:
     commit(tmp_path / "work", "guarded")
     git(tmp_path, "clone", "-q", "--bare", "work", "served.git")
     git(tmp_path / "served.git", "update-server-info")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Guarded, directory=str(tmp_path)))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(_Guarded, directory=str(tmp_path))
+    )
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"127.0.0.1:{server.server_address[1]}/served.git"
     server.shutdown()
@@ -385,11 +495,15 @@ def test_the_secret_in_a_url_is_nowhere_to_be_seen(
 ) -> None:
     """It is on no command line, not in the clone, and in no message. A token is a secret, too."""
     wrapper = chef.with_name("git")
-    wrapper.write_text(f'#!/bin/sh\nexport GIT_TRACE={tmp_path}/trace\nexec {need("git", "git")} "$@"\n')
+    wrapper.write_text(
+        f'#!/bin/sh\nexport GIT_TRACE={tmp_path}/trace\nexec {need("git", "git")} "$@"\n'
+    )
     wrapper.chmod(0o755)
     driver.environment["no_proxy"] = "127.0.0.1"
 
-    values = driver.run(converge("d1", options={"kitchen": f"http://{secret}@{guarded}"}))
+    values = driver.run(
+        converge("d1", options={"kitchen": f"http://{secret}@{guarded}"})
+    )
 
     assert values["deploy_status_code"] == 0, values
     assert calls(tmp_path)[0]["recipe"] == "guarded"
@@ -402,17 +516,23 @@ def test_the_secret_in_a_url_is_nowhere_to_be_seen(
             assert word not in text
 
     wrong = secret.replace("%20", "wrong")
-    values = driver.run(converge("d2", options={"kitchen": f"http://{wrong}@{guarded}"}), seconds=30)
+    values = driver.run(
+        converge("d2", options={"kitchen": f"http://{wrong}@{guarded}"}), seconds=30
+    )
     assert values["deploy_status_code"] == 128
     assert "wrong" not in values["deploy_stderr"]
 
 
-def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, tmp_path: Path) -> None:
+def test_a_run_that_hangs_is_ended_with_all_that_it_started(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The timeout ends all processes of the run."""
     kitchen(driver)
 
     for limit in (3, 10, 40):  # a busy machine takes longer until the recipe has begun
-        values = driver.run(converge(f"d{limit}", ["recipe[hangs]"], options={"timeout": limit}))
+        values = driver.run(
+            converge(f"d{limit}", ["recipe[hangs]"], options={"timeout": limit})
+        )
         assert values["deploy_status_code"] == 124
         if (tmp_path / "pid").exists():
             break
@@ -421,22 +541,33 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, tmp_
     wait_until(lambda: not psutil.pid_exists(pid))
 
 
-def test_configuration_is_read_by_the_library_of_chef(driver: Driver, tmp_path: Path) -> None:
+def test_configuration_is_read_by_the_library_of_chef(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The name of a folder is not evaluated as Ruby."""
     ruby = need("ruby", "ruby-chef-config")
     evaluate = "require 'chef-config/config'; require 'json'; c = ChefConfig::Config; c.from_file(ARGV[0]);"
-    if subprocess.run([ruby, "-e", "require 'chef-config/config'"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [ruby, "-e", "require 'chef-config/config'"], capture_output=True, check=False
+    ).returncode:
         pytest.skip(
             "chef-config is not installed: «apt install ruby-chef-config» (make test-all does it, as root on Debian)"
         )
     path = tmp_path / 'it\'s a \\ "#{exit 1}" ü'
     (path / "cookbooks").mkdir(parents=True)
-    assert driver.run(converge("d1", inputs={"environment": "e"}, options={"kitchen_path": str(path)}))
+    assert driver.run(
+        converge("d1", inputs={"environment": "e"}, options={"kitchen_path": str(path)})
+    )
 
     (tmp_path / "client.rb").write_text(calls(tmp_path)[0]["config"])
     names = "[c.cookbook_path, c.role_path, c.data_bag_path, c.environment, c.file_backup_path, c.local_mode]"
     done = subprocess.run(
-        [ruby, "-e", f"{evaluate} print JSON.generate({names})", str(tmp_path / "client.rb")],
+        [
+            ruby,
+            "-e",
+            f"{evaluate} print JSON.generate({names})",
+            str(tmp_path / "client.rb"),
+        ],
         capture_output=True,
         check=True,
         env={**os.environ, "LANG": "C.UTF-8"},

@@ -42,7 +42,9 @@ def driver(driver: Driver, podman: Podman) -> Driver:
     return driver
 
 
-def containers(identity: str, config: object, *, inputs: dict[str, Any] = RESOURCE, **fields: Any) -> dict[str, Any]:
+def containers(
+    identity: str, config: object, *, inputs: dict[str, Any] = RESOURCE, **fields: Any
+) -> dict[str, Any]:
     """Return a deployment of containers."""
     return deployment(identity, config, group="docker-cmd", inputs=inputs, **fields)
 
@@ -52,11 +54,15 @@ def once(script: str, **more: object) -> dict[str, object]:
     return {"image": IMAGE, "command": ["sh", "-c", script], "detach": False, **more}
 
 
-def stand_in(folder: Path, *, program: str = "true", fails: str = "", name: str = "docker") -> tuple[Path, Path]:
+def stand_in(
+    folder: Path, *, program: str = "true", fails: str = "", name: str = "docker"
+) -> tuple[Path, Path]:
     """Make a stand-in for docker that records its calls; return it and its record."""
     path, log = folder / "bin" / name, folder / f"{name}.log"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(STAND_IN.format(log=log, fails=fails, program=program, folder=folder))
+    path.write_text(
+        STAND_IN.format(log=log, fails=fails, program=program, folder=folder)
+    )
     path.chmod(0o755)
     log.touch()
     return path, log
@@ -64,21 +70,43 @@ def stand_in(folder: Path, *, program: str = "true", fails: str = "", name: str 
 
 def request(config: object, **fields: Any) -> protocol.Request:
     """Return the request to run some containers."""
-    values: dict[str, Any] = {"id": "d1", "key": "d1", "name": "d1", "action": "CREATE", "inputs": {}, "outputs": ()}
-    return protocol.Request(config=config, options=options.read({}, docker_cmd.ABOUT.options), **{**values, **fields})
+    values: dict[str, Any] = {
+        "id": "d1",
+        "key": "d1",
+        "name": "d1",
+        "action": "CREATE",
+        "inputs": {},
+        "outputs": (),
+    }
+    return protocol.Request(
+        config=config,
+        options=options.read({}, docker_cmd.ABOUT.options),
+        **{**values, **fields},
+    )
 
 
 def place(folder: Path) -> protocol.Workplace:
     """Return where a hook works."""
     (folder / "run").mkdir(exist_ok=True)
-    return protocol.Workplace(run=folder / "run", working=folder / "working", outputs=folder / "outputs")
+    return protocol.Workplace(
+        run=folder / "run", working=folder / "working", outputs=folder / "outputs"
+    )
 
 
 def test_from_the_first_run_to_the_last(driver: Driver, podman: Podman) -> None:
     """CREATE runs the containers, UPDATE replaces them, DELETE removes them; containers of others stay."""
     podman("run", "--detach", "--name=mine", IMAGE, *LASTING)
-    podman("run", "--detach", "--name=near", "--label=managed_by=docker-cmd", IMAGE, *LASTING)
-    made = driver.run(containers("d1", {"web": WEB, "data": {"image": IMAGE, "command": "true"}}))
+    podman(
+        "run",
+        "--detach",
+        "--name=near",
+        "--label=managed_by=docker-cmd",
+        IMAGE,
+        *LASTING,
+    )
+    made = driver.run(
+        containers("d1", {"web": WEB, "data": {"image": IMAGE, "command": "true"}})
+    )
     assert made["deploy_status_code"] == 0
     labels = {"config_id": "d1", "managed_by": "docker-cmd", **RESOURCE}
     assert podman.labels()["web"] == {**labels, "container_name": "web"}
@@ -93,24 +121,42 @@ def test_from_the_first_run_to_the_last(driver: Driver, podman: Podman) -> None:
 
     gone = driver.run(containers("d3", {"web": WEB}, action="DELETE"))
     assert gone["deploy_status_code"] == 0
-    if isinstance(driver, Alone):  # the agent has removed them by then, as their config has left the metadata
+    if isinstance(
+        driver, Alone
+    ):  # the agent has removed them by then, as their config has left the metadata
         assert gone["deploy_stderr"] == "web of the config d2 was removed\n"
     assert podman.running() == {"mine", "near"}
     nothing = driver.run(containers("d4", {"web": WEB}, action="DELETE"))
     assert nothing["deploy_status_code"] == 0
-    assert nothing["deploy_stderr"] == "the deployment has no containers: nothing was removed\n"
+    assert (
+        nothing["deploy_stderr"]
+        == "the deployment has no containers: nothing was removed\n"
+    )
 
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_containers_of_other_deployments_stay(driver: Driver, podman: Podman) -> None:
     """Containers of another stack or another resource stay, even if their names are the same."""
-    others = [{**RESOURCE, "deploy_stack_id": "site/6b1f"}, {**RESOURCE, "deploy_resource_name": "db"}]
+    others = [
+        {**RESOURCE, "deploy_stack_id": "site/6b1f"},
+        {**RESOURCE, "deploy_resource_name": "db"},
+    ]
     for number, inputs in enumerate(others):
-        labels = {**inputs, "managed_by": "docker-cmd", "config_id": f"e{number}", "container_name": f"other{number}"}
+        labels = {
+            **inputs,
+            "managed_by": "docker-cmd",
+            "config_id": f"e{number}",
+            "container_name": f"other{number}",
+        }
         given = [f"--label={name}={value}" for name, value in labels.items()]
         podman("run", "--detach", f"--name=other{number}", *given, IMAGE, *LASTING)
     assert driver.run(containers("d1", {"web": WEB}))["deploy_status_code"] == 0
-    assert driver.run(containers("d2", {"web": WEB}, action="DELETE"))["deploy_status_code"] == 0
+    assert (
+        driver.run(containers("d2", {"web": WEB}, action="DELETE"))[
+            "deploy_status_code"
+        ]
+        == 0
+    )
     assert podman.running() == {"other0", "other1"}
 
 
@@ -144,10 +190,15 @@ def test_output_that_the_client_loses_is_that_of_the_log(
     client.write_text(LOSSY.format(podman=podman.folder / "bin/podman", lost=lost))
     client.chmod(0o755)
     driver.environment["HEAT_DOCKER_CMD"] = str(client)
-    config = {"web": once("echo one; echo two; echo ünder >&2; exit 3"), "last": once("printf end", start_order=1)}
+    config = {
+        "web": once("echo one; echo two; echo ünder >&2; exit 3"),
+        "last": once("printf end", start_order=1),
+    }
     done = driver.run(containers("d1", config, options={"continue_on_failure": True}))
     assert done["deploy_stdout"] == output, done
-    assert done["deploy_stderr"] == "ünder\nweb failed: its exit code is 3, expected 0\n"
+    assert (
+        done["deploy_stderr"] == "ünder\nweb failed: its exit code is 3, expected 0\n"
+    )
     assert done["deploy_status_code"] == 3
 
 
@@ -169,7 +220,11 @@ def test_output_and_failure(driver: Driver, podman: Podman) -> None:
     assert done["deploy_status_code"] == 3
     assert set(podman.containers()) == {"first", "second", "third"}
 
-    done = driver.run(containers("d2", config, options={"continue_on_failure": "true"}, action="UPDATE"))
+    done = driver.run(
+        containers(
+            "d2", config, options={"continue_on_failure": "true"}, action="UPDATE"
+        )
+    )
     assert done["deploy_stdout"] == f"one\ntwo\n{lie}\nnever\n"
     assert done["deploy_status_code"] == 3
 
@@ -180,13 +235,17 @@ def test_unexpected_exit_code_zero_is_a_failure(driver: Driver) -> None:
     done = driver.run(containers("d1", {"web": once("exit 0", exit_codes=4)}))
     assert done["deploy_status_code"] == 1
     assert "its exit code is 0, expected 4" in done["deploy_stderr"]
-    done = driver.run(containers("d2", {"web": {"image": IMAGE, "command": "nothing-there"}}))
+    done = driver.run(
+        containers("d2", {"web": {"image": IMAGE, "command": "nothing-there"}})
+    )
     assert done["deploy_status_code"] == 127
     assert "nothing-there" in done["deploy_stderr"]
 
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_container_gets_its_variables_volumes_and_user(driver: Driver, podman: Podman, tmp_path: Path) -> None:
+def test_container_gets_its_variables_volumes_and_user(
+    driver: Driver, podman: Podman, tmp_path: Path
+) -> None:
     """Each container gets exactly its own variables of every type, files of variables, volumes and user."""
     variables = {
         "TEXT": "plain",
@@ -205,9 +264,15 @@ def test_container_gets_its_variables_volumes_and_user(driver: Driver, podman: P
     (tmp_path / "two.env").write_text("TWO=2\n")
     (tmp_path / "data").mkdir()
     config: dict[str, Any] = {
-        "data": once("touch /data/made", volumes={f"{tmp_path}/data": "/data"}, start_order=-1),
+        "data": once(
+            "touch /data/made", volumes={f"{tmp_path}/data": "/data"}, start_order=-1
+        ),
         "env": {
-            **once("", environment=variables, env_file=[f"{tmp_path}/one.env", "", f"{tmp_path}/two.env"]),
+            **once(
+                "",
+                environment=variables,
+                env_file=[f"{tmp_path}/one.env", "", f"{tmp_path}/two.env"],
+            ),
             "command": ["env", "-0"],
         },
         "id": once("id -u", user=1234),
@@ -218,7 +283,12 @@ def test_container_gets_its_variables_volumes_and_user(driver: Driver, podman: P
             volumes_from=["data:ro"],
             start_order=1,
         ),
-        "last": {"action": "exec", "command": "lasting sh -c 'echo \"$A\"'", "environment": {"A": "x\ny"}, "user": 0},
+        "last": {
+            "action": "exec",
+            "command": "lasting sh -c 'echo \"$A\"'",
+            "environment": {"A": "x\ny"},
+            "user": 0,
+        },
         "lasting": WEB,
     }
     config["last"]["start_order"] = 2
@@ -244,14 +314,21 @@ def test_container_gets_its_variables_volumes_and_user(driver: Driver, podman: P
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_no_value_is_on_a_command_line(driver: Driver, podman: Podman, tmp_path: Path) -> None:
+def test_no_value_is_on_a_command_line(
+    driver: Driver, podman: Podman, tmp_path: Path
+) -> None:
     """All users of a machine can read command lines. Files with values are private, and are removed."""
     docker, log = stand_in(tmp_path, program=str(podman.folder / "bin/podman"))
     secrets = {"PLAIN": "xyzzy1", "ODD": "xyzzy2 'and' more", "LINES": "xyzzy3\nxyzzy4"}
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
     config = {
         "web": once('echo "$PLAIN$ODD$LINES"', environment=secrets),
-        "it": {"action": "exec", "command": ["long", "env"], "environment": ["PLAIN=xyzzy1"], "start_order": 2},
+        "it": {
+            "action": "exec",
+            "command": ["long", "env"],
+            "environment": ["PLAIN=xyzzy1"],
+            "start_order": 2,
+        },
         "long": {**WEB, "start_order": 1},
     }
     done = driver.run(containers("d1", config))
@@ -261,26 +338,43 @@ def test_no_value_is_on_a_command_line(driver: Driver, podman: Podman, tmp_path:
     assert said.count("PLAIN=xyzzy1") == said.count("\nPLAIN=xyzzy1\n") == 2
     assert said.count("xyzzy") == 2
     assert "--env=ODD --env=LINES" in said
-    assert {mode for mode, _ in re.findall(r"^(\d+) (/\S+)$", said, re.MULTILINE)} == {"600"}
+    assert {mode for mode, _ in re.findall(r"^(\d+) (/\S+)$", said, re.MULTILINE)} == {
+        "600"
+    }
     for _, path in re.findall(r"^(\d+) (/\S+)$", said, re.MULTILINE):
         assert not Path(path).exists()
-    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.name.endswith((".env", "steps.json"))]
+    kept = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and path.name.endswith((".env", "steps.json"))
+    ]
     assert kept == []
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_variable_of_a_container_does_not_reach_the_engine(driver: Driver, tmp_path: Path) -> None:
+def test_variable_of_a_container_does_not_reach_the_engine(
+    driver: Driver, tmp_path: Path
+) -> None:
     """A value with spaces is in a file; one that cannot be in a file is refused before the container runs."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
-    given = {"LD_PRELOAD": "/evil.so /other.so", "DOCKER_HOST": "tcp://evil", "GREETING": "it's me"}
+    given = {
+        "LD_PRELOAD": "/evil.so /other.so",
+        "DOCKER_HOST": "tcp://evil",
+        "GREETING": "it's me",
+    }
     done = driver.run(containers("d1", {"web": once("true", environment=given)}))
     assert done["deploy_status_code"] == 0, done
     assert "--env=GREETING" in log.read_text()
     assert "--env=LD_PRELOAD" not in log.read_text()
-    done = driver.run(containers("d2", {"web": once("true", environment={"PATH": "/evil\n/x"})}))
+    done = driver.run(
+        containers("d2", {"web": once("true", environment={"PATH": "/evil\n/x"})})
+    )
     assert done["deploy_status_code"] == 125
-    assert "config.web.environment.PATH: the variable would also affect the container engine" in done["deploy_stderr"]
+    assert (
+        "config.web.environment.PATH: the variable would also affect the container engine"
+        in done["deploy_stderr"]
+    )
 
 
 def test_the_command_lines(driver: Driver, tmp_path: Path) -> None:
@@ -301,7 +395,12 @@ def test_the_command_lines(driver: Driver, tmp_path: Path) -> None:
             "volumes_from": {"data": "ro", "other": None},
             "start_order": 1,
         },
-        "data": {"image": "busybox", "command": ["true", 1, False], "privileged": "false", "restart": "on-failure:3"},
+        "data": {
+            "image": "busybox",
+            "command": ["true", 1, False],
+            "privileged": "false",
+            "restart": "on-failure:3",
+        },
         "reload": {
             "action": "exec",
             "command": "web nginx -s reload",
@@ -312,7 +411,11 @@ def test_the_command_lines(driver: Driver, tmp_path: Path) -> None:
     }
     done = driver.run(containers("d1", json.dumps(config)))
     assert done["deploy_status_code"] == 0, done
-    lines = [line for line in log.read_text().splitlines() if line.split()[0] in ("run", "exec")]
+    lines = [
+        line
+        for line in log.read_text().splitlines()
+        if line.split()[0] in ("run", "exec")
+    ]
 
     def labels(name: str) -> str:
         return (
@@ -335,20 +438,30 @@ def test_the_command_lines(driver: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_name_in_use_gets_a_suffix_until_it_is_free(driver: Driver, podman: Podman) -> None:
+def test_a_name_in_use_gets_a_suffix_until_it_is_free(
+    driver: Driver, podman: Podman
+) -> None:
     """Meanwhile, other containers of the config refer to the container with the suffix."""
     podman("run", "--detach", "--name=web", IMAGE, *LASTING)
     config = {
         "web": {**WEB, "volumes": ["/data"]},
-        "mark": {"action": "exec", "command": ["web", "touch", "/data/mark"], "start_order": 1},
-        "look": once("ls /data", volumes_from=["web"], net="container:web", start_order=2),
+        "mark": {
+            "action": "exec",
+            "command": ["web", "touch", "/data/mark"],
+            "start_order": 1,
+        },
+        "look": once(
+            "ls /data", volumes_from=["web"], net="container:web", start_order=2
+        ),
     }
     done = driver.run(containers("d1", config))
     assert done["deploy_status_code"] == 0, done
     assert done["deploy_stdout"].endswith("\nmark\n")
     [suffixed] = [name for name in podman.containers() if SUFFIXED.fullmatch(name)]
     assert podman.labels()[suffixed]["container_name"] == "web"
-    assert driver.run(containers("d2", config, action="DELETE"))["deploy_status_code"] == 0
+    assert (
+        driver.run(containers("d2", config, action="DELETE"))["deploy_status_code"] == 0
+    )
     assert set(podman.containers()) == {"web"}
 
 
@@ -356,9 +469,32 @@ def test_a_name_in_use_gets_a_suffix_until_it_is_free(driver: Driver, podman: Po
 def test_a_name_that_has_become_free_is_given(driver: Driver, podman: Podman) -> None:
     """The oldest container that waits for a name gets it in the next run, but no container of others."""
     ours = ["--label=managed_by=docker-cmd", "--label=config_id=e1"]
-    podman("run", "--detach", "--name=web-12345678", "--label=container_name=web", *ours, IMAGE, *LASTING)
-    podman("run", "--detach", "--name=web-abcdef01", "--label=container_name=web", *ours, IMAGE, *LASTING)
-    podman("run", "--detach", "--name=mine-0", "--label=container_name=mine", IMAGE, *LASTING)
+    podman(
+        "run",
+        "--detach",
+        "--name=web-12345678",
+        "--label=container_name=web",
+        *ours,
+        IMAGE,
+        *LASTING,
+    )
+    podman(
+        "run",
+        "--detach",
+        "--name=web-abcdef01",
+        "--label=container_name=web",
+        *ours,
+        IMAGE,
+        *LASTING,
+    )
+    podman(
+        "run",
+        "--detach",
+        "--name=mine-0",
+        "--label=container_name=mine",
+        IMAGE,
+        *LASTING,
+    )
     first = podman.containers()["web-12345678"]["Id"]
     done = driver.run(containers("d1", {"other": WEB}))
     assert done["deploy_stderr"] == "web-12345678 was renamed to web\n"
@@ -367,14 +503,22 @@ def test_a_name_that_has_become_free_is_given(driver: Driver, podman: Podman) ->
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_container_is_asked_to_end_before_it_is_removed(driver: Driver, podman: Podman, tmp_path: Path) -> None:
+def test_a_container_is_asked_to_end_before_it_is_removed(
+    driver: Driver, podman: Podman, tmp_path: Path
+) -> None:
     """It is stopped first, so that a database, for example, can write its data."""
     (tmp_path / "data").mkdir()
     script = "trap 'touch /data/ended; exit' TERM; touch /data/ready; while :; do sleep 0.05; done"
-    web = {"image": IMAGE, "command": ["sh", "-c", script], "volumes": f"{tmp_path}/data:/data"}
+    web = {
+        "image": IMAGE,
+        "command": ["sh", "-c", script],
+        "volumes": f"{tmp_path}/data:/data",
+    }
     assert driver.run(containers("d1", {"web": web}))["deploy_status_code"] == 0
     wait_until((tmp_path / "data/ready").exists)
-    assert driver.run(containers("d2", None, action="DELETE"))["deploy_status_code"] == 0
+    assert (
+        driver.run(containers("d2", None, action="DELETE"))["deploy_status_code"] == 0
+    )
     assert (tmp_path / "data/ended").exists()
     assert podman.containers() == {}
 
@@ -383,16 +527,25 @@ def test_a_hang_is_ended_with_its_container(driver: Driver, podman: Podman) -> N
     """The timeout removes the container that is running, even if it ignores TERM."""
     config = {
         "before": WEB,
-        "hangs": once("trap : TERM; echo hangs; while :; do sleep 0.05; done", start_order=1),
+        "hangs": once(
+            "trap : TERM; echo hangs; while :; do sleep 0.05; done", start_order=1
+        ),
         "after": {**WEB, "start_order": 2},
     }
     done = driver.run(containers("d1", config, options={"timeout": 3}))
     assert done["deploy_status_code"] == 124
     assert "hangs" in done["deploy_stdout"]
-    assert "the run was ended while hangs was starting or running: hangs is removed" in done["deploy_stderr"]
+    assert (
+        "the run was ended while hangs was starting or running: hangs is removed"
+        in done["deploy_stderr"]
+    )
     wait_until(lambda: set(podman.containers()) == {"before"})
     assert podman.running() == {"before"}
-    conmons = [each for each in Path("/proc").glob("[0-9]*/cmdline") if _names(each, podman.folder, "hangs")]
+    conmons = [
+        each
+        for each in Path("/proc").glob("[0-9]*/cmdline")
+        if _names(each, podman.folder, "hangs")
+    ]
     assert conmons == []
 
 
@@ -404,10 +557,19 @@ def _names(path: Path, folder: Path, name: str) -> bool:
     return str(folder).encode() in text and f"\0{name}\0".encode() in text
 
 
-def test_a_second_run_replaces_the_first(machine: Machine, heat: SignalServer, podman: Podman) -> None:
+def test_a_second_run_replaces_the_first(
+    machine: Machine, heat: SignalServer, podman: Podman
+) -> None:
     """`retry` does not leave two copies of a container, with a stack or without one."""
     machine.environment["PATH"] = podman.path
-    document = [containers("d1", {"web": WEB, "db": once("exit 1", start_order=1)}, inputs={}, signal=heat.url())]
+    document = [
+        containers(
+            "d1",
+            {"web": WEB, "db": once("exit 1", start_order=1)},
+            inputs={},
+            signal=heat.url(),
+        )
+    ]
     assert machine.apply(document).code == 1
     first = podman.containers()["web"]["Id"]
     assert machine.agent("retry", "d1").code == 0
@@ -444,49 +606,147 @@ def test_yaml_will_do(driver: Driver) -> None:
         ("nginx", "config.web", "expected a map"),
         ({}, "config.web.image", "needs an image"),
         ({"image": ""}, "config.web.image", "needs an image"),
-        ({"image": "--privileged"}, "config.web.image", "read as an option of the command"),
+        (
+            {"image": "--privileged"},
+            "config.web.image",
+            "read as an option of the command",
+        ),
         ({"image": ["a"]}, "config.web.image", "expected text, not ['a']"),
-        ({"image": "a", "action": "start"}, "config.web.action", "expected run or exec, not 'start'"),
-        ({"image": "a", "action": ["run"]}, "config.web.action", "expected run or exec"),
-        ({"image": "a", "detach": "maybe"}, "config.web.detach", "expected true or false, not 'maybe'"),
-        ({"image": "a", "privileged": 2}, "config.web.privileged", "expected true or false, not 2"),
+        (
+            {"image": "a", "action": "start"},
+            "config.web.action",
+            "expected run or exec, not 'start'",
+        ),
+        (
+            {"image": "a", "action": ["run"]},
+            "config.web.action",
+            "expected run or exec",
+        ),
+        (
+            {"image": "a", "detach": "maybe"},
+            "config.web.detach",
+            "expected true or false, not 'maybe'",
+        ),
+        (
+            {"image": "a", "privileged": 2},
+            "config.web.privileged",
+            "expected true or false, not 2",
+        ),
         ({"image": "a", "exit_codes": []}, "config.web.exit_codes", "at least one"),
-        ({"image": "a", "exit_codes": [0, "x"]}, "config.web.exit_codes", "expected exit codes"),
-        ({"image": "a", "exit_codes": [0.5]}, "config.web.exit_codes", "expected exit codes"),
-        ({"image": "a", "exit_codes": {"0": 1}}, "config.web.exit_codes[0]", "expected text"),
-        ({"image": "a", "start_order": "first"}, "config.web.start_order", "expected a number, not 'first'"),
-        ({"image": "a", "start_order": True}, "config.web.start_order", "expected a number, not True"),
-        ({"image": "a", "start_order": "nan"}, "config.web.start_order", "expected a number, not 'nan'"),
-        ({"image": "a", "command": "it's"}, "config.web.command", "No closing quotation"),
-        ({"image": "a", "command": ["a", "b\0c"]}, "config.web.command[1]", "a character"),
+        (
+            {"image": "a", "exit_codes": [0, "x"]},
+            "config.web.exit_codes",
+            "expected exit codes",
+        ),
+        (
+            {"image": "a", "exit_codes": [0.5]},
+            "config.web.exit_codes",
+            "expected exit codes",
+        ),
+        (
+            {"image": "a", "exit_codes": {"0": 1}},
+            "config.web.exit_codes[0]",
+            "expected text",
+        ),
+        (
+            {"image": "a", "start_order": "first"},
+            "config.web.start_order",
+            "expected a number, not 'first'",
+        ),
+        (
+            {"image": "a", "start_order": True},
+            "config.web.start_order",
+            "expected a number, not True",
+        ),
+        (
+            {"image": "a", "start_order": "nan"},
+            "config.web.start_order",
+            "expected a number, not 'nan'",
+        ),
+        (
+            {"image": "a", "command": "it's"},
+            "config.web.command",
+            "No closing quotation",
+        ),
+        (
+            {"image": "a", "command": ["a", "b\0c"]},
+            "config.web.command[1]",
+            "a character",
+        ),
         ({"image": "a", "command": {"a": 1}}, "config.web.command", "expected text"),
         (
             {"image": "a", "environment": {"A B": 1}},
             "config.web.environment",
             "'A B' is not a valid name",
         ),
-        ({"image": "a", "environment": ["=b"]}, "config.web.environment", "'' is not a valid name"),
-        ({"image": "a", "environment": {"A": "\ud800"}}, "config.web.environment.A", "a character"),
-        ({"image": "a", "environment": [{"A": 1}]}, "config.web.environment[0]", "expected text"),
-        ({"image": "a", "env_file": {"a": "b"}}, "config.web.env_file[0]", "expected text"),
-        ({"image": "a", "volumes": {"/a": ["/b"]}}, "config.web.volumes./a", "expected text"),
-        ({"image": "a", "restart": True}, "config.web.restart", "expected text, not True"),
-        ({"action": "exec"}, "config.web.command", "the name of a container, and the command to run in it"),
-        ({"action": "exec", "command": "web"}, "config.web.command", "the command to run in it"),
-        ({"action": "exec", "command": ["--privileged", "x"]}, "config.web.command", "the name of a container"),
+        (
+            {"image": "a", "environment": ["=b"]},
+            "config.web.environment",
+            "'' is not a valid name",
+        ),
+        (
+            {"image": "a", "environment": {"A": "\ud800"}},
+            "config.web.environment.A",
+            "a character",
+        ),
+        (
+            {"image": "a", "environment": [{"A": 1}]},
+            "config.web.environment[0]",
+            "expected text",
+        ),
+        (
+            {"image": "a", "env_file": {"a": "b"}},
+            "config.web.env_file[0]",
+            "expected text",
+        ),
+        (
+            {"image": "a", "volumes": {"/a": ["/b"]}},
+            "config.web.volumes./a",
+            "expected text",
+        ),
+        (
+            {"image": "a", "restart": True},
+            "config.web.restart",
+            "expected text, not True",
+        ),
+        (
+            {"action": "exec"},
+            "config.web.command",
+            "the name of a container, and the command to run in it",
+        ),
+        (
+            {"action": "exec", "command": "web"},
+            "config.web.command",
+            "the command to run in it",
+        ),
+        (
+            {"action": "exec", "command": ["--privileged", "x"]},
+            "config.web.command",
+            "the name of a container",
+        ),
     ],
 )
-def test_a_config_that_cannot_be_carried_out(given: object, path: str, says: str, tmp_path: Path) -> None:
+def test_a_config_that_cannot_be_carried_out(
+    given: object, path: str, says: str, tmp_path: Path
+) -> None:
     """It is refused with the path of the mistake, before any container runs."""
     with pytest.raises(HookError) as caught:
-        docker_cmd.prepare(request({"fine": {"image": "a"}, "web": given}), place(tmp_path))
+        docker_cmd.prepare(
+            request({"fine": {"image": "a"}, "web": given}), place(tmp_path)
+        )
     assert caught.value.path == path
     assert says in caught.value.problem
 
 
 IGNORED: list[tuple[dict[object, object], list[str]]] = [
-    ({"image": "a", "name": "db"}, ["name is ignored: the container is named web, as its key in the config"]),
-    ({"image": "a", "volume": "/a"}, ["volume is ignored: docker-cmd has no such key; did you mean volumes?"]),
+    (
+        {"image": "a", "name": "db"},
+        ["name is ignored: the container is named web, as its key in the config"],
+    ),
+    (
+        {"image": "a", "volume": "/a"},
+        ["volume is ignored: docker-cmd has no such key; did you mean volumes?"],
+    ),
     (
         {"image": "a", "ports": ["80:80"], 1: 2},
         [
@@ -502,7 +762,9 @@ IGNORED: list[tuple[dict[object, object], list[str]]] = [
 
 
 @pytest.mark.parametrize(("given", "sentences"), IGNORED)
-def test_keys_that_are_ignored(given: object, sentences: list[str], tmp_path: Path) -> None:
+def test_keys_that_are_ignored(
+    given: object, sentences: list[str], tmp_path: Path
+) -> None:
     """A key without effect is accepted, as by heat-agents' hook; a sentence names it."""
     docker_cmd.prepare(request({"web": given}), place(tmp_path))
     [entry] = container_config.read({"web": given})
@@ -515,14 +777,21 @@ def test_a_warning_for_each_ignored_key(driver: Driver, tmp_path: Path) -> None:
     """Standard error of the result begins with the warnings; the containers run."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
-    config = {"db": {"image": "mysql", "name": "x", "privilege": True}, "web": {"image": "nginx", "start_order": 1}}
+    config = {
+        "db": {"image": "mysql", "name": "x", "privilege": True},
+        "web": {"image": "nginx", "start_order": 1},
+    }
     done = driver.run(containers("d1", config))
     assert (done["deploy_status_code"], done["deploy_stdout"]) == (0, "")
     assert done["deploy_stderr"] == (
         "warning: config.db.name is ignored: the container is named db, as its key in the config\n"
         "warning: config.db.privilege is ignored: docker-cmd has no such key; did you mean privileged?\n"
     )
-    assert [line.split()[1] for line in log.read_text().splitlines() if line.startswith("run ")] == [
+    assert [
+        line.split()[1]
+        for line in log.read_text().splitlines()
+        if line.startswith("run ")
+    ] == [
         "--name=db",
         "--name=web",
     ]
@@ -533,23 +802,40 @@ def test_a_name_that_is_none(name: object, tmp_path: Path) -> None:
     """The name of a container is checked, because it is an argument of the command."""
     with pytest.raises(HookError, match="the name of a container consists of"):
         docker_cmd.prepare(request({name: {"image": "a"}}), place(tmp_path))
-    with pytest.raises(HookError, match="expected a map from the name of each container"):
+    with pytest.raises(
+        HookError, match="expected a map from the name of each container"
+    ):
         docker_cmd.prepare(request(["a"]), place(tmp_path))
 
 
 def test_mistakes_are_told_and_nothing_is_run(driver: Driver, podman: Podman) -> None:
     """No container runs, not even one before the mistake, after an unknown action or a wrong option."""
-    config = {"fine": once("echo fine"), "web": {"image": IMAGE, "action": "stop", "start_order": 1}}
+    config = {
+        "fine": once("echo fine"),
+        "web": {"image": IMAGE, "action": "stop", "start_order": 1},
+    }
     done = driver.run(containers("d1", config))
     assert done["deploy_status_code"] == 125
-    assert "config.web.action: expected run or exec, not 'stop'" in done["deploy_stderr"]
+    assert (
+        "config.web.action: expected run or exec, not 'stop'" in done["deploy_stderr"]
+    )
     done = driver.run(
-        containers("d2", {"web": WEB}, options={"continue_on_fail": True, "continue_on_failure": "maybe"})
+        containers(
+            "d2",
+            {"web": WEB},
+            options={"continue_on_fail": True, "continue_on_failure": "maybe"},
+        )
     )
     assert done["deploy_status_code"] == 125
-    assert "options.continue_on_fail: docker-cmd has no such option" in done["deploy_stderr"]
+    assert (
+        "options.continue_on_fail: docker-cmd has no such option"
+        in done["deploy_stderr"]
+    )
     assert "did you mean continue_on_failure?" in done["deploy_stderr"]
-    assert "options.continue_on_failure: expected true or false, not 'maybe'" in done["deploy_stderr"]
+    assert (
+        "options.continue_on_failure: expected true or false, not 'maybe'"
+        in done["deploy_stderr"]
+    )
     assert podman.containers() == {}
 
 
@@ -565,11 +851,15 @@ def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
     driver.environment["HEAT_DOCKER_CMD"] = "nerdctl"
     done = driver.run(containers("d3", {"web": WEB}))
     assert done["deploy_status_code"] == 127
-    assert done["deploy_stderr"].startswith("nerdctl ($HEAT_DOCKER_CMD) is not installed")
+    assert done["deploy_stderr"].startswith(
+        "nerdctl ($HEAT_DOCKER_CMD) is not installed"
+    )
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_docker_without_a_daemon(driver: Driver, podman: Podman, tmp_path: Path) -> None:
+def test_a_docker_without_a_daemon(
+    driver: Driver, podman: Podman, tmp_path: Path
+) -> None:
     """Another engine is used, and is kept: docker does not know its containers."""
     docker, log = stand_in(tmp_path, fails="version")
     driver.environment["PATH"] = f"{docker.parent}:{podman.path}"
@@ -579,7 +869,12 @@ def test_a_docker_without_a_daemon(driver: Driver, podman: Podman, tmp_path: Pat
 
     stand_in(tmp_path)
     log.write_text("")
-    assert driver.run(containers("d2", {"web": WEB}, action="DELETE"))["deploy_status_code"] == 0
+    assert (
+        driver.run(containers("d2", {"web": WEB}, action="DELETE"))[
+            "deploy_status_code"
+        ]
+        == 0
+    )
     assert log.read_text() == ""
     assert podman.containers() == {}
 
@@ -602,7 +897,10 @@ def test_an_engine_that_does_not_work_any_more(driver: Driver, tmp_path: Path) -
     stand_in(tmp_path, name="podman")
     done = driver.run(containers("d3", {"web": WEB}, action="DELETE"))
     assert done["deploy_status_code"] == 127
-    assert f"{docker}, which made the containers, is no longer installed (remove {note}" in done["deploy_stderr"]
+    assert (
+        f"{docker}, which made the containers, is no longer installed (remove {note}"
+        in done["deploy_stderr"]
+    )
     note.unlink()
     assert driver.run(containers("d4", {"web": WEB}))["deploy_status_code"] == 0
 
@@ -614,13 +912,20 @@ def test_no_engine_works(driver: Driver, tmp_path: Path) -> None:
     driver.environment["PATH"] = str(docker.parent)
     done = driver.run(containers("d1", {"web": WEB}))
     assert done["deploy_status_code"] == 127
-    assert f"{docker} does not work: version does not work today; {docker.parent}/podman does" in done["deploy_stderr"]
+    assert (
+        f"{docker} does not work: version does not work today; {docker.parent}/podman does"
+        in done["deploy_stderr"]
+    )
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_container_that_cannot_be_removed_fails_the_deployment(driver: Driver, podman: Podman, tmp_path: Path) -> None:
+def test_container_that_cannot_be_removed_fails_the_deployment(
+    driver: Driver, podman: Podman, tmp_path: Path
+) -> None:
     """A container that cannot be removed fails the deployment, and no new one is run."""
-    docker, log = stand_in(tmp_path, fails="rm", program=str(podman.folder / "bin/podman"))
+    docker, log = stand_in(
+        tmp_path, fails="rm", program=str(podman.folder / "bin/podman")
+    )
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
     assert driver.run(containers("d1", {"web": WEB}))["deploy_status_code"] == 0
     for identity, action in (("d2", "UPDATE"), ("d3", "DELETE")):

@@ -31,7 +31,9 @@ exit {code}
 """
 
 
-def project(identity: str, config: object, *, name: str = "site", **fields: Any) -> dict[str, Any]:
+def project(
+    identity: str, config: object, *, name: str = "site", **fields: Any
+) -> dict[str, Any]:
     """Return a deployment of a project."""
     return deployment(identity, config, group="docker-compose", name=name, **fields)
 
@@ -42,12 +44,21 @@ def service(**more: object) -> dict[str, Any]:
 
 
 def stand_in(
-    folder: Path, name: str = "docker", *, code: int = 0, version: int = 0, hangs: bool = False
+    folder: Path,
+    name: str = "docker",
+    *,
+    code: int = 0,
+    version: int = 0,
+    hangs: bool = False,
 ) -> tuple[Path, Path]:
     """Make a stand-in for a compose program that records its calls; return it and its record."""
     path, log = folder / "bin" / name, folder / f"{name}.log"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(STAND_IN.format(log=log, code=code, version=version, hangs="yes" if hangs else ""))
+    path.write_text(
+        STAND_IN.format(
+            log=log, code=code, version=version, hangs="yes" if hangs else ""
+        )
+    )
     path.chmod(0o755)
     log.write_text("")
     return path, log
@@ -63,7 +74,9 @@ def real(driver: Driver, podman: Podman) -> Driver:
 
 def environment(podman: Podman, name: str) -> dict[str, str]:
     """Return the variables of a container."""
-    return dict(each.partition("=")[::2] for each in podman.containers()[name]["Config"]["Env"])
+    return dict(
+        each.partition("=")[::2] for each in podman.containers()[name]["Config"]["Env"]
+    )
 
 
 def test_from_the_first_to_the_last(real: Driver, podman: Podman) -> None:
@@ -83,7 +96,10 @@ services:
     command: *lasting
 """
     env_files = [
-        {"file_name": "./web.env", "content": "WEB=1\nA=long value that will be shorter\n"},
+        {
+            "file_name": "./web.env",
+            "content": "WEB=1\nA=long value that will be shorter\n",
+        },
         {"file_name": "conf/more.env", "content": "MORE=ünï\n"},
     ]
     inputs = {"GREETING": "Hällo \"you\" & 'me'", "env_files": json.dumps(env_files)}
@@ -97,7 +113,11 @@ services:
     assert podman.running() == {"site_web_1", "site_db_1"}
     variables = environment(podman, "site_web_1")
     assert variables["GREETING"] == inputs["GREETING"]
-    assert (variables["WEB"], variables["MORE"], variables["ANSWER"]) == ("1", "ünï", "yes")
+    assert (variables["WEB"], variables["MORE"], variables["ANSWER"]) == (
+        "1",
+        "ünï",
+        "yes",
+    )
     before = {name: each["Id"] for name, each in podman.containers().items()}
 
     # The same again, under a new id: nothing is changed.
@@ -106,15 +126,32 @@ services:
     assert {name: each["Id"] for name, each in podman.containers().items()} == before
 
     # As a structure, with another variable, one file less and one service less.
-    changed = {"services": {"web": service(env_file="web.env", environment={"GREETING": "${GREETING}"}, tty=None)}}
+    changed = {
+        "services": {
+            "web": service(
+                env_file="web.env", environment={"GREETING": "${GREETING}"}, tty=None
+            )
+        }
+    }
     shorter = [{"file_name": "web.env", "content": "A=\n"}]
-    done = real.run(project("d3", changed, inputs={"GREETING": 42, "env_files": shorter}, action="UPDATE"))
+    done = real.run(
+        project(
+            "d3",
+            changed,
+            inputs={"GREETING": 42, "env_files": shorter},
+            action="UPDATE",
+        )
+    )
     assert done["deploy_status_code"] == 0, done
     assert podman.running() == set(podman.containers()) == {"site_web_1"}
     variables = environment(podman, "site_web_1")
     assert (variables["GREETING"], variables["A"]) == ("42", "")
     assert not {"WEB", "MORE", "ANSWER"} & set(variables)
-    assert sorted(os.listdir(folder)) == [".heat-config.json", "docker-compose.yml", "web.env"]
+    assert sorted(os.listdir(folder)) == [
+        ".heat-config.json",
+        "docker-compose.yml",
+        "web.env",
+    ]
 
     gone = real.run(project("d4", None, action="DELETE"))
     assert gone["deploy_status_code"] == 0, gone
@@ -123,7 +160,10 @@ services:
 
     nothing = real.run(project("d5", changed, action="DELETE"))
     assert nothing["deploy_status_code"] == 0
-    assert nothing["deploy_stderr"] == f"{folder}/docker-compose.yml does not exist: nothing was run\n"
+    assert (
+        nothing["deploy_stderr"]
+        == f"{folder}/docker-compose.yml does not exist: nothing was run\n"
+    )
 
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
@@ -146,7 +186,10 @@ def test_inputs_of_every_type(real: Driver, podman: Podman) -> None:
     done = real.run(project("d1", config, inputs=inputs))
     assert done["deploy_status_code"] == 0, done
     received = environment(podman, "site_web_1")
-    assert {name: received[f"V_{name}"] for name in ("TEXT", "NUMBER", "FLOAT", "TRUE", "NULL", "LIST", "MAP")} == {
+    assert {
+        name: received[f"V_{name}"]
+        for name in ("TEXT", "NUMBER", "FLOAT", "TRUE", "NULL", "LIST", "MAP")
+    } == {
         "TEXT": "two\nlines",
         "NUMBER": "17",
         "FLOAT": "1.5",
@@ -161,12 +204,19 @@ def test_inputs_of_every_type(real: Driver, podman: Podman) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_service_that_cannot_be_started_is_a_failure(real: Driver, podman: Podman) -> None:
+def test_service_that_cannot_be_started_is_a_failure(
+    real: Driver, podman: Podman
+) -> None:
     """It is a failure even if podman-compose succeeds, and the project can be taken down.
 
     A project that heat-agents' hook brought up can be taken down too; files of others stay in its folder.
     """
-    config = {"services": {"web": service(), "bad": {"image": IMAGE, "command": "nothing-there"}}}
+    config = {
+        "services": {
+            "web": service(),
+            "bad": {"image": IMAGE, "command": "nothing-there"},
+        }
+    }
     done = real.run(project("d1", config))
     assert done["deploy_status_code"] not in (0, None)
     assert "nothing-there" in done["deploy_stderr"]
@@ -191,10 +241,16 @@ def test_a_file_that_the_program_refuses(real: Driver, podman: Podman) -> None:
     assert refused["deploy_stderr"]
     done = real.run(project("d2", broken, action="DELETE"))
     assert done["deploy_status_code"] == 0, done
-    assert "the project was never brought up, and has no containers" in done["deploy_stderr"]
+    assert (
+        "the project was never brought up, and has no containers"
+        in done["deploy_stderr"]
+    )
     assert not (real.working("docker-compose") / "site").exists()
 
-    assert real.run(project("d3", broken))["deploy_status_code"] == refused["deploy_status_code"]
+    assert (
+        real.run(project("d3", broken))["deploy_status_code"]
+        == refused["deploy_status_code"]
+    )
     done = real.run(project("d4", {"services": {"web": service()}}, action="UPDATE"))
     assert done["deploy_status_code"] == 0, done
     assert podman.running() == {"site_web_1"}
@@ -206,14 +262,30 @@ def test_which_program_is_run(driver: Driver, tmp_path: Path) -> None:
     docker, log = stand_in(tmp_path)
     driver.environment["PATH"] = str(docker.parent)
     config = {"services": {"web": {"image": "nginx"}}}
-    secrets = {"USED": "${not interpolated} xyzzy", "UNUSED": "plugh", "DOCKER_HOST": "tcp://elsewhere", "PATH": "/x"}
-    done = driver.run(project("d1", {**config, "x-used": "$USED"}, inputs={**secrets, "env_files": ""}))
-    assert (done["deploy_stdout"], done["deploy_status_code"]) == ("done: compose up -d --no-build\n", 0)
+    secrets = {
+        "USED": "${not interpolated} xyzzy",
+        "UNUSED": "plugh",
+        "DOCKER_HOST": "tcp://elsewhere",
+        "PATH": "/x",
+    }
+    done = driver.run(
+        project(
+            "d1", {**config, "x-used": "$USED"}, inputs={**secrets, "env_files": ""}
+        )
+    )
+    assert (done["deploy_stdout"], done["deploy_status_code"]) == (
+        "done: compose up -d --no-build\n",
+        0,
+    )
     folder = driver.working("docker-compose") / "site"
-    assert log.read_text().splitlines()[-1] == f"{folder}: docker compose up -d --no-build"
+    assert (
+        log.read_text().splitlines()[-1] == f"{folder}: docker compose up -d --no-build"
+    )
     assert "docker version" in log.read_text()
     assert "xyzzy" not in log.read_text()
-    given = dict(line.partition("=")[::2] for line in Path(f"{log}.env").read_text().splitlines())
+    given = dict(
+        line.partition("=")[::2] for line in Path(f"{log}.env").read_text().splitlines()
+    )
     assert (given["USED"], given["UNUSED"]) == (secrets["USED"], "plugh")
     assert "DOCKER_HOST" not in given
     assert "env_files" not in given
@@ -232,12 +304,21 @@ def test_which_program_is_run(driver: Driver, tmp_path: Path) -> None:
     stand_in(tmp_path, "podman")
     chosen, log = stand_in(tmp_path, "podman-compose")
     done = driver.run(project("d4", config))
-    assert (done["deploy_stdout"], done["deploy_status_code"]) == ("done: up -d --no-build\n", 0)
-    assert log.read_text().splitlines()[-1] == f"{folder}: podman-compose up -d --no-build"
-    assert unused.read_text().count("\n") == 1  # its version: there is no daemon that it could work with
+    assert (done["deploy_stdout"], done["deploy_status_code"]) == (
+        "done: up -d --no-build\n",
+        0,
+    )
+    assert (
+        log.read_text().splitlines()[-1] == f"{folder}: podman-compose up -d --no-build"
+    )
+    assert (
+        unused.read_text().count("\n") == 1
+    )  # its version: there is no daemon that it could work with
     assert (driver.working("docker-compose") / ".program").read_text() == str(chosen)
 
-    driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = f"{docker.parent}/docker-compose --log-level ERROR"
+    driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = (
+        f"{docker.parent}/docker-compose --log-level ERROR"
+    )
     done = driver.run(project("d5", config, name="other"))
     assert done["deploy_stdout"] == "done: --log-level ERROR up -d --no-build\n"
 
@@ -246,8 +327,12 @@ def test_variables_are_known_to_the_end(driver: Driver, tmp_path: Path) -> None:
     """The project is taken down with the variables with which it was brought up."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = f"{docker} compose"
-    config = "services: {web: {image: nginx, ports: ['${PORT:?}:80'], environment: [TOKEN]}}"
-    done = driver.run(project("d1", config, inputs={"PORT": 8080, "TOKEN": "xyzzy", "OTHER": "plugh"}))
+    config = (
+        "services: {web: {image: nginx, ports: ['${PORT:?}:80'], environment: [TOKEN]}}"
+    )
+    done = driver.run(
+        project("d1", config, inputs={"PORT": 8080, "TOKEN": "xyzzy", "OTHER": "plugh"})
+    )
     assert done["deploy_status_code"] == 0
     note = driver.working("docker-compose") / "site/.heat-config.json"
     assert mode(note) == 0o600
@@ -268,9 +353,15 @@ def test_failures_of_the_program(driver: Driver, tmp_path: Path) -> None:
     assert driver.run(project("d1", config))["deploy_status_code"] == 0
     stand_in(tmp_path, code=14)
     done = driver.run(project("d2", config, action="UPDATE"))
-    assert (done["deploy_stdout"], done["deploy_status_code"]) == ("done: up -d --no-build\n", 14)
+    assert (done["deploy_stdout"], done["deploy_status_code"]) == (
+        "done: up -d --no-build\n",
+        14,
+    )
     done = driver.run(project("d3", config, action="DELETE"))
-    assert (done["deploy_stdout"], done["deploy_status_code"]) == ("done: down --remove-orphans\n", 14)
+    assert (done["deploy_stdout"], done["deploy_status_code"]) == (
+        "done: down --remove-orphans\n",
+        14,
+    )
     folder = driver.working("docker-compose") / "site"
     assert (folder / "docker-compose.yml").exists()
     stand_in(tmp_path, hangs=True)
@@ -282,7 +373,9 @@ def test_failures_of_the_program(driver: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_project_with_an_odd_name_has_another_folder(driver: Driver, tmp_path: Path) -> None:
+def test_project_with_an_odd_name_has_another_folder(
+    driver: Driver, tmp_path: Path
+) -> None:
     """Its project has another folder below the working folder."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = str(docker)
@@ -291,10 +384,18 @@ def test_project_with_an_odd_name_has_another_folder(driver: Driver, tmp_path: P
     for number, name in enumerate(("../../up", ".program", "a/b", "x" * 200, "…")):
         done = driver.run(project(f"d{number}", config, name=name))
         assert done["deploy_status_code"] == 0, done
-    folders = {line.partition(":")[0] for line in log.read_text().splitlines() if " up " in line}
+    folders = {
+        line.partition(":")[0]
+        for line in log.read_text().splitlines()
+        if " up " in line
+    }
     assert len(folders) == 5
-    assert {(Path(each).parent, Path(each).name[:7]) for each in folders} == {(working, "sha256-")}
-    assert driver.run(project("d9", config, name="my.site_1"))["deploy_status_code"] == 0
+    assert {(Path(each).parent, Path(each).name[:7]) for each in folders} == {
+        (working, "sha256-")
+    }
+    assert (
+        driver.run(project("d9", config, name="my.site_1"))["deploy_status_code"] == 0
+    )
     assert (working / "my.site_1/docker-compose.yml").exists()
 
 
@@ -310,13 +411,20 @@ def test_files_stay_in_the_folder(driver: Driver, tmp_path: Path) -> None:
     (folder / "link").symlink_to(tmp_path / "outside")
     (folder / "web.env").symlink_to(tmp_path / "victim")
     files = [{"file_name": "web.env", "content": "A=1\n"}]
-    done = driver.run(project("d2", config, inputs={"env_files": files}, action="UPDATE"))
+    done = driver.run(
+        project("d2", config, inputs={"env_files": files}, action="UPDATE")
+    )
     assert done["deploy_status_code"] == 0
     assert (folder / "web.env").read_text() == "A=1\n"
     files = [{"file_name": "link/web.env", "content": "A=1\n"}]
-    done = driver.run(project("d3", config, inputs={"env_files": files}, action="UPDATE"))
+    done = driver.run(
+        project("d3", config, inputs={"env_files": files}, action="UPDATE")
+    )
     assert done["deploy_status_code"] == 125
-    assert f"inputs.env_files: {folder}/link leads out of the folder of the project" in done["deploy_stderr"]
+    assert (
+        f"inputs.env_files: {folder}/link leads out of the folder of the project"
+        in done["deploy_stderr"]
+    )
     assert os.listdir(tmp_path / "outside") == []
     assert (tmp_path / "victim").read_text() == "untouched"
 
@@ -350,10 +458,17 @@ def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
 
 def test_mistakes_are_told(driver: Driver) -> None:
     """Unknown options, options of the wrong type, and text that is not YAML are failures."""
-    done = driver.run(project("d1", {"services": {}}, options={"volume": True, "remove_orphans": 3}))
+    done = driver.run(
+        project("d1", {"services": {}}, options={"volume": True, "remove_orphans": 3})
+    )
     assert done["deploy_status_code"] == 125
-    assert "options.volume: docker-compose has no such option; did you mean volumes?" in done["deploy_stderr"]
-    assert "options.remove_orphans: expected true or false, not 3" in done["deploy_stderr"]
+    assert (
+        "options.volume: docker-compose has no such option; did you mean volumes?"
+        in done["deploy_stderr"]
+    )
+    assert (
+        "options.remove_orphans: expected true or false, not 3" in done["deploy_stderr"]
+    )
     done = driver.run(project("d2", "services:\n  web: {\n"))
     assert done["deploy_status_code"] == 125
     assert "config: this text is not valid YAML" in done["deploy_stderr"]
@@ -361,7 +476,9 @@ def test_mistakes_are_told(driver: Driver) -> None:
     assert not driver.working("docker-compose").exists()
 
 
-def prepared(config: object, folder: Path, env_files: object = None) -> protocol.Command:
+def prepared(
+    config: object, folder: Path, env_files: object = None
+) -> protocol.Command:
     """Return the prepared deployment. Raises HookError."""
     (folder / "run").mkdir(exist_ok=True)
     request = protocol.Request(
@@ -374,7 +491,9 @@ def prepared(config: object, folder: Path, env_files: object = None) -> protocol
         outputs=(),
         options=options.read({}, docker_compose.ABOUT.options),
     )
-    place = protocol.Workplace(run=folder / "run", working=folder / "working", outputs=folder / "outputs")
+    place = protocol.Workplace(
+        run=folder / "run", working=folder / "working", outputs=folder / "outputs"
+    )
     command = docker_compose.prepare(request, place)
     assert isinstance(command, protocol.Command)
     return command
@@ -389,14 +508,29 @@ def prepared(config: object, folder: Path, env_files: object = None) -> protocol
         (["a"], "[0]", "expected an object"),
         ([{"file_name": "a"}], "[0]", "expected an object"),
         ([{"file_name": "a", "content": 3}], "[0]", "expected an object"),
-        ([{"file_name": "/etc/passwd", "content": ""}], "[0].file_name", "not in the folder of the project"),
         (
-            [{"file_name": "a", "content": ""}, {"file_name": "a/../../b", "content": ""}],
+            [{"file_name": "/etc/passwd", "content": ""}],
+            "[0].file_name",
+            "not in the folder of the project",
+        ),
+        (
+            [
+                {"file_name": "a", "content": ""},
+                {"file_name": "a/../../b", "content": ""},
+            ],
             "[1].file_name",
             "not in the folder of the project",
         ),
-        ([{"file_name": "a\0b", "content": ""}], "[0].file_name", "not in the folder of the project"),
-        ([{"file_name": ".", "content": ""}], "[0].file_name", "not in the folder of the project"),
+        (
+            [{"file_name": "a\0b", "content": ""}],
+            "[0].file_name",
+            "not in the folder of the project",
+        ),
+        (
+            [{"file_name": ".", "content": ""}],
+            "[0].file_name",
+            "not in the folder of the project",
+        ),
         (
             [{"file_name": "./docker-compose.yml", "content": ""}],
             "[0].file_name",
@@ -404,7 +538,9 @@ def prepared(config: object, folder: Path, env_files: object = None) -> protocol
         ),
     ],
 )
-def test_files_that_cannot_be_written(given: object, path: str, says: str, tmp_path: Path) -> None:
+def test_files_that_cannot_be_written(
+    given: object, path: str, says: str, tmp_path: Path
+) -> None:
     """They are refused with their path before anything is written."""
     with pytest.raises(HookError) as caught:
         prepared({"services": {}}, tmp_path, given)
@@ -414,10 +550,16 @@ def test_files_that_cannot_be_written(given: object, path: str, says: str, tmp_p
 
 def test_list_of_files_may_be_a_python_literal(tmp_path: Path) -> None:
     """The list may be the text of a Python literal, which older programs make of it."""
-    prepared({"services": {}}, tmp_path, "[{'file_name': './a.env', 'content': u'A=\"b\"\\n'}]")
+    prepared(
+        {"services": {}},
+        tmp_path,
+        "[{'file_name': './a.env', 'content': u'A=\"b\"\\n'}]",
+    )
 
 
-@pytest.mark.parametrize("config", ["- a\n", "text", 3, ["a"], "a: 1\n---\nb: 2\n", "a: [\x00]"])
+@pytest.mark.parametrize(
+    "config", ["- a\n", "text", 3, ["a"], "a: 1\n---\nb: 2\n", "a: [\x00]"]
+)
 def test_invalid_compose_file_is_refused(config: object, tmp_path: Path) -> None:
     """It is refused."""
     with pytest.raises(HookError) as caught:
@@ -428,5 +570,7 @@ def test_invalid_compose_file_is_refused(config: object, tmp_path: Path) -> None
 def test_any_compose_file_passes(tmp_path: Path) -> None:
     """The content is checked by the program alone: old and new forms, and tags of its own."""
     prepared("web:\n  image: nginx\n", tmp_path)
-    prepared("services:\n  web:\n    ports: !reset null\n    x: !override [1]\n", tmp_path)
+    prepared(
+        "services:\n  web:\n    ports: !reset null\n    x: !override [1]\n", tmp_path
+    )
     prepared("\ufeffversion: '2'\r\nservices: {a: {b: null, c: true}}\r\n", tmp_path)

@@ -33,7 +33,11 @@ sys.exit(0 if sys.argv[1:2] == ["ps"] else int(os.environ.get("TOOL_CODE", "0"))
 
 INPUTS = [{"name": "foo", "value": "bar"}, {"name": "another", "value": "input"}]
 OUTPUTS = [{"name": "first"}, {"name": "second"}]
-SUCCESS = {"deploy_stdout": "tool succeeded", "deploy_stderr": "thing happened", "deploy_status_code": 0}
+SUCCESS = {
+    "deploy_stdout": "tool succeeded",
+    "deploy_stderr": "thing happened",
+    "deploy_status_code": 0,
+}
 
 
 class Hooks:
@@ -66,13 +70,18 @@ class Hooks:
             "HEAT_PUPPET_LOGDIR": str(folder / "logs"),
         }
 
-    def run(self, tool: str, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, tool: str, text: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """Call the hook of a tool with this text on its standard input."""
         link = self.folder / "hooks" / tool
         if not link.is_symlink():
             link.symlink_to(BIN / "heat-config-hook")
         variable = f"HEAT_{tool.upper().replace('-', '_')}"
-        places = {f"{variable}_WORKING": str(self.working), f"{variable}_OUTPUTS": str(self.outputs)}
+        places = {
+            f"{variable}_WORKING": str(self.working),
+            f"{variable}_OUTPUTS": str(self.outputs),
+        }
         return subprocess.run(
             [str(link)],
             input=text,
@@ -83,7 +92,9 @@ class Hooks:
             timeout=pace.seconds(60),
         )
 
-    def reply(self, tool: str, deployment: Mapping[str, object], **environment: str) -> dict[str, Any]:
+    def reply(
+        self, tool: str, deployment: Mapping[str, object], **environment: str
+    ) -> dict[str, Any]:
         """Carry out a deployment, and return the reply."""
         done = self.run(tool, json.dumps(deployment), **environment)
         assert (done.returncode, done.stderr) == (0, "")
@@ -93,7 +104,11 @@ class Hooks:
 
     def calls(self) -> list[dict[str, Any]]:
         """Return the recorded calls of the tool."""
-        return [json.loads(line) for line in self._record.read_text().splitlines()] if self._record.exists() else []
+        return (
+            [json.loads(line) for line in self._record.read_text().splitlines()]
+            if self._record.exists()
+            else []
+        )
 
     @property
     def call(self) -> dict[str, Any]:
@@ -120,7 +135,13 @@ def hooks(tmp_path: Path) -> Hooks:
 
 def deployment(config: object, **fields: object) -> dict[str, object]:
     """Return a deployment without the keys that may be missing."""
-    return {"id": "1234", "inputs": INPUTS, "outputs": OUTPUTS, "config": config, **fields}
+    return {
+        "id": "1234",
+        "inputs": INPUTS,
+        "outputs": OUTPUTS,
+        "config": config,
+        **fields,
+    }
 
 
 CONFIGS: dict[str, object] = {
@@ -150,19 +171,26 @@ def test_the_reply_of_a_success(hooks: Hooks, tool: str) -> None:
 @pytest.mark.parametrize("tool", CONFIGS)
 def test_the_reply_of_a_failure(hooks: Hooks, tool: str) -> None:
     """It has the exit code and the output of the tool; our own sentences are on lines of their own."""
-    reply = hooks.reply(tool, deployment(config_of(tool, hooks), name="site"), TOOL_CODE="4")
+    reply = hooks.reply(
+        tool, deployment(config_of(tool, hooks), name="site"), TOOL_CODE="4"
+    )
     assert reply["deploy_status_code"] == 4
     assert reply["deploy_stdout"] == "tool succeeded"
     first, *rest = reply["deploy_stderr"].splitlines()
     assert first == "thing happened"
-    ours = {"cfn-init": ["cfn-init failed with status 4"], "docker-cmd": ["web failed: its exit code is 4, expected 0"]}
+    ours = {
+        "cfn-init": ["cfn-init failed with status 4"],
+        "docker-cmd": ["web failed: its exit code is 4, expected 0"],
+    }
     assert rest == ours.get(tool, [])
 
 
 @pytest.mark.parametrize("tool", ["apply-config", "cfn-init", "puppet", "script"])
 def test_outputs(hooks: Hooks, tool: str) -> None:
     """A declared output is the file that the tool has written; one without a file is not in the reply."""
-    reply = hooks.reply(tool, deployment(config_of(tool, hooks)), TOOL_OUTPUT=" as it is \n")
+    reply = hooks.reply(
+        tool, deployment(config_of(tool, hooks)), TOOL_OUTPUT=" as it is \n"
+    )
     assert reply == {**SUCCESS, "first": " as it is \n"}
 
 
@@ -178,7 +206,11 @@ def test_input_that_is_not_a_deployment(hooks: Hooks, tool: str, text: str) -> N
 def test_an_empty_config(hooks: Hooks, tool: str) -> None:
     """There is nothing to do, which is a success with an explicit status code."""
     reply = hooks.reply(tool, deployment(""))
-    assert (reply["deploy_stdout"], reply["deploy_status_code"], hooks.calls()) == ("", 0, [])
+    assert (reply["deploy_stdout"], reply["deploy_status_code"], hooks.calls()) == (
+        "",
+        0,
+        [],
+    )
 
 
 def test_a_script(hooks: Hooks) -> None:
@@ -200,12 +232,16 @@ def test_a_script(hooks: Hooks) -> None:
         ({"modulepath": "/opt/modules"}, ["--module-path", "/opt/modules"]),
     ],
 )
-def test_ansible(hooks: Hooks, options: dict[str, object], arguments: list[str]) -> None:
+def test_ansible(
+    hooks: Hooks, options: dict[str, object], arguments: list[str]
+) -> None:
     """The playbook and the variables have heat-agents' names; tags and modules are arguments."""
     hooks.reply("ansible", deployment("- hosts: all\n", options=options))
     *argv, variables = hooks.call["argv"]
     playbook = hooks.working / "1234_playbook.yaml"
-    assert Path(argv.pop(1)).name == "this machine.ini"  # heat-agents' `localhost,` would use ssh
+    assert (
+        Path(argv.pop(1)).name == "this machine.ini"
+    )  # heat-agents' `localhost,` would use ssh
     assert argv == ["-i", *arguments, str(playbook), "--extra-vars"]
     assert playbook.read_text() == "- hosts: all\n"
     assert Path(variables.removeprefix("@")).name == "1234_variables.json"
@@ -216,7 +252,9 @@ def test_ansible_with_an_inventory(hooks: Hooks) -> None:
     hooks.working.mkdir()
     (hooks.working / "hosts").write_text("localhost\n")
     hooks.reply("ansible", deployment("- hosts: all\n", options={"inventory": "hosts"}))
-    hooks.reply("ansible", deployment("- hosts: all\n"), HEAT_ANSIBLE_INVENTORY="one,two")
+    hooks.reply(
+        "ansible", deployment("- hosts: all\n"), HEAT_ANSIBLE_INVENTORY="one,two"
+    )
     assert [call["argv"][:2] for call in hooks.calls()] == [
         ["-i", str(hooks.working / "hosts")],
         ["-i", "one,two"],
@@ -233,14 +271,26 @@ def test_ansible_with_an_inventory(hooks: Hooks) -> None:
 )
 def test_puppet(hooks: Hooks, options: dict[str, object], arguments: list[str]) -> None:
     """The command line is heat-agents'; the inputs are facts; exit code 2 says that something was changed."""
-    reply = hooks.reply("puppet", deployment("notice('x')", options=options), TOOL_CODE="2")
+    reply = hooks.reply(
+        "puppet", deployment("notice('x')", options=options), TOOL_CODE="2"
+    )
     assert reply == SUCCESS
     manifest = hooks.working / "1234.pp"
-    usual = ["apply", "--color", "false", "--detailed-exitcodes", "--logdest", "console"]
+    usual = [
+        "apply",
+        "--color",
+        "false",
+        "--detailed-exitcodes",
+        "--logdest",
+        "console",
+    ]
     assert hooks.call["argv"] == [*usual, *arguments, str(manifest)]
     assert manifest.read_text() == "notice('x')"
     environment = hooks.call["environment"]
-    assert (environment["FACTER_foo"], environment["FACTER_another"]) == ("bar", "input")
+    assert (environment["FACTER_foo"], environment["FACTER_another"]) == (
+        "bar",
+        "input",
+    )
     assert environment["FACTER_heat_outputs_path"] == str(hooks.outputs / "1234")
 
 
@@ -248,7 +298,12 @@ def test_puppet_with_hiera_in_place_of_facts(hooks: Hooks) -> None:
     """The inputs are in Hiera's folder, under the name of the deployment."""
     options = {"enable_hiera": True, "enable_facter": False}
     hooks.reply("puppet", deployment("notice('x')", name="web", options=options))
-    assert json.loads((hooks.folder / "hieradata" / "heat_config_web.json").read_text())["foo"] == "bar"
+    assert (
+        json.loads((hooks.folder / "hieradata" / "heat_config_web.json").read_text())[
+            "foo"
+        ]
+        == "bar"
+    )
     environment = hooks.call["environment"]
     assert environment["FACTER_deploy_config_name"] == "web"
     assert "FACTER_foo" not in environment
@@ -264,27 +319,67 @@ def test_cfn_init(hooks: Hooks) -> None:
 
 def test_docker_compose(hooks: Hooks) -> None:
     """The project is in the folder of the deployment's name; a deployment without an id is enough."""
-    files = [{"file_name": "./common.env", "content": "xxxxx"}, {"file_name": "./test.env", "content": "yyyy"}]
+    files = [
+        {"file_name": "./common.env", "content": "xxxxx"},
+        {"file_name": "./test.env", "content": "yyyy"},
+    ]
     config = {"web": {"name": "x", "env_file": ["./common.env", "./test.env"]}}
-    given = {"name": "abcdef001", "config": config, "inputs": [{"name": "env_files", "value": str(files)}]}
+    given = {
+        "name": "abcdef001",
+        "config": config,
+        "inputs": [{"name": "env_files", "value": str(files)}],
+    }
     assert hooks.reply("docker-compose", given) == SUCCESS
     folder = hooks.working / "abcdef001"
-    assert (hooks.call["argv"], hooks.call["cwd"]) == (["up", "-d", "--no-build"], str(folder))
+    assert (hooks.call["argv"], hooks.call["cwd"]) == (
+        ["up", "-d", "--no-build"],
+        str(folder),
+    )
     assert (folder / "docker-compose.yml").exists()
-    assert [(folder / name).read_text() for name in ("common.env", "test.env")] == ["xxxxx", "yyyy"]
+    assert [(folder / name).read_text() for name in ("common.env", "test.env")] == [
+        "xxxxx",
+        "yyyy",
+    ]
 
 
 def test_docker_cmd(hooks: Hooks) -> None:
     """A container may have a `name` and keys that docker-cmd does not know: they have no effect but a warning."""
     config = {
-        "db": {"name": "x", "image": "xxx", "privileged": False, "environment": ["foo=bar"], "start_order": 0},
-        "web-ls": {"action": "exec", "start_order": 2, "command": ["web", "/bin/ls", "-l"]},
-        "web": {"name": "y", "image": "yyy", "start_order": 1, "net": "host", "user": "root", "colour": "green"},
+        "db": {
+            "name": "x",
+            "image": "xxx",
+            "privileged": False,
+            "environment": ["foo=bar"],
+            "start_order": 0,
+        },
+        "web-ls": {
+            "action": "exec",
+            "start_order": 2,
+            "command": ["web", "/bin/ls", "-l"],
+        },
+        "web": {
+            "name": "y",
+            "image": "yyy",
+            "start_order": 1,
+            "net": "host",
+            "user": "root",
+            "colour": "green",
+        },
     }
-    inputs = [{"name": "deploy_stack_id", "value": "the_stack"}, {"name": "deploy_resource_name", "value": "the_one"}]
+    inputs = [
+        {"name": "deploy_stack_id", "value": "the_stack"},
+        {"name": "deploy_resource_name", "value": "the_one"},
+    ]
     reply = hooks.reply("docker-cmd", deployment(config, inputs=inputs))
-    assert (reply["deploy_status_code"], reply["deploy_stdout"]) == (0, "tool succeeded" * 3)
-    warnings = [line for line in reply["deploy_stderr"].splitlines() if line.startswith("warning: ")]
+    assert (reply["deploy_status_code"], reply["deploy_stdout"]) == (
+        0,
+        "tool succeeded" * 3,
+    )
+    warnings = [
+        line
+        for line in reply["deploy_stderr"].splitlines()
+        if line.startswith("warning: ")
+    ]
     assert [line.split(" is ignored")[0] for line in warnings] == [
         "warning: config.db.name",
         "warning: config.web.name",
@@ -294,8 +389,16 @@ def test_docker_cmd(hooks: Hooks) -> None:
     listing, *runs = (call["argv"] for call in hooks.calls())
     assert [argv[0] for argv in (listing, *runs)] == ["ps", "run", "run", "exec"]
     for argv, name, image in (runs[0], "db", "xxx"), (runs[1], "web", "yyy"):
-        labels = {argument.removeprefix("--label=") for argument in argv if argument.startswith("--label=")}
-        expected = {"deploy_stack_id=the_stack", "deploy_resource_name=the_one", "config_id=1234"}
+        labels = {
+            argument.removeprefix("--label=")
+            for argument in argv
+            if argument.startswith("--label=")
+        }
+        expected = {
+            "deploy_stack_id=the_stack",
+            "deploy_resource_name=the_one",
+            "config_id=1234",
+        }
         assert labels == {*expected, f"container_name={name}", "managed_by=docker-cmd"}
         assert f"--name={name}" in argv
         assert "--detach=true" in argv
@@ -305,7 +408,13 @@ def test_docker_cmd(hooks: Hooks) -> None:
 
 def test_exit_codes_of_docker_cmd(hooks: Hooks) -> None:
     """An exit code that the config lists is a success."""
-    config = {"web-ls": {"action": "exec", "command": ["web", "/bin/ls"], "exit_codes": [0, 1]}}
+    config = {
+        "web-ls": {
+            "action": "exec",
+            "command": ["web", "/bin/ls"],
+            "exit_codes": [0, 1],
+        }
+    }
     assert hooks.reply("docker-cmd", deployment(config), TOOL_CODE="1") == SUCCESS
 
 
@@ -314,17 +423,24 @@ def test_json_file_writes_the_files_of_heat_agents(hooks: Hooks, action: str) ->
     """The reply is empty, and the files have heat-agents' form."""
     path = hooks.folder / "etc" / "foo.json"
     inputs = [{"name": "deploy_action", "value": action}]
-    reply = hooks.reply("json-file", deployment({str(path): {"b": [1], "a": "x"}}, inputs=inputs))
+    reply = hooks.reply(
+        "json-file", deployment({str(path): {"b": [1], "a": "x"}}, inputs=inputs)
+    )
     assert reply == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
     assert path.read_text() == '{\n    "a": "x",\n    "b": [\n        1\n    ]\n}'
 
 
 def test_hiera(hooks: Hooks) -> None:
     """The reply is empty, and the files have heat-agents' form."""
-    config = {"hierarchy": ["compute", "common"], "datafiles": {"compute": {"foo": "bar"}}}
+    config = {
+        "hierarchy": ["compute", "common"],
+        "datafiles": {"compute": {"foo": "bar"}},
+    }
     reply = hooks.reply("hiera", deployment(config))
     assert reply == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
-    assert (hooks.folder / "hieradata" / "compute.json").read_text() == '{\n    "foo": "bar"\n}'
+    assert (
+        hooks.folder / "hieradata" / "compute.json"
+    ).read_text() == '{\n    "foo": "bar"\n}'
     assert (hooks.folder / "hiera.yaml").read_text() == (
         f"\n---\n:backends:\n  - json\n:json:\n  :datadir: {hooks.folder}/hieradata\n"
         ":hierarchy:\n  - compute\n  - common\n"

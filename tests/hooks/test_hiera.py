@@ -72,7 +72,9 @@ def looked_up(etc: Path, tmp_path: Path, *keys: str) -> dict[str, Any]:
         "Puppet::Functions.create_function(:to_json) do\n  def to_json(value)\n    value.to_json\n  end\nend\n"
     )
     manifest = f"file {{ '{own}/found': content => to_json({{ {notices} }}) }}"
-    folders = [f"--{each}={own}/{each}" for each in ("confdir", "vardir", "rundir", "logdir")]
+    folders = [
+        f"--{each}={own}/{each}" for each in ("confdir", "vardir", "rundir", "logdir")
+    ]
     config = [f"--hiera_config={etc}/hiera.yaml", f"--modulepath={own}/modules"]
     say(need("puppet", "puppet"), "apply", *folders, *config, "-e", manifest)
     found = json.loads((own / "found").read_text())
@@ -80,17 +82,25 @@ def looked_up(etc: Path, tmp_path: Path, *keys: str) -> dict[str, Any]:
     return found
 
 
-def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(driver: Driver, etc: Path) -> None:
+def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(
+    driver: Driver, etc: Path
+) -> None:
     """The files have heat-agents' form, the same config changes nothing, and DELETE removes unchanged files."""
     hiera = need("hiera", "hiera")
     config = {
         "hierarchy": ["nodes/%{::host}", '"%{::host}"', "%{::role}", "compute"],
-        "datafiles": {"compute": {"debug": True, "who": "compute"}, "nodes/web": {"who": "web"}, "db.1": {"who": 1}},
+        "datafiles": {
+            "compute": {"debug": True, "who": "compute"},
+            "nodes/web": {"who": "web"},
+            "db.1": {"who": 1},
+        },
     }
 
     done = driver.run(data("1234", config))
 
-    paths = [etc / "hieradata" / f"{name}.json" for name in ("compute", "nodes/web", "db.1")] + [etc / "hiera.yaml"]
+    paths = [
+        etc / "hieradata" / f"{name}.json" for name in ("compute", "nodes/web", "db.1")
+    ] + [etc / "hiera.yaml"]
     assert answer(done) == (0, "", "")
     assert paths[0].read_bytes() == b'{\n    "debug": true,\n    "who": "compute"\n}'
     assert (
@@ -120,7 +130,9 @@ def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(driver: Driver, e
     assert answer(done) == (0, "", "")
     assert [each.stat() for each in paths] == before
 
-    done = driver.run(data("1236", {"datafiles": {"compute": {"debug": False}}}, action="UPDATE"))
+    done = driver.run(
+        data("1236", {"datafiles": {"compute": {"debug": False}}}, action="UPDATE")
+    )
     assert answer(done) == (0, "", "")
     assert [each.stat() for each in paths[1:]] == before[1:]
     assert say(hiera, "-c", paths[3], "debug") == "false"
@@ -138,7 +150,9 @@ def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(driver: Driver, e
 
 @pytest.mark.parametrize("options", [{}, {"version": 5}])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_puppet_finds_what_is_written(driver: Driver, etc: Path, tmp_path: Path, options: dict[str, object]) -> None:
+def test_puppet_finds_what_is_written(
+    driver: Driver, etc: Path, tmp_path: Path, options: dict[str, object]
+) -> None:
     """It reads the forms of Hiera 3 and Hiera 5, and the values have their types."""
     config = {
         "hierarchy": ["%{facts.kernel}", "nodes/none", "compute"],
@@ -146,7 +160,10 @@ def test_puppet_finds_what_is_written(driver: Driver, etc: Path, tmp_path: Path,
     }
     assert driver.run(data("d1", config, options=options))["deploy_status_code"] == 0
     found = looked_up(etc, tmp_path, *(each for each in DATA if each != "nothing"))
-    assert found == {**{name: value for name, value in DATA.items() if value is not None}, "number": 4}
+    assert found == {
+        **{name: value for name, value in DATA.items() if value is not None},
+        "number": 4,
+    }
     written = yaml.safe_load((etc / "hiera.yaml").read_text())
     assert ("version" in written) == bool(options)
 
@@ -154,7 +171,10 @@ def test_puppet_finds_what_is_written(driver: Driver, etc: Path, tmp_path: Path,
 def test_the_form_of_hiera_5(driver: Driver, etc: Path) -> None:
     """Quotes that a level needed in the other form are removed; the option may be text or a number."""
     config = {"hierarchy": ["compute", '"%{facts.x}"', "a: b #c"]}
-    assert driver.run(data("d1", config, options={"version": "5"}))["deploy_status_code"] == 0
+    assert (
+        driver.run(data("d1", config, options={"version": "5"}))["deploy_status_code"]
+        == 0
+    )
     assert yaml.safe_load((etc / "hiera.yaml").read_text()) == {
         "version": 5,
         "defaults": {"datadir": str(etc / "hieradata"), "data_hash": "json_data"},
@@ -164,19 +184,45 @@ def test_the_form_of_hiera_5(driver: Driver, etc: Path) -> None:
             {"name": "a: b #c", "path": "a: b #c.json"},
         ],
     }
-    assert driver.run(data("d2", {"hierarchy": []}, options={"version": "5"}))["deploy_status_code"] == 0
+    assert (
+        driver.run(data("d2", {"hierarchy": []}, options={"version": "5"}))[
+            "deploy_status_code"
+        ]
+        == 0
+    )
     assert yaml.safe_load((etc / "hiera.yaml").read_text())["hierarchy"] == []
 
 
-def test_items_that_yaml_would_take_for_something_else_are_quoted(driver: Driver, etc: Path) -> None:
+def test_items_that_yaml_would_take_for_something_else_are_quoted(
+    driver: Driver, etc: Path
+) -> None:
     """YAML reads each level as the text that is in the config."""
-    items = ["123", "true", "a: b", "a #b", "- x", "", "@x", "*x", "2026-11-20", "a\nb", " a", '"a" b', "ü🎉", "~"]
+    items = [
+        "123",
+        "true",
+        "a: b",
+        "a #b",
+        "- x",
+        "",
+        "@x",
+        "*x",
+        "2026-11-20",
+        "a\nb",
+        " a",
+        '"a" b',
+        "ü🎉",
+        "~",
+    ]
     assert driver.run(data("d1", {"hierarchy": items}))["deploy_status_code"] == 0
     assert yaml.safe_load((etc / "hiera.yaml").read_text())[":hierarchy"] == items
 
 
 @pytest.mark.parametrize(
-    "config", ['{"hierarchy": ["x"], "datafiles": {"x": {"a": 1}}}', "hierarchy: [x]\ndatafiles:\n  x: {a: 1}\n"]
+    "config",
+    [
+        '{"hierarchy": ["x"], "datafiles": {"x": {"a": 1}}}',
+        "hierarchy: [x]\ndatafiles:\n  x: {a: 1}\n",
+    ],
 )
 def test_a_config_may_be_text(driver: Driver, etc: Path, config: str) -> None:
     """It may be JSON or YAML, also on DELETE."""
@@ -193,13 +239,19 @@ def test_nothing_to_write_is_done(driver: Driver, etc: Path, config: object) -> 
     """The result says that nothing was written, or that there is nothing to remove."""
     says = "the config has neither hierarchy nor datafiles: nothing was written\n"
     assert answer(driver.run(data("d1", config))) == (0, "", says)
-    assert answer(driver.run(data("d2", config, action="DELETE"))) == (0, "", "there is nothing to remove\n")
+    assert answer(driver.run(data("d2", config, action="DELETE"))) == (
+        0,
+        "",
+        "there is nothing to remove\n",
+    )
     assert not etc.exists()
 
 
 def test_ignored_keys_are_named(driver: Driver) -> None:
     """The deployment succeeds, as in heat-agents, which ignores such keys silently."""
-    done = driver.run(data("d1", {"datafiles": {"x": 1}, "merge_behavior": "deeper", "datafile": {}}))
+    done = driver.run(
+        data("d1", {"datafiles": {"x": 1}, "merge_behavior": "deeper", "datafile": {}})
+    )
     said = "ignored keys of the config: datafile, merge_behavior\n"
     assert answer(done) == (0, "", said)
 
@@ -211,11 +263,26 @@ def test_ignored_keys_are_named(driver: Driver) -> None:
             {"config": {"datafiles": {"x": 1, "../x": 1}}},
             'config.datafiles["../x"]: expected a name that stays in the folder',
         ),
-        ({"config": {"datafiles": {"x": 1, "a/../../x": 1}}}, "expected a name that stays in the folder"),
-        ({"config": {"datafiles": {"x": 1, "/etc/x": 1}}}, "expected a name that stays in the folder"),
-        ({"config": {"datafiles": {"x": 1, "a/": 1}}}, "expected a name that stays in the folder"),
-        ({"config": {"datafiles": {"x": 1, "": 1}}}, 'config.datafiles[""]: expected a name that stays in the folder'),
-        ({"config": {"datafiles": {"x": 1, "a\0": 1}}}, "expected a name that stays in the folder"),
+        (
+            {"config": {"datafiles": {"x": 1, "a/../../x": 1}}},
+            "expected a name that stays in the folder",
+        ),
+        (
+            {"config": {"datafiles": {"x": 1, "/etc/x": 1}}},
+            "expected a name that stays in the folder",
+        ),
+        (
+            {"config": {"datafiles": {"x": 1, "a/": 1}}},
+            "expected a name that stays in the folder",
+        ),
+        (
+            {"config": {"datafiles": {"x": 1, "": 1}}},
+            'config.datafiles[""]: expected a name that stays in the folder',
+        ),
+        (
+            {"config": {"datafiles": {"x": 1, "a\0": 1}}},
+            "expected a name that stays in the folder",
+        ),
         (
             {"config": {"datafiles": {"x": 1, "a\ud800": 1}}},
             'config.datafiles["a\\ud800"]: it contains half of a surrogate pair',
@@ -225,13 +292,25 @@ def test_ignored_keys_are_named(driver: Driver) -> None:
             "config.hierarchy: it contains half of a surrogate",
         ),
         ({"config": {"datafiles": ["x"]}}, "config.datafiles: expected an object"),
-        ({"config": {"datafiles": {"x": 1}, "hierarchy": "x"}}, "config.hierarchy: expected a list of texts"),
-        ({"config": {"datafiles": {"x": 1}, "hierarchy": ["x", 1]}}, "config.hierarchy: expected a list of texts"),
+        (
+            {"config": {"datafiles": {"x": 1}, "hierarchy": "x"}},
+            "config.hierarchy: expected a list of texts",
+        ),
+        (
+            {"config": {"datafiles": {"x": 1}, "hierarchy": ["x", 1]}},
+            "config.hierarchy: expected a list of texts",
+        ),
         ({"config": "a: [b"}, "config: it is not valid YAML: line 2, column 1: "),
-        ({"config": "just text"}, "config: expected an object with hierarchy and datafiles"),
+        (
+            {"config": "just text"},
+            "config: expected an object with hierarchy and datafiles",
+        ),
         ({"config": ["x"]}, "config: expected an object with hierarchy and datafiles"),
         ({"options": {"version": 4}}, "options.version: expected one of 3, 5, not 4"),
-        ({"options": {"verison": 5}}, "options.verison: hiera has no such option; did you mean version?"),
+        (
+            {"options": {"verison": 5}},
+            "options.verison: hiera has no such option; did you mean version?",
+        ),
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
@@ -245,7 +324,9 @@ def test_mistake_is_reported_and_nothing_is_written(
     assert "Traceback" not in done["deploy_stderr"]
     assert not etc.exists()
     if "options" not in wrong:
-        assert driver.run(data("d2", **wrong, action="DELETE"))["deploy_status_code"] == 0
+        assert (
+            driver.run(data("d2", **wrong, action="DELETE"))["deploy_status_code"] == 0
+        )
 
 
 def test_unwritable_file_and_untried_files_are_named(driver: Driver, etc: Path) -> None:
@@ -254,7 +335,8 @@ def test_unwritable_file_and_untried_files_are_named(driver: Driver, etc: Path) 
     folder.mkdir(parents=True)
     done = driver.run(data("d1", {"hierarchy": ["a"], "datafiles": {"a": 1, "b": 2}}))
     says = (
-        f"cannot write {folder}: a folder is in its place; because of that, these were not written: {etc}/hiera.yaml\n"
+        f"cannot write {folder}: a folder is in its place; "
+        f"because of that, these were not written: {etc}/hiera.yaml\n"
     )
     assert answer(done) == (1, "", says)
     assert (etc / "hieradata" / "a.json").exists()
@@ -277,26 +359,46 @@ def os_apply_config(driver: Driver, tmp_path: Path, script: str) -> str:
 CONFIG: dict[str, Any] = {"hierarchy": ["x"], "datafiles": {"x": {"a": 1}}, "more": 1}
 
 
-def test_where_os_apply_config_has_no_data_the_files_are_written(driver: Driver, etc: Path, tmp_path: Path) -> None:
+def test_where_os_apply_config_has_no_data_the_files_are_written(
+    driver: Driver, etc: Path, tmp_path: Path
+) -> None:
     """It is called as heat-agents calls it, but not on DELETE."""
     asked = tmp_path / "asked"
-    os_apply_config(driver, tmp_path, f'echo "$@" >>{shlex.quote(str(asked))}; echo empty')
-    assert answer(driver.run(data("d1", CONFIG))) == (0, "", "ignored keys of the config: more\n")
-    assert [path.exists() for path in (etc / "hieradata" / "x.json", etc / "hiera.yaml")] == [True, True]
+    os_apply_config(
+        driver, tmp_path, f'echo "$@" >>{shlex.quote(str(asked))}; echo empty'
+    )
+    assert answer(driver.run(data("d1", CONFIG))) == (
+        0,
+        "",
+        "ignored keys of the config: more\n",
+    )
+    assert [
+        path.exists() for path in (etc / "hieradata" / "x.json", etc / "hiera.yaml")
+    ] == [True, True]
     assert driver.run(data("d2", CONFIG, action="DELETE"))["deploy_status_code"] == 0
     assert asked.read_text() == "--key hiera.datafiles --type raw --key-default empty\n"
 
 
-def test_where_os_apply_config_has_data_it_has_failed(driver: Driver, etc: Path, tmp_path: Path) -> None:
+def test_where_os_apply_config_has_data_it_has_failed(
+    driver: Driver, etc: Path, tmp_path: Path
+) -> None:
     """The result has that data as text, and says what to do; nothing is written."""
     os_apply_config(driver, tmp_path, 'printf \'{"common": "\\377"}\'')
     done = driver.run(data("d1", CONFIG))
-    assert (done["deploy_status_code"], done["deploy_stdout"]) == (1, '{"common": "\ufffd"}\n')
-    assert "because os-apply-config has data for Hiera too (hiera.datafiles)" in done["deploy_stderr"]
+    assert (done["deploy_status_code"], done["deploy_stdout"]) == (
+        1,
+        '{"common": "\ufffd"}\n',
+    )
+    assert (
+        "because os-apply-config has data for Hiera too (hiera.datafiles)"
+        in done["deploy_stderr"]
+    )
     assert not etc.exists()
 
 
-def test_where_os_apply_config_cannot_say_it_has_failed(driver: Driver, etc: Path, tmp_path: Path) -> None:
+def test_where_os_apply_config_cannot_say_it_has_failed(
+    driver: Driver, etc: Path, tmp_path: Path
+) -> None:
     """It is unknown then whether its data would conflict."""
     command = os_apply_config(driver, tmp_path, "echo no metadata >&2; exit 3")
     says = f"no metadata\n«{command}» failed, so it is unknown whether os-apply-config has data for Hiera\n"
@@ -304,7 +406,9 @@ def test_where_os_apply_config_cannot_say_it_has_failed(driver: Driver, etc: Pat
     assert not etc.exists()
 
 
-def test_mistake_is_reported_before_os_apply_config_is_called(driver: Driver, etc: Path, tmp_path: Path) -> None:
+def test_mistake_is_reported_before_os_apply_config_is_called(
+    driver: Driver, etc: Path, tmp_path: Path
+) -> None:
     """A mistake in the config is reported before os-apply-config is called."""
     os_apply_config(driver, tmp_path, "echo empty")
     (etc / "hiera.yaml").mkdir(parents=True)
@@ -313,19 +417,27 @@ def test_mistake_is_reported_before_os_apply_config_is_called(driver: Driver, et
     assert answer(done) == (1, "", says)
     says = f"cannot write {etc}/hiera.yaml: a folder is in its place\n"
     assert answer(driver.run(data("d2", {"hierarchy": []}))) == (1, "", says)
-    assert driver.run(data("d3", {"datafiles": {"../x": 1}}))["deploy_status_code"] == 125
+    assert (
+        driver.run(data("d3", {"datafiles": {"../x": 1}}))["deploy_status_code"] == 125
+    )
 
 
-def test_an_os_apply_config_that_hangs_is_ended(driver: Driver, etc: Path, tmp_path: Path) -> None:
+def test_an_os_apply_config_that_hangs_is_ended(
+    driver: Driver, etc: Path, tmp_path: Path
+) -> None:
     """The timeout ends it with its processes, and nothing is written."""
-    os_apply_config(driver, tmp_path, f"exec tail -f {shlex.quote(str(tmp_path / 'followed'))}")
+    os_apply_config(
+        driver, tmp_path, f"exec tail -f {shlex.quote(str(tmp_path / 'followed'))}"
+    )
     (tmp_path / "followed").touch()
     done = driver.run(data("d1", CONFIG, options={"timeout": 2}))
     assert done["deploy_status_code"] == 124
     assert "timed out after 2 s" in done["deploy_stderr"]
     assert not etc.exists()
     end = time.monotonic() + pace.seconds(20)
-    while any(str(tmp_path / "followed") in words(each) for each in psutil.process_iter()):
+    while any(
+        str(tmp_path / "followed") in words(each) for each in psutil.process_iter()
+    ):
         assert time.monotonic() < end, "it still runs"
         time.sleep(0.1)
 

@@ -13,7 +13,9 @@ from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 
 
-def prepare(tool: str, folder: Path, config: object, inputs: dict[str, Any], **chosen: Any) -> protocol.Command:
+def prepare(
+    tool: str, folder: Path, config: object, inputs: dict[str, Any], **chosen: Any
+) -> protocol.Command:
     """Return the command that a tool prepares; the program of the tool is a stand-in."""
     hook = heat_config_hooks.load(tool)
     program = folder / "program"
@@ -22,11 +24,25 @@ def prepare(tool: str, folder: Path, config: object, inputs: dict[str, Any], **c
     (folder / "run").mkdir()
     variable = f"HEAT_{tool.upper().replace('-', '_')}"
     names = {f"{variable}_CMD": str(program), f"{variable}_WORKING": str(folder / "w")}
-    names |= {f"{variable}_OUTPUTS": str(folder / "o"), "HEAT_PUPPET_HIERA_DATADIR": str(folder / "data")}
-    document = {"id": "d1", "config": config, "inputs": [{"name": name, "value": inputs[name]} for name in inputs]}
-    request = protocol.request(document, key="d1", options=options.read(chosen, hook.ABOUT.options))
+    names |= {
+        f"{variable}_OUTPUTS": str(folder / "o"),
+        "HEAT_PUPPET_HIERA_DATADIR": str(folder / "data"),
+    }
+    document = {
+        "id": "d1",
+        "config": config,
+        "inputs": [{"name": name, "value": inputs[name]} for name in inputs],
+    }
+    request = protocol.request(
+        document, key="d1", options=options.read(chosen, hook.ABOUT.options)
+    )
     (folder / "salt-call").symlink_to(program)
-    command = hook.prepare(request, protocol.workplace(tool, folder / "run", folder, {**names, "PATH": str(folder)}))
+    command = hook.prepare(
+        request,
+        protocol.workplace(
+            tool, folder / "run", folder, {**names, "PATH": str(folder)}
+        ),
+    )
     assert isinstance(command, protocol.Command)
     return command
 
@@ -38,12 +54,21 @@ SALT = {
     "heat_inputs": 1,
     "who": "Ann",
 }
-CHEF = {"recipes": ["evil"], "run_list": ["evil"], "policy_name": "evil", "chef_environment": "evil", "who": "Ann"}
+CHEF = {
+    "recipes": ["evil"],
+    "run_list": ["evil"],
+    "policy_name": "evil",
+    "chef_environment": "evil",
+    "who": "Ann",
+}
 
 
 @pytest.mark.parametrize(
     ("tool", "config", "inputs", "file"),
-    [("salt", "x: {test.nop: []}", SALT, "pillar.json"), ("chef", ["recipe[a]"], CHEF, "node.json")],
+    [
+        ("salt", "x: {test.nop: []}", SALT, "pillar.json"),
+        ("chef", ["recipe[a]"], CHEF, "node.json"),
+    ],
 )
 def test_input_named_like_a_setting_is_left_out_with_a_note(
     tool: str, config: object, inputs: dict[str, Any], file: str, tmp_path: Path
@@ -93,7 +118,9 @@ def test_text_for_hiera_is_not_interpolated(tmp_path: Path) -> None:
         (".env", "\u00a0export\tCOMPOSE_FILE = evil.yml\n"),
     ],
 )
-def test_file_named_by_an_input_is_kept_out_of_a_compose_project(name: str, content: str, tmp_path: Path) -> None:
+def test_file_named_by_an_input_is_kept_out_of_a_compose_project(
+    name: str, content: str, tmp_path: Path
+) -> None:
     """The deployment fails before anything is written; with trusted inputs, it is as in heat-agents."""
     inputs = {"env_files": [{"file_name": name, "content": content}]}
     config: dict[str, Any] = {"services": {}}
@@ -107,7 +134,10 @@ def test_file_named_by_an_input_is_kept_out_of_a_compose_project(name: str, cont
 def test_plain_file_for_compose_is_written(tmp_path: Path) -> None:
     """Variables of the application, and files in folders, are data."""
     items = [
-        {"file_name": ".env", "content": "# no PATH=/x here\nTAG=1\nAPP_HOME=/x\nU=a?HOME=b\n"},
+        {
+            "file_name": ".env",
+            "content": "# no PATH=/x here\nTAG=1\nAPP_HOME=/x\nU=a?HOME=b\n",
+        },
         {"file_name": "x/compose.yaml", "content": ""},
     ]
     prepare("docker-compose", tmp_path, {"services": {}}, {"env_files": items})

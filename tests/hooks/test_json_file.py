@@ -48,24 +48,41 @@ def of_resource(name: str) -> dict[str, str]:
 
 def test_files_are_written_changed_and_removed(driver: Driver, tmp_path: Path) -> None:
     """The files have heat-agents' form and are private; the same config changes nothing; DELETE removes them."""
-    one, two, three = (tmp_path / "etc" / "app" / f"{each}.json" for each in ("1", "2", "3"))
+    one, two, three = (
+        tmp_path / "etc" / "app" / f"{each}.json" for each in ("1", "2", "3")
+    )
     inputs = of_resource("files")
 
-    done = driver.run(data("1234", {str(one): DATA, str(two): ["bar", "bar2"]}, inputs=inputs))
+    done = driver.run(
+        data("1234", {str(one): DATA, str(two): ["bar", "bar2"]}, inputs=inputs)
+    )
     assert answer(done) == (0, "", "")
     assert one.read_bytes() == TEXT.encode()
     assert two.read_bytes() == b'[\n    "bar",\n    "bar2"\n]'
-    assert [mode(each) for each in (one, two, one.parent, one.parent.parent)] == [0o600, 0o600, 0o700, 0o700]
+    assert [mode(each) for each in (one, two, one.parent, one.parent.parent)] == [
+        0o600,
+        0o600,
+        0o700,
+        0o700,
+    ]
 
     before = one.stat()
-    done = driver.run(data("1235", {str(one): DATA, str(two): ["bar", "bar2"]}, inputs=inputs))
+    done = driver.run(
+        data("1235", {str(one): DATA, str(two): ["bar", "bar2"]}, inputs=inputs)
+    )
     assert answer(done) == (0, "", "")
     assert one.stat() == before
 
     config = {str(one): "changed", str(three): None}
-    done = driver.run(data("1236", config, inputs=inputs, action="UPDATE", options={"mode": "0644"}))
+    done = driver.run(
+        data("1236", config, inputs=inputs, action="UPDATE", options={"mode": "0644"})
+    )
     assert answer(done) == (0, "", "")
-    assert [each.read_text() for each in (one, two, three)] == ['"changed"', '[\n    "bar",\n    "bar2"\n]', "null"]
+    assert [each.read_text() for each in (one, two, three)] == [
+        '"changed"',
+        '[\n    "bar",\n    "bar2"\n]',
+        "null",
+    ]
     assert [mode(each) for each in (one, two, three)] == [0o644, 0o600, 0o644]
 
     three.write_text("my own")
@@ -80,24 +97,38 @@ def test_files_are_written_changed_and_removed(driver: Driver, tmp_path: Path) -
     assert answer(done) == (0, "", said)
 
 
-def test_where_no_resource_is_named_delete_removes_what_its_config_names(driver: Driver, tmp_path: Path) -> None:
+def test_where_no_resource_is_named_delete_removes_what_its_config_names(
+    driver: Driver, tmp_path: Path
+) -> None:
     """In a local file, each action may have its own name; files that were never written stay."""
     path, other = tmp_path / "a.json", tmp_path / "b.json"
     other.write_text("{}")
     driver.run(data("d1", {str(path): {}}))
-    done = driver.run(data("d2", {str(path): {"a": 1}, str(other): {}}, action="DELETE"))
-    assert answer(done) == (0, "", f"{path} was removed\n{other} is left alone: it was not written here\n")
+    done = driver.run(
+        data("d2", {str(path): {"a": 1}, str(other): {}}, action="DELETE")
+    )
+    assert answer(done) == (
+        0,
+        "",
+        f"{path} was removed\n{other} is left alone: it was not written here\n",
+    )
     assert os.path.lexists(other)
 
 
-def test_a_file_that_two_deployments_have_goes_with_the_second(driver: Driver, tmp_path: Path) -> None:
+def test_a_file_that_two_deployments_have_goes_with_the_second(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The first DELETE leaves it, because the other deployment may need it."""
     path = tmp_path / "a.json"
     one, two = of_resource("first"), of_resource("second")
     driver.run(data("d1", {str(path): 1}, inputs=one))
     driver.run(data("d2", {str(path): 2}, inputs=two))
     done = driver.run(data("d3", {str(path): 2}, inputs=two, action="DELETE"))
-    assert answer(done) == (0, "", f"{path} is left alone: another deployment has it too\n")
+    assert answer(done) == (
+        0,
+        "",
+        f"{path} is left alone: another deployment has it too\n",
+    )
     assert path.read_text() == "2"
     done = driver.run(data("d4", {str(path): 1}, inputs=one, action="DELETE"))
     assert answer(done) == (0, "", f"{path} was removed\n")
@@ -120,34 +151,72 @@ def test_a_config_may_be_json_text(driver: Driver, tmp_path: Path) -> None:
     config = json.dumps({str(path): DATA})
     assert driver.run(data("d1", config))["deploy_status_code"] == 0
     assert path.read_bytes() == TEXT.encode()
-    assert driver.run(data("d2", config, action="DELETE"))["deploy_stderr"] == f"{path} was removed\n"
+    assert (
+        driver.run(data("d2", config, action="DELETE"))["deploy_stderr"]
+        == f"{path} was removed\n"
+    )
 
 
 @pytest.mark.parametrize("config", [None, "", " \n", {}, "{}"])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_nothing_to_write_is_done(driver: Driver, config: object) -> None:
     """The result says that nothing was written, or that there is nothing to remove."""
-    assert answer(driver.run(data("d1", config))) == (0, "", "the config is empty: nothing was written\n")
-    assert answer(driver.run(data("d2", config, action="DELETE"))) == (0, "", "there is nothing to remove\n")
+    assert answer(driver.run(data("d1", config))) == (
+        0,
+        "",
+        "the config is empty: nothing was written\n",
+    )
+    assert answer(driver.run(data("d2", config, action="DELETE"))) == (
+        0,
+        "",
+        "there is nothing to remove\n",
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"config": {"@/a.json": 1, "b.json": 2}}, 'config["b.json"]: expected the absolute path of a file'),
-        ({"config": {"@/a.json": 1, "": 2}}, 'config[""]: expected the absolute path of a file'),
-        ({"config": {"@/a.json": 1, "@/b/": 2}}, 'b/"]: expected the absolute path of a file'),
-        ({"config": {"@/a.json": 1, "@/b\0": 2}}, "expected the absolute path of a file"),
-        ({"config": {"@/a.json": 1, "@/\ud800": 2}}, '\\ud800"]: it contains half of a surrogate pair'),
+        (
+            {"config": {"@/a.json": 1, "b.json": 2}},
+            'config["b.json"]: expected the absolute path of a file',
+        ),
+        (
+            {"config": {"@/a.json": 1, "": 2}},
+            'config[""]: expected the absolute path of a file',
+        ),
+        (
+            {"config": {"@/a.json": 1, "@/b/": 2}},
+            'b/"]: expected the absolute path of a file',
+        ),
+        (
+            {"config": {"@/a.json": 1, "@/b\0": 2}},
+            "expected the absolute path of a file",
+        ),
+        (
+            {"config": {"@/a.json": 1, "@/\ud800": 2}},
+            '\\ud800"]: it contains half of a surrogate pair',
+        ),
         ({"config": {"@/a.json": 1, "@//a.json": 2}}, "a.json occurs twice"),
-        ({"config": '{"@/a.json": 1,'}, "config: expected an object, or its JSON text: "),
+        (
+            {"config": '{"@/a.json": 1,'},
+            "config: expected an object, or its JSON text: ",
+        ),
         ({"config": "@/a.json"}, "config: expected an object, or its JSON text: "),
         ({"config": '{"@/a.json": NaN}'}, "NaN is not a number in JSON"),
-        ({"config": ["@/a.json"]}, "config: expected an object: the path of each file, and its data"),
-        ({"options": {"mode": "rw"}}, "options.mode: expected permissions in octal, e.g. \"0644\", not 'rw'"),
+        (
+            {"config": ["@/a.json"]},
+            "config: expected an object: the path of each file, and its data",
+        ),
+        (
+            {"options": {"mode": "rw"}},
+            "options.mode: expected permissions in octal, e.g. \"0644\", not 'rw'",
+        ),
         ({"options": {"mode": "1777"}}, "options.mode: expected permissions in octal"),
         ({"options": {"mode": 420}}, "options.mode: expected text, not 420"),
-        ({"options": {"modes": "0644"}}, "options.modes: json-file has no such option; did you mean mode?"),
+        (
+            {"options": {"modes": "0644"}},
+            "options.modes: json-file has no such option; did you mean mode?",
+        ),
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
@@ -157,17 +226,23 @@ def test_mistake_is_reported_and_nothing_is_written(
     """The message has its path. A DELETE with the same mistake succeeds, because nothing was written."""
     folder = tmp_path / "here"
     folder.mkdir()
-    fields = json.loads(json.dumps({"config": {"@/a.json": 1}, **wrong}).replace("@", str(folder)))
+    fields = json.loads(
+        json.dumps({"config": {"@/a.json": 1}, **wrong}).replace("@", str(folder))
+    )
     done = driver.run(data("d1", **fields))
     assert done["deploy_status_code"] == 125
     assert says in done["deploy_stderr"]
     assert "Traceback" not in done["deploy_stderr"]
     assert os.listdir(folder) == []
     if "options" not in wrong:
-        assert driver.run(data("d2", **fields, action="DELETE"))["deploy_status_code"] == 0
+        assert (
+            driver.run(data("d2", **fields, action="DELETE"))["deploy_status_code"] == 0
+        )
 
 
-def test_unwritable_file_and_untried_files_are_named(driver: Driver, tmp_path: Path) -> None:
+def test_unwritable_file_and_untried_files_are_named(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The reply names the file that cannot be written, and the files after it, which were not tried."""
     one, folder, three = (tmp_path / each for each in ("1.json", "2.json", "3.json"))
     folder.mkdir()
@@ -196,7 +271,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_disk_that_takes_no_file_fails_the_deployment(driver: Driver, disk: Path) -> None:
+def test_a_disk_that_takes_no_file_fails_the_deployment(
+    driver: Driver, disk: Path
+) -> None:
     """It fails at once with the reason, and the previous file stays."""
     small, large = disk / "small.json", disk / "large.json"
     assert answer(driver.run(data("d1", {str(small): 1, str(large): 2})))[0] == 0

@@ -30,12 +30,23 @@ ALONE = pytest.mark.parametrize("driver", ["alone"], indirect=True)
 
 
 @BOTH
-def test_the_manifest_is_written_and_its_pod_waited_for(driver: Driver, kubelet: Kubelet, source: str) -> None:
+def test_the_manifest_is_written_and_its_pod_waited_for(
+    driver: Driver, kubelet: Kubelet, source: str
+) -> None:
     """The hook waits until all containers run and, if that is known, are ready; the manifest is private."""
     can_be_asked(driver, kubelet, source)
-    config = pod("web", "web", "side", volumes=[{"name": "ü", "emptyDir": {}}], initContainers=[{"name": "first"}])
+    config = pod(
+        "web",
+        "web",
+        "side",
+        volumes=[{"name": "ü", "emptyDir": {}}],
+        initContainers=[{"name": "first"}],
+    )
     config["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": "hunter2"}]
-    kubelet.fates = {"first": [State("ended")], "side": [CREATING, CREATING, CREATING, READY]}
+    kubelet.fates = {
+        "first": [State("ended")],
+        "side": [CREATING, CREATING, CREATING, READY],
+    }
 
     values = driver.run(place("d1", config))
 
@@ -54,18 +65,32 @@ def test_the_manifest_is_written_and_its_pod_waited_for(driver: Driver, kubelet:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("driver", "source"), [("apply", "crictl"), ("alone", "api")], indirect=["driver"])
-def test_an_update_replaces_the_pod_and_a_delete_ends_it(driver: Driver, kubelet: Kubelet, source: str) -> None:
+@pytest.mark.parametrize(
+    ("driver", "source"), [("apply", "crictl"), ("alone", "api")], indirect=["driver"]
+)
+def test_an_update_replaces_the_pod_and_a_delete_ends_it(
+    driver: Driver, kubelet: Kubelet, source: str
+) -> None:
     """An old pod that is still ending is not taken for the new one."""
     can_be_asked(driver, kubelet, source)
     text = json.dumps(pod("web", "web"))
     yaml = "kind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: web, image: other}\n"
-    for identity, config in (("d1", pod()), ("d2", yaml), ("d3", yaml), ("d4", text), ("d5", pod("other"))):
+    for identity, config in (
+        ("d1", pod()),
+        ("d2", yaml),
+        ("d3", yaml),
+        ("d4", text),
+        ("d5", pod("other")),
+    ):
         kubelet.fates = {"web": [CREATING] * 5 + [READY]}
-        values = driver.run(place(identity, config, action="UPDATE" if kubelet.serial else "CREATE"))
+        values = driver.run(
+            place(identity, config, action="UPDATE" if kubelet.serial else "CREATE")
+        )
         assert values["deploy_status_code"] == 0, values
         assert names(kubelet.manifests) == [f"{identity}.json"]
-        current = [each for each in kubelet.pods if each.path.name == f"{identity}.json"]
+        current = [
+            each for each in kubelet.pods if each.path.name == f"{identity}.json"
+        ]
         assert len(current) == 1
         assert current[0].looks >= 5
 
@@ -74,7 +99,10 @@ def test_an_update_replaces_the_pod_and_a_delete_ends_it(driver: Driver, kubelet
     assert values["deploy_status_code"] == 0, values
     assert not names(kubelet.manifests)
     values = driver.run(place("d7", "}no manifest{", action="DELETE"))
-    assert (values["deploy_status_code"], values["deploy_stdout"]) == (0, "the deployment has no manifest\n")
+    assert (values["deploy_status_code"], values["deploy_stdout"]) == (
+        0,
+        "the deployment has no manifest\n",
+    )
 
 
 @pytest.mark.slow
@@ -94,7 +122,9 @@ def test_a_delete_waits_for_the_runtime_too(driver: Driver, kubelet: Kubelet) ->
 
     driver.run(place("d3", pod()))
     kubelet.lingers = 100_000
-    values = driver.run(place("d4", None, action="DELETE", options={"containers_timeout": 0.5}))
+    values = driver.run(
+        place("d4", None, action="DELETE", options={"containers_timeout": 0.5})
+    )
     assert values["deploy_status_code"] == 1
     assert values["deploy_stderr"] == "the pod web-node-1 still exists after 0.5 s\n"
     assert not names(kubelet.manifests)
@@ -112,7 +142,9 @@ def test_a_delete_is_carried_out_though_nobody_can_say_what_becomes_of_the_pod(
     values = driver.run(place("d2", pod(), action="DELETE"))
 
     assert values["deploy_status_code"] == 0
-    assert values["deploy_stderr"].startswith("it is unknown whether the pod web is gone: ")
+    assert values["deploy_stderr"].startswith(
+        "it is unknown whether the pod web is gone: "
+    )
     assert not names(kubelet.manifests)
 
 
@@ -124,7 +156,10 @@ def test_the_pod_goes_when_its_deployment_leaves_the_metadata(
     """The cleanup leaves other pods alone, and a deployment that comes back runs again."""
     can_be_asked(driver, kubelet, "crictl")
     machine.environment.update(driver.environment)
-    ours = [place(name, pod(name), name=name, resource=name, signal=heat.url()) for name in ("one", "two")]
+    ours = [
+        place(name, pod(name), name=name, resource=name, signal=heat.url())
+        for name in ("one", "two")
+    ]
     assert machine.apply(ours).code == 0
     assert names(kubelet.manifests) == ["one.json", "two.json"]
 
@@ -136,7 +171,10 @@ def test_the_pod_goes_when_its_deployment_leaves_the_metadata(
 
     assert machine.apply(ours).code == 0
     assert names(kubelet.manifests) == ["one.json", "two.json"]
-    assert [each.metadata["name"] for each in kubelet.pods] == ["one-node-1", "two-node-1"]
+    assert [each.metadata["name"] for each in kubelet.pods] == [
+        "one-node-1",
+        "two-node-1",
+    ]
 
 
 @pytest.mark.slow
@@ -148,17 +186,25 @@ def test_manifests_of_heat_agents_are_removed(driver: Driver, kubelet: Kubelet) 
     (kubelet.manifests / "old.json").write_text(json.dumps(pod()))
     kubelet.look()
 
-    values = driver.run({**place("old-left", None, action="(left)"), "heat_config_left": "old"})
+    values = driver.run(
+        {**place("old-left", None, action="(left)"), "heat_config_left": "old"}
+    )
 
     assert values["deploy_status_code"] == 0
-    assert values["deploy_stdout"].endswith("old.json was removed\nthe pod web is gone\n")
+    assert values["deploy_stdout"].endswith(
+        "old.json was removed\nthe pod web is gone\n"
+    )
     assert not names(kubelet.manifests)
-    values = driver.run({**place("x-left", None, action="(left)"), "heat_config_left": "../x"})
+    values = driver.run(
+        {**place("x-left", None, action="(left)"), "heat_config_left": "../x"}
+    )
     assert values["deploy_stdout"] == "the deployment has no manifest\n"
 
 
 @ALONE
-def test_the_same_deployment_again_changes_nothing(driver: Driver, kubelet: Kubelet) -> None:
+def test_the_same_deployment_again_changes_nothing(
+    driver: Driver, kubelet: Kubelet
+) -> None:
     """Its pod keeps running."""
     can_be_asked(driver, kubelet, "api")
     for _ in range(2):
@@ -180,8 +226,12 @@ def test_an_empty_config_wants_no_pod(driver: Driver, kubelet: Kubelet) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("policy", ["Never", pytest.param("OnFailure", marks=pytest.mark.slow)])
-def test_a_pod_that_has_done_its_work_is_a_success(driver: Driver, kubelet: Kubelet, source: str, policy: str) -> None:
+@pytest.mark.parametrize(
+    "policy", ["Never", pytest.param("OnFailure", marks=pytest.mark.slow)]
+)
+def test_a_pod_that_has_done_its_work_is_a_success(
+    driver: Driver, kubelet: Kubelet, source: str, policy: str
+) -> None:
     """A container that has ended successfully counts, unless it is to be restarted."""
     can_be_asked(driver, kubelet, source)
     kubelet.fates = {"job": [CREATING, State("ended", reason="Completed")]}
@@ -189,4 +239,7 @@ def test_a_pod_that_has_done_its_work_is_a_success(driver: Driver, kubelet: Kube
     values = driver.run(place("d1", pod("job", "job", restartPolicy=policy)))
 
     assert values["deploy_status_code"] == 0, values
-    assert "the pod job runs: job (Completed: ended with status 0)" in values["deploy_stdout"]
+    assert (
+        "the pod job runs: job (Completed: ended with status 0)"
+        in values["deploy_stdout"]
+    )

@@ -100,7 +100,9 @@ end
 
 
 @pytest.mark.usefixtures("the_puppet")
-def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: Driver, tmp_path: Path) -> None:
+def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(
+    driver: Driver, tmp_path: Path
+) -> None:
     """It works at every action, in any locale, and with inputs of any size; UPDATE has nothing to change.
 
     The hook alone is tried at one action: it handles all of them alike.
@@ -128,7 +130,11 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
         "float": 3.0,
         "yes": True,
         "nothing": True,
-        "list": [1, "b", {"c": ""}],  # Puppet's own doing: no fact of its has a null inside
+        "list": [
+            1,
+            "b",
+            {"c": ""},
+        ],  # Puppet's own doing: no fact of its has a null inside
         "first": 2,
         "map": "x",
         "inner": True,
@@ -144,14 +150,18 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
     if isinstance(driver, Alone):
         return
 
-    again = driver.run(a_manifest("p2", SHOW.replace("@FILE@", str(target)), **fields, action="UPDATE"))
+    again = driver.run(
+        a_manifest("p2", SHOW.replace("@FILE@", str(target)), **fields, action="UPDATE")
+    )
 
     assert again["deploy_status_code"] == 0
     assert str(target) not in again["deploy_stdout"]
     assert json.loads(again["shown"])["action"] == "UPDATE"
 
     away = "if $deploy_action == 'DELETE' { file { '@FILE@': ensure => absent } }"
-    gone = driver.run(a_manifest("p3", away.replace("@FILE@", str(target)), action="DELETE"))
+    gone = driver.run(
+        a_manifest("p3", away.replace("@FILE@", str(target)), action="DELETE")
+    )
 
     assert gone["deploy_status_code"] == 0
     assert not target.exists()
@@ -163,7 +173,11 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
         ("notice('ü')\nfile { '/x':", 1, "Error: Could not parse for environment"),
         ("fail('as ünï asked')", 1, "as ünï asked"),
         ("exec { '/bin/false': }", 4, "'/bin/false' returned 1 instead of one of [0]"),
-        ("exec { '/bin/true': } -> exec { '/bin/false': }", 6, "'/bin/false' returned 1 instead of one of [0]"),
+        (
+            "exec { '/bin/true': } -> exec { '/bin/false': }",
+            6,
+            "'/bin/false' returned 1 instead of one of [0]",
+        ),
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
@@ -187,13 +201,17 @@ def test_last_line_is_the_first_error_and_not_its_consequences(
     done = driver.run(a_manifest("p1", manifest))
     assert done["deploy_status_code"] == 4
     lines = done["deploy_stderr"].splitlines()
-    assert lines[-1].startswith("Error: /Stage[main]/Main/Exec[/bin/false]/returns: change from ")
+    assert lines[-1].startswith(
+        "Error: /Stage[main]/Main/Exec[/bin/false]/returns: change from "
+    )
     assert "Skipping because of failed dependencies" in done["deploy_stderr"]
     assert the_puppet.arguments
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_modules_tags_and_data_for_hiera(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
+def test_modules_tags_and_data_for_hiera(
+    driver: Driver, the_puppet: Puppet, tmp_path: Path
+) -> None:
     """There may be several folders of modules and several tags, and Hiera finds inputs with their types."""
     for folder, name in (("one", "first"), ("two", "second")):
         manifests = tmp_path / folder / name / "manifests"
@@ -212,10 +230,17 @@ notify { 'untagged': }
 notify { 'tagged': message => "${lookup('number') + 1} ${lookup('text')} ${facts['text'] =~ Undef}", tag => 'web' }
 """
     modules = [str(tmp_path / "one"), str(tmp_path / "two")]
-    given = {"enable_facter": "false", "enable_hiera": True, "modulepath": modules, "tags": ["second", "web"]}
+    given = {
+        "enable_facter": "false",
+        "enable_hiera": True,
+        "modulepath": modules,
+        "tags": ["second", "web"],
+    }
     inputs = {"number": 41, "text": "ünï", "deploy_password": "hunter2-hunter2"}
 
-    done = driver.run(a_manifest("p1", config, name="my.config", options=given, inputs=inputs))
+    done = driver.run(
+        a_manifest("p1", config, name="my.config", options=given, inputs=inputs)
+    )
 
     assert done["deploy_status_code"] == 0, done
     assert "second here" in done["deploy_stdout"]
@@ -224,29 +249,51 @@ notify { 'tagged': message => "${lookup('number') + 1} ${lookup('text')} ${facts
     assert "untagged" not in done["deploy_stdout"]
     data = tmp_path / "hieradata" / "heat_config_my.config.json"
     written = json.loads(data.read_text())
-    assert {name: value for name, value in written.items() if not name.startswith("deploy_signal")} == {
+    assert {
+        name: value
+        for name, value in written.items()
+        if not name.startswith("deploy_signal")
+    } == {
         "number": 41,
         "text": "ünï",
         "deploy_action": "CREATE",
     }
     assert (mode(data), mode(data.parent)) == (0o600, 0o700)
     path = str(driver.working("puppet") / "p1.pp")
-    assert the_puppet.arguments == [*START, "--modulepath", ":".join(modules), "--tags", "second,web", path]
+    assert the_puppet.arguments == [
+        *START,
+        "--modulepath",
+        ":".join(modules),
+        "--tags",
+        "second,web",
+        path,
+    ]
     assert the_puppet.environment["FACTER_deploy_config_name"] == "my.config"
     assert "FACTER_number" not in the_puppet.environment
 
     gone = driver.run(
-        a_manifest("p2", "notice(lookup('text'))", name="my.config", options=given, inputs=inputs, action="DELETE")
+        a_manifest(
+            "p2",
+            "notice(lookup('text'))",
+            name="my.config",
+            options=given,
+            inputs=inputs,
+            action="DELETE",
+        )
     )
     assert "ünï" in gone["deploy_stdout"]
     assert list(data.parent.iterdir()) == []
 
 
-def test_hanging_puppet_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
+def test_hanging_puppet_is_ended(
+    driver: Driver, the_puppet: Puppet, tmp_path: Path
+) -> None:
     """The result has the output until then; the processes are ended, though Puppet gives them another session."""
     file = tmp_path / "followed"
     file.touch()
-    manifest = f"notice('before it hangs')\nexec {{ '/usr/bin/tail -f {file}': timeout => 0 }}"
+    manifest = (
+        f"notice('before it hangs')\nexec {{ '/usr/bin/tail -f {file}': timeout => 0 }}"
+    )
     done = driver.run(a_manifest("p1", manifest, options={"timeout": 15}))
     assert done["deploy_status_code"] == 124
     assert "timed out after 15 s" in done["deploy_stderr"]
@@ -281,10 +328,23 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
     driver: Driver, recorded: Recorded, tmp_path: Path
 ) -> None:
     """Values are text in the environment, secrets are on no command line, and all files are private."""
-    record = recorded("echo done; echo wrong >&2; printf one >$FACTER_heat_outputs_path.first; exit 2")
-    inputs = {"text": "a\nb", "number": 3, "list": [1, "b"], "nothing": None, "password": "hunter2-hunter2"}
+    record = recorded(
+        "echo done; echo wrong >&2; printf one >$FACTER_heat_outputs_path.first; exit 2"
+    )
+    inputs = {
+        "text": "a\nb",
+        "number": 3,
+        "list": [1, "b"],
+        "nothing": None,
+        "password": "hunter2-hunter2",
+    }
     done = driver.run(
-        a_manifest("p1", "# é\n", inputs={**inputs, "deploy_password": "hunter3-hunter3"}, outputs=["first", "second"])
+        a_manifest(
+            "p1",
+            "# é\n",
+            inputs={**inputs, "deploy_password": "hunter3-hunter3"},
+            outputs=["first", "second"],
+        )
     )
     assert done["deploy_status_code"] == 0
     assert (done["deploy_stdout"], done["deploy_stderr"]) == ("done\n", "wrong\n")
@@ -297,7 +357,9 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
         for name, value in record.environment.items()
         if name.startswith("FACTER_") and not name.startswith("FACTER_deploy_signal")
     }
-    fqdn = subprocess.run(["hostname", "-f"], capture_output=True, text=True, check=False).stdout.strip()
+    fqdn = subprocess.run(
+        ["hostname", "-f"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     assert facts == {
         "text": "a\nb",
         "number": "3",
@@ -316,9 +378,14 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
     assert [mode(logs / each) for each in names] == [0o600, 0o600]
 
 
-@pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 2", 0), ("exit 1", 1), ("exit 4", 4), ("exit 6", 6)])
+@pytest.mark.parametrize(
+    ("then", "code"),
+    [("exit 0", 0), ("exit 2", 0), ("exit 1", 1), ("exit 4", 4), ("exit 6", 6)],
+)
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_changes_without_errors_are_a_success(driver: Driver, recorded: Recorded, then: str, code: int) -> None:
+def test_changes_without_errors_are_a_success(
+    driver: Driver, recorded: Recorded, then: str, code: int
+) -> None:
     """The exit codes 0 and 2 are success."""
     recorded(then)
     assert driver.run(a_manifest("p1", "x"))["deploy_status_code"] == code
@@ -331,11 +398,20 @@ def test_odd_output_and_a_sudden_end(driver: Driver, recorded: Recorded) -> None
     assert (done["deploy_stdout"], done["deploy_status_code"]) == ("a\ufffdb", 137)
 
 
-def test_an_entry_with_just_what_is_needed(driver: Driver, recorded: Recorded, tmp_path: Path) -> None:
+def test_an_entry_with_just_what_is_needed(
+    driver: Driver, recorded: Recorded, tmp_path: Path
+) -> None:
     """The name, time of creation, options, inputs and outputs may be missing."""
     recorded("exit 0")
-    wanted = {"id", "group", "config", "inputs"}  # the driver adds where the result goes
-    done = driver.run({name: value for name, value in a_manifest("p1", "x").items() if name in wanted})
+    wanted = {
+        "id",
+        "group",
+        "config",
+        "inputs",
+    }  # the driver adds where the result goes
+    done = driver.run(
+        {name: value for name, value in a_manifest("p1", "x").items() if name in wanted}
+    )
     assert done["deploy_status_code"] == 0
     assert (tmp_path / "logs" / "p1-stdout.log").exists()
 
@@ -364,10 +440,16 @@ def test_the_machines_whole_name_is_a_fact(
     assert found.environment.get("FACTER_fqdn") == fqdn
 
 
-def test_an_input_takes_the_place_of_the_machines_whole_name(driver: Driver, recorded: Recorded) -> None:
+def test_an_input_takes_the_place_of_the_machines_whole_name(
+    driver: Driver, recorded: Recorded
+) -> None:
     """An input may replace the fact, as in heat-agents, but not the path for outputs."""
     found = recorded("exit 0")
-    driver.run(a_manifest("p1", "x", inputs={"fqdn": "given.name", "heat_outputs_path": "/etc"}))
+    driver.run(
+        a_manifest(
+            "p1", "x", inputs={"fqdn": "given.name", "heat_outputs_path": "/etc"}
+        )
+    )
     assert found.environment["FACTER_fqdn"] == "given.name"
     assert found.environment["FACTER_heat_outputs_path"].endswith("/p1")
 
@@ -382,18 +464,32 @@ def test_without_puppet_it_has_failed(driver: Driver, tmp_path: Path) -> None:
     driver.environment["HEAT_PUPPET_CMD"] = "/opt/none/puppet"
     done = driver.run(a_manifest("p2", "notice('x')"))
     assert done["deploy_status_code"] == 127
-    assert "/opt/none/puppet ($HEAT_PUPPET_CMD) is not installed" in done["deploy_stderr"]
+    assert (
+        "/opt/none/puppet ($HEAT_PUPPET_CMD) is not installed" in done["deploy_stderr"]
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"options": {"enable_hierra": True}}, "options.enable_hierra: puppet has no such option; did you mean"),
-        ({"options": {"enable_facter": "maybe"}}, "options.enable_facter: expected true or false, not 'maybe'"),
-        ({"options": {"tags": {"a": 1}}}, "options.tags: expected text, or a list of texts"),
+        (
+            {"options": {"enable_hierra": True}},
+            "options.enable_hierra: puppet has no such option; did you mean",
+        ),
+        (
+            {"options": {"enable_facter": "maybe"}},
+            "options.enable_facter: expected true or false, not 'maybe'",
+        ),
+        (
+            {"options": {"tags": {"a": 1}}},
+            "options.tags: expected text, or a list of texts",
+        ),
         ({"config": {"a": 1}}, "config: expected the text of a manifest"),
         ({"inputs": {"Name": "x"}}, "inputs: 'Name' cannot be a fact"),
-        ({"options": {"enable_hiera": True}, "name": "../x"}, "name: with enable_hiera, the name is part of"),
+        (
+            {"options": {"enable_hiera": True}, "name": "../x"},
+            "name: with enable_hiera, the name is part of",
+        ),
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
@@ -415,20 +511,35 @@ def test_an_empty_manifest_is_done(driver: Driver, config: object) -> None:
     """It is a success without puppet, and the result says that nothing was run."""
     driver.environment["HEAT_PUPPET_CMD"] = "/opt/none/puppet"
     done = driver.run(a_manifest("p1", config))
-    assert (done["deploy_status_code"], done["deploy_stderr"]) == (0, "the config is empty: nothing was run\n")
+    assert (done["deploy_status_code"], done["deploy_stderr"]) == (
+        0,
+        "the config is empty: nothing was run\n",
+    )
 
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_inputs_for_hiera_go_with_a_delete(driver: Driver, recorded: Recorded, tmp_path: Path) -> None:
+def test_inputs_for_hiera_go_with_a_delete(
+    driver: Driver, recorded: Recorded, tmp_path: Path
+) -> None:
     """They are removed whether the run succeeds, fails or is not needed; those of others stay."""
     recorded("exit 1")
     folder = tmp_path / "hieradata"
     driver.environment["HEAT_PUPPET_HIERA_DATADIR"] = str(folder)
-    fields: dict[str, Any] = {"inputs": {"password": "hunter2-hunter2"}, "options": {"use_hiera": True}}
-    for number, (config, action) in enumerate([("x", "CREATE"), ("x", "DELETE"), ("x", "UPDATE"), ("", "DELETE")]):
-        driver.run(a_manifest(f"p{number}", config, name="one", action=action, **fields))
+    fields: dict[str, Any] = {
+        "inputs": {"password": "hunter2-hunter2"},
+        "options": {"use_hiera": True},
+    }
+    for number, (config, action) in enumerate(
+        [("x", "CREATE"), ("x", "DELETE"), ("x", "UPDATE"), ("", "DELETE")]
+    ):
+        driver.run(
+            a_manifest(f"p{number}", config, name="one", action=action, **fields)
+        )
         driver.run(a_manifest(f"q{number}", "x", name="two", **fields))
-        left = ["heat_config_two.json", *([] if action == "DELETE" else ["heat_config_one.json"])]
+        left = [
+            "heat_config_two.json",
+            *([] if action == "DELETE" else ["heat_config_one.json"]),
+        ]
         assert sorted(os.listdir(folder)) == sorted(left)
 
 
@@ -438,13 +549,17 @@ def test_inputs_for_hiera_go_with_a_delete(driver: Driver, recorded: Recorded, t
     "a deployment that would change something is a failure that says so",
 )
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_a_puppet_that_only_rehearses(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
+def test_a_puppet_that_only_rehearses(
+    driver: Driver, the_puppet: Puppet, tmp_path: Path
+) -> None:
     """A dry run by configuration is a failure, unless nothing is to be changed or the manifest itself requests it."""
     (the_puppet.folder / "etc" / "puppet.conf").write_text("[main]\nnoop = true\n")
     manifest = f"file {{ '{tmp_path}/made': content => 'x' }}"
     done = driver.run(a_manifest("p1", manifest))
     assert done["deploy_status_code"] == 125, done
-    assert done["deploy_stderr"].startswith("nothing was applied: Puppet was in a dry run")
+    assert done["deploy_stderr"].startswith(
+        "nothing was applied: Puppet was in a dry run"
+    )
     assert not (tmp_path / "made").exists()
     (tmp_path / "made").write_text("x")
     assert driver.run(a_manifest("p2", manifest))["deploy_status_code"] == 0

@@ -38,13 +38,19 @@ def place(tmp_path: Path) -> protocol.Workplace:
     return protocol.workplace("puppet", tmp_path / "run", tmp_path, environment)
 
 
-def asked(config: str = "x", *, given: dict[str, object] | None = None, **fields: Any) -> protocol.Request:
+def asked(
+    config: str = "x", *, given: dict[str, object] | None = None, **fields: Any
+) -> protocol.Request:
     """Return the request for the hook."""
     document = a_manifest("p1", config, **fields)
-    return protocol.request(document, key="p1", options=options.read(given or {}, puppet.ABOUT.options))
+    return protocol.request(
+        document, key="p1", options=options.read(given or {}, puppet.ABOUT.options)
+    )
 
 
-def prepared(place: protocol.Workplace, *, given: dict[str, object] | None = None, **fields: Any) -> protocol.Command:
+def prepared(
+    place: protocol.Workplace, *, given: dict[str, object] | None = None, **fields: Any
+) -> protocol.Command:
     """Return the command for a request that needs one."""
     command = puppet.prepare(asked(given=given, **fields), place)
     assert isinstance(command, protocol.Command)
@@ -53,7 +59,10 @@ def prepared(place: protocol.Workplace, *, given: dict[str, object] | None = Non
 
 @pytest.mark.parametrize("writable", [True, False])
 def test_puppets_own_logs_are_where_heat_agents_has_them(
-    place: protocol.Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
+    place: protocol.Workplace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    writable: bool,
 ) -> None:
     """They are in /var/log/puppet, or in the folder of the other logs, and their mode is corrected."""
     logs = tmp_path / "var-log-puppet"
@@ -65,7 +74,11 @@ def test_puppets_own_logs_are_where_heat_agents_has_them(
     else:
         logs.touch()
         logs = tmp_path / "run" / "deployed"
-    command = prepared(place, config="notice('x')", given={"enable_debug": True, "enable_verbose": True})
+    command = prepared(
+        place,
+        config="notice('x')",
+        given={"enable_debug": True, "enable_verbose": True},
+    )
     debug, verbose = logs / "heat-debug.log", logs / "heat-verbose.log"
     more = ["--debug", "--logdest", str(debug), "--verbose", "--logdest", str(verbose)]
     path = str(place.working / "p1.pp")
@@ -88,21 +101,38 @@ def test_puppets_own_logs_are_where_heat_agents_has_them(
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_the_logs_are_below_the_state_or_in_heat_agents_place(
-    place: protocol.Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+    place: protocol.Workplace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    elsewhere: bool,
 ) -> None:
     """The variable for outputs does not move them."""
     usual = protocol.workplace("puppet", place.run, None, {})
-    assert usual.outputs.parent / "deployed" == puppet.LOGDIR == Path("/var/run/heat-config/deployed")
+    assert (
+        usual.outputs.parent / "deployed"
+        == puppet.LOGDIR
+        == Path("/var/run/heat-config/deployed")
+    )
     monkeypatch.setattr(puppet, "LOGDIR", tmp_path / "var" / "deployed")
     logs = place.outputs.parent / "deployed"
     if elsewhere:
-        outputs = {"HEAT_PUPPET_OUTPUTS": str(tmp_path / "outputs" / "heat-config-puppet")}
-        place = protocol.workplace("puppet", place.run, tmp_path, {**place.environment, **outputs})
+        outputs = {
+            "HEAT_PUPPET_OUTPUTS": str(tmp_path / "outputs" / "heat-config-puppet")
+        }
+        place = protocol.workplace(
+            "puppet", place.run, tmp_path, {**place.environment, **outputs}
+        )
         logs = tmp_path / "var" / "deployed"
     place.run.joinpath("stdout").write_text("out")
-    ended = protocol.Ended(code=2, stdout=place.run / "stdout", stderr=place.run / "missing")
-    reply = puppet.finish(asked(creation_time="../../2015-07-16T11:40:20"), place, ended)
-    assert reply["deploy_status_code"] == 0  # a log that cannot be written does not fail the deployment
+    ended = protocol.Ended(
+        code=2, stdout=place.run / "stdout", stderr=place.run / "missing"
+    )
+    reply = puppet.finish(
+        asked(creation_time="../../2015-07-16T11:40:20"), place, ended
+    )
+    assert (
+        reply["deploy_status_code"] == 0
+    )  # a log that cannot be written does not fail the deployment
     assert (logs / "..-..-2015-07-16-11-40-20-p1-stdout.log").read_text() == "out"
     assert not (tmp_path / "outputs").exists()
 
@@ -115,7 +145,9 @@ def test_who_has_no_home_has_one_in_the_working_folder(home: str) -> None:
     nobody = [setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
     hook = [*nobody, str(BIN / "heat-config-hook"), "puppet"]
     if subprocess.run([*nobody, "test", "-r", puppet.__file__], check=False).returncode:
-        pytest.skip("other users cannot read the installed hooks: run the tests in a folder that all can read")
+        pytest.skip(
+            "other users cannot read the installed hooks: run the tests in a folder that all can read"
+        )
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are for us alone
         os.chown(name, NOBODY, NOBODY)
         environment = {
@@ -128,7 +160,15 @@ def test_who_has_no_home_has_one_in_the_working_folder(home: str) -> None:
         }
         manifest = "notice(\"${facts['heat_outputs_path']}\") exec { '/usr/bin/env': logoutput => true }"
         given = json.dumps(a_manifest("p1", manifest))
-        done = subprocess.run(hook, input=given, cwd=name, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            hook,
+            input=given,
+            cwd=name,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         reply = json.loads(done.stdout)
         assert reply["deploy_status_code"] == 0, reply
         assert f": {name}/outputs/p1\n" in reply["deploy_stdout"]
@@ -143,20 +183,34 @@ def test_root_needs_no_home(place: protocol.Workplace) -> None:
     assert "HOME" not in prepared(place).environment
 
 
-def test_inputs_that_no_variable_can_hold_are_facts_all_the_same(place: protocol.Workplace) -> None:
+def test_inputs_that_no_variable_can_hold_are_facts_all_the_same(
+    place: protocol.Workplace,
+) -> None:
     """No variable is longer than Linux allows; half of a surrogate pair is replaced."""
     longest = protocol.MAX_VARIABLE - len("FACTER_fits=")
-    inputs = {"fits": "x" * longest, "long": "x" * (longest + 1), "a b": 1, "n": None, "half": "\ud800"}
+    inputs = {
+        "fits": "x" * longest,
+        "long": "x" * (longest + 1),
+        "a b": 1,
+        "n": None,
+        "half": "\ud800",
+    }
     command = prepared(place, inputs=inputs)
     assert {"FACTER_fits", "FACTER_half"} <= set(command.environment)
     assert not {"FACTER_long", "FACTER_a b", "FACTER_n"} & set(command.environment)
     facts = json.loads((place.run / "facts.json").read_text())
-    assert facts == {**{name: inputs[name] for name in ("fits", "long", "a b")}, "half": "?", "deploy_action": "CREATE"}
+    assert facts == {
+        **{name: inputs[name] for name in ("fits", "long", "a b")},
+        "half": "?",
+        "deploy_action": "CREATE",
+    }
     assert mode(place.run / "facts.json") == 0o600
     subprocess.run(["/bin/true"], env=dict(command.environment), check=True)
 
 
-def test_credentials_are_facts_only_where_they_are_asked_for(place: protocol.Workplace) -> None:
+def test_credentials_are_facts_only_where_they_are_asked_for(
+    place: protocol.Workplace,
+) -> None:
     """The option `deploy_credentials` requests them."""
     inputs = {"deploy_password": "hunter2-hunter2"}
     assert "FACTER_deploy_password" not in prepared(place, inputs=inputs).environment
@@ -166,13 +220,17 @@ def test_credentials_are_facts_only_where_they_are_asked_for(place: protocol.Wor
 
 
 @pytest.mark.parametrize("option", ["enable_hiera", "use_hiera"])
-def test_facts_that_are_ours_are_not_given_by_inputs(place: protocol.Workplace, option: str) -> None:
+def test_facts_that_are_ours_are_not_given_by_inputs(
+    place: protocol.Workplace, option: str
+) -> None:
     """Facter ignores case in names, and so does the check."""
     inputs = {"HEAT_outputs_path": "/etc", "deploy_config_name": "x"}
     command = prepared(place, given={option: True}, inputs=inputs, name="web")
     assert command.environment["FACTER_heat_outputs_path"] == str(place.outputs / "p1")
     assert command.environment["FACTER_deploy_config_name"] == "web"
-    assert json.loads((place.run / "facts.json").read_text()) == {"deploy_action": "CREATE"}
+    assert json.loads((place.run / "facts.json").read_text()) == {
+        "deploy_action": "CREATE"
+    }
 
 
 @pytest.mark.parametrize(
@@ -190,7 +248,10 @@ def test_the_locale_has_to_know_all_characters(
     place: protocol.Workplace, given: dict[str, str], added: str | None
 ) -> None:
     """Ruby needs a UTF-8 locale for them; an existing one is kept."""
-    environment = {**{name: value for name, value in place.environment.items() if name != "LANG"}, **given}
+    environment = {
+        **{name: value for name, value in place.environment.items() if name != "LANG"},
+        **given,
+    }
     command = prepared(replace(place, environment=environment))
     assert command.environment.get("LC_ALL") == added
 
@@ -202,8 +263,12 @@ def test_other_folders_with_facts_stay(place: protocol.Workplace) -> None:
     assert command.environment["FACTERLIB"] == f"{place.run}:/srv/facts"
 
 
-@pytest.mark.parametrize("name", ["name", "TITLE", "0", "12", "facts", "server_facts", "module_name"])
-def test_inputs_named_like_variables_of_puppet_are_not_facts(place: protocol.Workplace, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["name", "TITLE", "0", "12", "facts", "server_facts", "module_name"]
+)
+def test_inputs_named_like_variables_of_puppet_are_not_facts(
+    place: protocol.Workplace, name: str
+) -> None:
     """Such a fact would end any run of Puppet; without facts, such an input is valid."""
     with pytest.raises(HookError, match="cannot be a fact") as caught:
         prepared(place, inputs={name: "x"})

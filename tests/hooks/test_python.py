@@ -59,23 +59,43 @@ outputs["gone"] = 1
 del outputs["gone"]
 print(len(outputs), "nothing" in outputs, sys.stdin.read() == "", input is not None)
 """
-    outputs = ["given", "action", "deployment", "nothing", "number", "list", "tuple", "gone", "never"]
+    outputs = [
+        "given",
+        "action",
+        "deployment",
+        "nothing",
+        "number",
+        "list",
+        "tuple",
+        "gone",
+        "never",
+    ]
 
     for number, action in enumerate(("CREATE", "UPDATE", "DELETE")):
-        values = driver.run(script(f"d{number}", config, inputs=INPUTS, action=action, outputs=outputs))
+        values = driver.run(
+            script(f"d{number}", config, inputs=INPUTS, action=action, outputs=outputs)
+        )
 
         assert (values["deploy_status_code"], values["deploy_stderr"]) == (0, "")
         assert values["deploy_stdout"] == "7 True True True\n"
         assert values["given"].items() >= {**INPUTS, "deploy_action": action}.items()
-        assert [type(values["given"][name]) for name in INPUTS] == [type(value) for value in INPUTS.values()]
+        assert [type(values["given"][name]) for name in INPUTS] == [
+            type(value) for value in INPUTS.values()
+        ]
         assert values["action"] == action
         assert values["deployment"] == {"id": f"d{number}", "name": f"d{number}"}
-        assert (values["nothing"], values["number"], values["tuple"]) == (None, 1.5, ["a", 1])
+        assert (values["nothing"], values["number"], values["tuple"]) == (
+            None,
+            1.5,
+            ["a", 1],
+        )
         assert values["list"] == ["changed after it was set"]
         assert values.keys() & {"gone", "never"} == set()
 
 
-def test_a_second_deployment_of_the_same_config_is_a_run_of_its_own(driver: Driver, tmp_path: Path) -> None:
+def test_a_second_deployment_of_the_same_config_is_a_run_of_its_own(
+    driver: Driver, tmp_path: Path
+) -> None:
     """It does not have the outputs of the first one."""
     config = f"""
 import pathlib
@@ -88,7 +108,12 @@ if not path.exists():
     first = driver.run(script("d1", config, outputs=["made"]))
     second = driver.run(script("d2", config, outputs=["made"], action="UPDATE"))
 
-    assert first == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0, "made": f"{tmp_path}/made"}
+    assert first == {
+        "deploy_stdout": "",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+        "made": f"{tmp_path}/made",
+    }
     assert second == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
 
 
@@ -104,7 +129,9 @@ if not path.exists():
         ("raise KeyboardInterrupt", 1),
     ],
 )
-def test_an_output_counts_as_soon_as_it_is_set(driver: Driver, death: str, code: int) -> None:
+def test_an_output_counts_as_soon_as_it_is_set(
+    driver: Driver, death: str, code: int
+) -> None:
     """The result has it, and the output of the run, however the script ends afterwards."""
     config = f"import os, sys\noutputs['url'] = {{'port': 80}}\nprint('half a line', end='')\n{death}\n"
 
@@ -125,7 +152,9 @@ def test_a_traceback_is_of_the_script_alone(driver: Driver) -> None:
 
     path = driver.working("python") / "d1.py"
     assert values["deploy_status_code"] == 1
-    lines = [line for line in values["deploy_stderr"].splitlines() if set(line) - set(" ~^")]
+    lines = [
+        line for line in values["deploy_stderr"].splitlines() if set(line) - set(" ~^")
+    ]
     assert lines == [
         "Traceback (most recent call last):",
         f'  File "{path}", line 5, in <module>',
@@ -144,22 +173,40 @@ def test_a_syntax_error_is_a_failure_with_its_line(driver: Driver) -> None:
 
     assert values["deploy_status_code"] == 1
     assert values["deploy_stdout"] == ""
-    assert values["deploy_stderr"].startswith(f'  File "{driver.working("python")}/d1.py", line 2\n')
+    assert values["deploy_stderr"].startswith(
+        f'  File "{driver.working("python")}/d1.py", line 2\n'
+    )
     assert values["deploy_stderr"].splitlines()[-1].startswith("SyntaxError: ")
 
 
 @pytest.mark.parametrize(
     ("statement", "sentence"),
     [
-        ("outputs['bad'] = {1, 2}", "TypeError: the output 'bad' must be a JSON value: "),
-        ("outputs['bad'] = float('nan')", "TypeError: the output 'bad' must be a JSON value: "),
-        ("outputs['bad'] = here = []; here.append(here)", "the output 'bad' must be a JSON value: Circular"),
-        ("outputs['bda'] = 1", "'bda' is not an output of this deployment: its outputs are bad, good"),
+        (
+            "outputs['bad'] = {1, 2}",
+            "TypeError: the output 'bad' must be a JSON value: ",
+        ),
+        (
+            "outputs['bad'] = float('nan')",
+            "TypeError: the output 'bad' must be a JSON value: ",
+        ),
+        (
+            "outputs['bad'] = here = []; here.append(here)",
+            "the output 'bad' must be a JSON value: Circular",
+        ),
+        (
+            "outputs['bda'] = 1",
+            "'bda' is not an output of this deployment: its outputs are bad, good",
+        ),
     ],
 )
-def test_invalid_output_raises_where_it_is_set(driver: Driver, statement: str, sentence: str) -> None:
+def test_invalid_output_raises_where_it_is_set(
+    driver: Driver, statement: str, sentence: str
+) -> None:
     """The error is raised in the line that sets it if possible; earlier outputs count."""
-    values = driver.run(script("d1", f"outputs['good'] = 1\n{statement}\n", outputs=["bad", "good"]))
+    values = driver.run(
+        script("d1", f"outputs['good'] = 1\n{statement}\n", outputs=["bad", "good"])
+    )
 
     assert values["deploy_status_code"] == 1
     assert sentence in values["deploy_stderr"].splitlines()[-1]
@@ -167,7 +214,10 @@ def test_invalid_output_raises_where_it_is_set(driver: Driver, statement: str, s
     assert values["good"] == 1
     assert values.get("bad", []) == []
     if "Circular" not in sentence:
-        assert f'{driver.working("python")}/d1.py", line 2, in <module>' in values["deploy_stderr"]
+        assert (
+            f'{driver.working("python")}/d1.py", line 2, in <module>'
+            in values["deploy_stderr"]
+        )
 
 
 def test_script_that_assigns_to_outputs_is_told_why_it_has_none(driver: Driver) -> None:
@@ -182,15 +232,22 @@ def test_script_that_assigns_to_outputs_is_told_why_it_has_none(driver: Driver) 
 
 def test_deeply_nested_output_is_a_failure(driver: Driver) -> None:
     """An output that cannot be read again fails the deployment."""
-    config = "deep = []\nfor _ in range(500):\n    deep = [deep]\noutputs['deep'] = deep\n"
+    config = (
+        "deep = []\nfor _ in range(500):\n    deep = [deep]\noutputs['deep'] = deep\n"
+    )
 
     values = driver.run(script("d1", config, outputs=["deep"]))
 
     assert values["deploy_status_code"] == 125
-    assert values["deploy_stderr"] == "the outputs of the script cannot be read: it is nested too deeply\n"
+    assert (
+        values["deploy_stderr"]
+        == "the outputs of the script cannot be read: it is nested too deeply\n"
+    )
 
 
-def test_the_script_is_a_main_program_like_any_other(driver: Driver, tmp_path: Path) -> None:
+def test_the_script_is_a_main_program_like_any_other(
+    driver: Driver, tmp_path: Path
+) -> None:
     """It is `__main__`, with its own path and arguments; threads and pickles work; no folder of ours is searched."""
     working = driver.working("python")
     working.mkdir(parents=True)
@@ -226,14 +283,33 @@ if __name__ == "__main__":
     names = [f"n{number}" for number in range(8)]
     driver.run(script("d0", "pass"))
 
-    values = driver.run(script("d1", f"\ufeff{config}", outputs=["seen", "names", *names], options=options))
+    values = driver.run(
+        script(
+            "d1", f"\ufeff{config}", outputs=["seen", "names", *names], options=options
+        )
+    )
 
     assert (values["deploy_status_code"], values["deploy_stderr"]) == (0, "Grüße\n")
     assert values["seen"] == [f"{working}/d1.py", str(working), "mine", []]
     assert [values[name] for name in names] == list(range(8))
     given = {"inputs", "outputs", "action", "deployment"}
-    imported = {"annotations", "dataclasses", "importlib", "mine", "os", "pickle", "sys", "threading"}
-    assert set(values["names"]) == given | imported | {"Point", "each", "threads", "thread", "found"}
+    imported = {
+        "annotations",
+        "dataclasses",
+        "importlib",
+        "mine",
+        "os",
+        "pickle",
+        "sys",
+        "threading",
+    }
+    assert set(values["names"]) == given | imported | {
+        "Point",
+        "each",
+        "threads",
+        "thread",
+        "found",
+    }
 
 
 def test_the_interpreter_can_be_chosen(driver: Driver, tmp_path: Path) -> None:
@@ -242,7 +318,9 @@ def test_the_interpreter_can_be_chosen(driver: Driver, tmp_path: Path) -> None:
     for name in ("python3", "variable", "option"):
         folder = tmp_path / "interpreters"
         folder.mkdir(exist_ok=True)
-        (folder / name).write_text(f'#!/bin/sh\nBY="{name}$BY" exec {shlex.quote(sys.executable)} "$@"\n')
+        (folder / name).write_text(
+            f'#!/bin/sh\nBY="{name}$BY" exec {shlex.quote(sys.executable)} "$@"\n'
+        )
         (folder / name).chmod(0o755)
     versions = []
 
@@ -250,9 +328,17 @@ def test_the_interpreter_can_be_chosen(driver: Driver, tmp_path: Path) -> None:
     versions.append(driver.run(script("d1", asked, outputs=["by"])))
     driver.environment["HEAT_PYTHON_CMD"] = f"{folder}/variable -B"
     versions.append(driver.run(script("d2", asked, outputs=["by"])))
-    versions.append(driver.run(script("d3", asked, outputs=["by"], options={"interpreter": "option"})))
+    versions.append(
+        driver.run(
+            script("d3", asked, outputs=["by"], options={"interpreter": "option"})
+        )
+    )
 
-    assert [each["by"] for each in versions] == [["python3", None], ["variable", None], ["option", None]]
+    assert [each["by"] for each in versions] == [
+        ["python3", None],
+        ["variable", None],
+        ["option", None],
+    ]
 
 
 def test_missing_interpreter_is_reported(driver: Driver, tmp_path: Path) -> None:
@@ -261,14 +347,22 @@ def test_missing_interpreter_is_reported(driver: Driver, tmp_path: Path) -> None
     (tmp_path / "empty").mkdir()
     driver.environment["PATH"] = str(tmp_path / "empty")
     alone = driver.run(script("d2", "print('ran')"))
-    option = driver.run(script("d3", "print('ran')", options={"interpreter": "python3.1"}))
+    option = driver.run(
+        script("d3", "print('ran')", options={"interpreter": "python3.1"})
+    )
     driver.environment["HEAT_PYTHON_CMD"] = "/nonexistent/python"
     variable = driver.run(script("d4", "print('ran')"))
 
     assert (ours["deploy_stdout"], alone["deploy_stdout"]) == ("ran\n", "ran\n")
     assert (option["deploy_status_code"], variable["deploy_status_code"]) == (127, 127)
-    assert "options.interpreter: python3.1 is not installed; install it with" in option["deploy_stderr"]
-    assert "/nonexistent/python ($HEAT_PYTHON_CMD) is not installed; install it" in variable["deploy_stderr"]
+    assert (
+        "options.interpreter: python3.1 is not installed; install it with"
+        in option["deploy_stderr"]
+    )
+    assert (
+        "/nonexistent/python ($HEAT_PYTHON_CMD) is not installed; install it"
+        in variable["deploy_stderr"]
+    )
 
 
 def test_a_script_that_hangs_is_ended(driver: Driver, tmp_path: Path) -> None:
@@ -291,7 +385,9 @@ time.sleep(1000)
     assert ended(int((tmp_path / "pid").read_text()))
 
 
-def test_secrets_are_on_no_command_line_and_do_not_stay(driver: Driver, tmp_path: Path) -> None:
+def test_secrets_are_on_no_command_line_and_do_not_stay(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The list of processes has no inputs, files are private, and they are removed after the run."""
     config = f"""
 import json, os, pathlib, sys
@@ -306,20 +402,34 @@ seen = {{
 pathlib.Path("{tmp_path}/seen").write_text(json.dumps(seen))
 """
 
-    values = driver.run(script("d1", config, inputs={"password": "hunter-2-secret", "deploy_password": "of heat"}))
+    values = driver.run(
+        script(
+            "d1",
+            config,
+            inputs={"password": "hunter-2-secret", "deploy_password": "of heat"},
+        )
+    )
 
     assert values["deploy_status_code"] == 0, values
     seen = json.loads((tmp_path / "seen").read_text())
     assert seen["hidden"]
     assert seen["modes"] == ["0o700", "0o600", "0o600"]
     left = [each.name for each in Path(seen["run"]).rglob("*")]
-    assert not [each for each in left if each not in {"stdout", "stderr", "supervisor"} and "status." not in each]
+    assert not [
+        each
+        for each in left
+        if each not in {"stdout", "stderr", "supervisor"} and "status." not in each
+    ]
 
 
-def test_output_is_visible_as_it_is_printed(machine: Machine, heat: SignalServer, tmp_path: Path) -> None:
+def test_output_is_visible_as_it_is_printed(
+    machine: Machine, heat: SignalServer, tmp_path: Path
+) -> None:
     """Output is visible as soon as it is printed."""
     config = f"import os, time\nprint('so far')\nwhile not os.path.exists('{tmp_path}/go'):\n    time.sleep(0.05)\n"
-    process = machine.start_apply([script("d1", config, signal=heat.url(), options={"timeout": 60})])
+    process = machine.start_apply(
+        [script("d1", config, signal=heat.url(), options={"timeout": 60})]
+    )
     printed = machine.state / "runs/d1/stdout"
     deadline = time.monotonic() + pace.seconds(20)
 
@@ -329,7 +439,9 @@ def test_output_is_visible_as_it_is_printed(machine: Machine, heat: SignalServer
     (tmp_path / "go").touch()
     process.communicate(timeout=pace.seconds(60))
 
-    assert heat.values() == [{"deploy_stdout": "so far\n", "deploy_stderr": "", "deploy_status_code": 0}]
+    assert heat.values() == [
+        {"deploy_stdout": "so far\n", "deploy_stderr": "", "deploy_status_code": 0}
+    ]
 
 
 @pytest.mark.parametrize("config", ["", " \n", None])
@@ -349,12 +461,17 @@ def test_empty_config_succeeds(driver: Driver, config: object) -> None:
             {"options": {"interpretor": "a"}},
             "options.interpretor: python has no such option; did you mean interpreter?",
         ),
-        ({"options": {"path": {"a": 1}}}, "options.path: expected text, or a list of texts, not {'a': 1}"),
+        (
+            {"options": {"path": {"a": 1}}},
+            "options.path: expected text, or a list of texts, not {'a': 1}",
+        ),
         ({"options": {"interpreter": 3}}, "options.interpreter: expected text, not 3"),
         ({"config": {"a": 1}}, "config: expected the text of a Python script"),
     ],
 )
-def test_mistakes_are_named(driver: Driver, fields: dict[str, Any], sentence: str) -> None:
+def test_mistakes_are_named(
+    driver: Driver, fields: dict[str, Any], sentence: str
+) -> None:
     """The message has the path of the mistake, and nothing is run."""
     values = driver.run({**script("d1", "print('ran')"), **fields})
 
@@ -367,7 +484,9 @@ def test_the_program_around_the_script_runs_in_old_pythons(tmp_path: Path) -> No
     """It uses the syntax of Python 3.6, which the oldest images in use have."""
     ast.parse(python.RUNNER, feature_version=(3, 6))
     (tmp_path / "run.py").write_text(python.RUNNER)
-    (tmp_path / "s.py").write_text("import os\noutputs['a'] = inputs['b'] if os.environ['b'] == '[1]' else None")
+    (tmp_path / "s.py").write_text(
+        "import os\noutputs['a'] = inputs['b'] if os.environ['b'] == '[1]' else None"
+    )
     given = {
         "inputs": {"b": [1]},
         "outputs": ["a"],
@@ -380,6 +499,10 @@ def test_the_program_around_the_script_runs_in_old_pythons(tmp_path: Path) -> No
     (tmp_path / "given.json").write_text(json.dumps(given))
 
     # Isolated, and without the standard library's optional parts: nothing but built-ins, json and os.
-    subprocess.run([sys.executable, "-I", "-S", str(tmp_path / "run.py")], check=True, timeout=pace.seconds(60))
+    subprocess.run(
+        [sys.executable, "-I", "-S", str(tmp_path / "run.py")],
+        check=True,
+        timeout=pace.seconds(60),
+    )
 
     assert json.loads((tmp_path / "outputs.json").read_text()) == {"a": [1]}

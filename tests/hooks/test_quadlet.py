@@ -30,7 +30,9 @@ LASTING = "sh -c \"trap 'exit 0' TERM; while :; do sleep 0.05; done\""
 
 def units(config: object, **fields: Any) -> dict[str, Any]:
     """Return a deployment of the tool, with an id of its own; it is the same deployment's, unless it has a name."""
-    return deployment(f"d{next(NUMBERS)}", config, **{"group": "quadlet", "name": "it", **fields})
+    return deployment(
+        f"d{next(NUMBERS)}", config, **{"group": "quadlet", "name": "it", **fields}
+    )
 
 
 # Where no systemd runs.
@@ -38,33 +40,78 @@ def units(config: object, **fields: Any) -> dict[str, Any]:
 
 WRONG = {
     "no map": ([1], {}, "config: expected a map from names of units"),
-    "text of a file without its name": ("[Container]\nImage=x\n", {}, "set options.name to its name"),
-    "a type of systemd's": ({"a.service": "[Service]"}, {}, "config: 'a.service' is not the name of a unit"),
+    "text of a file without its name": (
+        "[Container]\nImage=x\n",
+        {},
+        "set options.name to its name",
+    ),
+    "a type of systemd's": (
+        {"a.service": "[Service]"},
+        {},
+        "config: 'a.service' is not the name of a unit",
+    ),
     "a type that needs more files": (
         {"a.build": "[Build]"},
         {},
         "TYPE is one of container, kube, network, pod",
     ),
-    "a path": ({"../a.container": "[Container]"}, {}, "'../a.container' is not the name of a unit"),
-    "a path to a file of Kubernetes": ({"a/../b.yaml": "x"}, {}, "'a/../b.yaml' is not the name of a unit"),
-    "a drop-in of a file of Kubernetes": ({"a.yaml.d/x.conf": "x"}, {}, "is not the name of a unit"),
+    "a path": (
+        {"../a.container": "[Container]"},
+        {},
+        "'../a.container' is not the name of a unit",
+    ),
+    "a path to a file of Kubernetes": (
+        {"a/../b.yaml": "x"},
+        {},
+        "'a/../b.yaml' is not the name of a unit",
+    ),
+    "a drop-in of a file of Kubernetes": (
+        {"a.yaml.d/x.conf": "x"},
+        {},
+        "is not the name of a unit",
+    ),
     "an absolute path": ({"/etc/passwd": "x"}, {}, "is not the name of a unit"),
     "a hidden one": ({".a.container": "x"}, {}, "is not the name of a unit"),
-    "no text": ({"a.container": 3}, {}, 'config["a.container"]: expected the text of a unit'),
-    "a map for Kubernetes": ({"a.yaml": {"kind": "Pod"}}, {}, 'config["a.yaml"]: expected the text of the file'),
-    "an empty text": ({"a.yml": " \n"}, {}, 'config["a.yml"]: the text of a unit must not be empty'),
-    "lines in a value": ({"a.container": {"Container": {"Image": "x\nExec=y"}}}, {}, ".Container.Image: a value"),
-    "a wrong option name": ("[Container]\nImage=x\n", {"name": "a"}, "options.name: 'a' is not the name"),
+    "no text": (
+        {"a.container": 3},
+        {},
+        'config["a.container"]: expected the text of a unit',
+    ),
+    "a map for Kubernetes": (
+        {"a.yaml": {"kind": "Pod"}},
+        {},
+        'config["a.yaml"]: expected the text of the file',
+    ),
+    "an empty text": (
+        {"a.yml": " \n"},
+        {},
+        'config["a.yml"]: the text of a unit must not be empty',
+    ),
+    "lines in a value": (
+        {"a.container": {"Container": {"Image": "x\nExec=y"}}},
+        {},
+        ".Container.Image: a value",
+    ),
+    "a wrong option name": (
+        "[Container]\nImage=x\n",
+        {"name": "a"},
+        "options.name: 'a' is not the name",
+    ),
 }
 
 
 @pytest.mark.parametrize(("config", "options", "sentence"), WRONG.values(), ids=WRONG)
-def test_wrong_config_is_reported(tmp_path: Path, config: object, options: dict[str, Any], sentence: str) -> None:
+def test_wrong_config_is_reported(
+    tmp_path: Path, config: object, options: dict[str, Any], sentence: str
+) -> None:
     """The message has the path of the mistake, and it comes without podman too."""
     given = read({**options}, quadlet.ABOUT.options)
     request = protocol.request(units(config), key="d1", options=given)
     with pytest.raises(HookError) as error:
-        quadlet.prepare(request, protocol.workplace("quadlet", tmp_path, tmp_path, {"PATH": "/nowhere"}))
+        quadlet.prepare(
+            request,
+            protocol.workplace("quadlet", tmp_path, tmp_path, {"PATH": "/nowhere"}),
+        )
     assert sentence in str(error.value)
 
 
@@ -81,9 +128,15 @@ def test_a_podman_without_the_generator_is_a_failure(driver: Driver) -> None:
 def test_empty_config_and_delete_without_files_succeed(driver: Driver) -> None:
     """An empty config, and a DELETE without files; the generator is not needed for that."""
     driver.environment["HEAT_QUADLET_CMD"] = "/nowhere/quadlet"
-    for config, fields, sentence in (({}, {}, "the config is empty"), ("", {"action": "DELETE"}, "nothing to remove")):
+    for config, fields, sentence in (
+        ({}, {}, "the config is empty"),
+        ("", {"action": "DELETE"}, "nothing to remove"),
+    ):
         values = driver.run(units(config, **fields))
-        assert (values["deploy_status_code"], sentence in values["deploy_stderr"]) == (0, True)
+        assert (values["deploy_status_code"], sentence in values["deploy_stderr"]) == (
+            0,
+            True,
+        )
 
 
 @pytest.mark.parametrize(
@@ -115,10 +168,14 @@ class Inside:
     def run(self, given: dict[str, Any]) -> dict[str, Any]:
         """Carry out a deployment, and return its result."""
         if self._by == "alone":
-            done = self.machine.run("heat-config-hook", "quadlet", stdin=json.dumps(given))
+            done = self.machine.run(
+                "heat-config-hook", "quadlet", stdin=json.dumps(given)
+            )
             assert done.code == 0, done.err
             return done.json
-        done = self.machine.run("heat-config-apply", "--json", "-", stdin=json.dumps([given]))
+        done = self.machine.run(
+            "heat-config-apply", "--json", "-", stdin=json.dumps([given])
+        )
         [found] = done.json["deployments"]
         result = found["result"]
         assert isinstance(result, dict), done.out
@@ -144,11 +201,15 @@ class Inside:
 
     def show(self, unit: str, name: str) -> str:
         """Return a property of a unit."""
-        return self.machine.run("systemctl", "show", "--value", f"--property={name}", "--", unit).out.strip()
+        return self.machine.run(
+            "systemctl", "show", "--value", f"--property={name}", "--", unit
+        ).out.strip()
 
     def variables(self, container: str) -> dict[str, str]:
         """Return the environment of a container's process."""
-        pid = self.machine.run("podman", "inspect", "--format", "{{.State.Pid}}", container).out.strip()
+        pid = self.machine.run(
+            "podman", "inspect", "--format", "{{.State.Pid}}", container
+        ).out.strip()
         text = self.machine.run("cat", f"/proc/{pid}/environ").out
         return dict(each.split("=", 1) for each in text.split("\0") if each)
 
@@ -170,20 +231,28 @@ def inside(request: pytest.FixtureRequest, booted_machine: Booted) -> Iterator[I
     found = Inside(booted_machine, request.param)
     yield found
     found.good({}, action="DELETE")
-    assert [each.name for each in found.file(UNITS).iterdir() if each.name != "users"] == []
+    assert [
+        each.name for each in found.file(UNITS).iterdir() if each.name != "users"
+    ] == []
     assert found.containers() == {}
     assert found.machine.run("systemctl", "--failed", "--quiet", "--plain").out == ""
 
 
 def container(**more: object) -> dict[str, Any]:
     """Return the sections of a container that goes on, also after the next boot."""
-    return {"Container": {"Image": IMAGE, "Exec": LASTING, **more}, "Install": {"WantedBy": "multi-user.target"}}
+    return {
+        "Container": {"Image": IMAGE, "Exec": LASTING, **more},
+        "Install": {"WantedBy": "multi-user.target"},
+    }
 
 
 @pytest.mark.parametrize("inside", ["alone"], indirect=True)
 def test_a_life(inside: Inside) -> None:
     """A container runs after CREATE, restarts when its file changes, and is gone after DELETE, but for its volume."""
-    config = {"web.container": container(Volume="data.volume:/srv"), "data.volume": {"Volume": None}}
+    config = {
+        "web.container": container(Volume="data.volume:/srv"),
+        "data.volume": {"Volume": None},
+    }
     first = inside.good(config)
     assert f"{UNITS}/web.container was written" in first["deploy_stdout"]
     assert "web.service is active (running)" in first["deploy_stdout"]
@@ -194,7 +263,10 @@ def test_a_life(inside: Inside) -> None:
     assert before.keys() == {"systemd-web"}
 
     again = inside.good(config, action="UPDATE")
-    assert (inside.containers(), "was written" in again["deploy_stdout"]) == (before, False)
+    assert (inside.containers(), "was written" in again["deploy_stdout"]) == (
+        before,
+        False,
+    )
 
     inside.good({**config, "web.container": container(Label="a=b")}, action="UPDATE")
     assert inside.containers().keys() == {"systemd-web"}
@@ -208,17 +280,31 @@ def test_a_life(inside: Inside) -> None:
     inside.good({"not": ["a config"]}, action="DELETE")
     assert inside.containers() == {}
     assert inside.show("more.service", "LoadState") == "not-found"
-    assert "systemd-data" in inside.machine.run("podman", "volume", "ls", "--quiet").out.split()
+    assert (
+        "systemd-data"
+        in inside.machine.run("podman", "volume", "ls", "--quiet").out.split()
+    )
     values = inside.run(units({}, action="DELETE"))
-    assert (values["deploy_status_code"], "nothing to remove" in values["deploy_stderr"]) == (0, True)
+    assert (
+        values["deploy_status_code"],
+        "nothing to remove" in values["deploy_stderr"],
+    ) == (0, True)
 
 
 def test_inputs_are_the_environment_of_containers(inside: Inside) -> None:
     """Inputs come from a file that only root can read, and those of several lines are left out with a note."""
-    inputs = {"text": 'it\'s "quoted", \\ and `this`, $HOME %n # ü', "number": 3, "lines": "one\ntwo", "PATH": "/x"}
+    inputs = {
+        "text": 'it\'s "quoted", \\ and `this`, $HOME %n # ü',
+        "number": 3,
+        "lines": "one\ntwo",
+        "PATH": "/x",
+    }
     config = {"web.container": container()}
     values = inside.good(config, inputs=inputs)
-    assert "the input lines is not in the environment of the containers" in values["deploy_stderr"]
+    assert (
+        "the input lines is not in the environment of the containers"
+        in values["deploy_stderr"]
+    )
     seen = inside.variables("systemd-web")
     assert (seen["text"], seen["number"], seen["PATH"]) == (inputs["text"], "3", "/bin")
     assert not {"lines", "deploy_action"} & seen.keys()
@@ -251,30 +337,49 @@ spec:
 def test_pods_of_podman_and_of_kubernetes(inside: Inside) -> None:
     """A container of a pod runs in it; a change of a file of Kubernetes restarts the services that play it."""
     pod = {"app.pod": {"Pod": None}, "in.container": container(Pod="app.pod")}
-    kube = {"site.kube": {"Kube": {"Yaml": "site.yaml"}}, "site.yaml": POD.format(name="one", image=IMAGE)}
+    kube = {
+        "site.kube": {"Kube": {"Yaml": "site.yaml"}},
+        "site.yaml": POD.format(name="one", image=IMAGE),
+    }
     inside.good({**pod, **kube})
     before = inside.containers()
     assert {"systemd-app-infra", "systemd-in", "site-one"} <= before.keys()
     assert inside.file(f"{UNITS}/site.yaml").stat().st_mode & 0o777 == 0o600
-    in_pod = inside.machine.run("podman", "inspect", "--format", "{{.Pod}}", "systemd-in").out.strip()
+    in_pod = inside.machine.run(
+        "podman", "inspect", "--format", "{{.Pod}}", "systemd-in"
+    ).out.strip()
     assert in_pod
 
-    inside.good({**pod, **kube, "site.yaml": POD.format(name="two", image=IMAGE)}, action="UPDATE")
+    inside.good(
+        {**pod, **kube, "site.yaml": POD.format(name="two", image=IMAGE)},
+        action="UPDATE",
+    )
     after = inside.containers()
     assert ("site-one" in after, "site-two" in after) == (False, True)
     assert after["systemd-in"] == before["systemd-in"]
 
 
 REFUSED = {
-    "an unknown setting": ({"a.container": {"Container": {"Imgae": "x"}}}, "unsupported key 'Imgae'"),
+    "an unknown setting": (
+        {"a.container": {"Container": {"Imgae": "x"}}},
+        "unsupported key 'Imgae'",
+    ),
     "no image": ({"a.container": "[Container]\n"}, "no service of a.container"),
-    "a volume that is not there": ({"a.container": container(Volume="none.volume:/srv")}, "no service of a.container"),
-    "one of two": ({"a.container": container(), "b.network": "[Network]\nX=1\n"}, "no service of b.network"),
+    "a volume that is not there": (
+        {"a.container": container(Volume="none.volume:/srv")},
+        "no service of a.container",
+    ),
+    "one of two": (
+        {"a.container": container(), "b.network": "[Network]\nX=1\n"},
+        "no service of b.network",
+    ),
 }
 
 
 @pytest.mark.parametrize(("config", "sentence"), REFUSED.values(), ids=REFUSED)
-def test_a_wrong_file_changes_nothing(inside: Inside, config: object, sentence: str) -> None:
+def test_a_wrong_file_changes_nothing(
+    inside: Inside, config: object, sentence: str
+) -> None:
     """The result has the messages of podman's own generator."""
     said = inside.bad(config)
     assert sentence in said
@@ -293,7 +398,9 @@ def test_files_of_other_deployments_may_be_meant(inside: Inside) -> None:
 
 def test_a_container_that_fails(inside: Inside) -> None:
     """The deployment fails with the container's own words; a corrected one runs."""
-    failing = {"Container": {"Image": IMAGE, "Exec": 'sh -c "echo words of mine; exit 3"'}}
+    failing = {
+        "Container": {"Image": IMAGE, "Exec": 'sh -c "echo words of mine; exit 3"'}
+    }
     said = inside.bad({"web.container": {**failing, "Service": {"Type": "oneshot"}}})
     assert "web.service failed" in said
     assert "words of mine" in said
@@ -314,7 +421,10 @@ def test_a_name_that_another_unit_has(inside: Inside) -> None:
 
 def test_a_crash_of_the_machine(inside: Inside) -> None:
     """A container with an [Install] section runs after the next boot, with its inputs; a template is not started."""
-    inside.good({"web.container": container(), "of@.container": container()}, inputs={"text": "kept"})
+    inside.good(
+        {"web.container": container(), "of@.container": container()},
+        inputs={"text": "kept"},
+    )
     before = inside.containers()
     inside.machine.crash()
     inside.machine.boot()
@@ -329,7 +439,10 @@ def test_a_file_that_somebody_changed_stays(inside: Inside) -> None:
     path = inside.file(f"{UNITS}/web.container")
     path.write_text(path.read_text() + "# mine\n")
     values = inside.good({}, action="DELETE")
-    assert f"{UNITS}/web.container is left alone: it was changed" in values["deploy_stdout"]
+    assert (
+        f"{UNITS}/web.container is left alone: it was changed"
+        in values["deploy_stdout"]
+    )
     assert inside.containers() == {}
     path.unlink()
 
@@ -337,7 +450,9 @@ def test_a_file_that_somebody_changed_stays(inside: Inside) -> None:
 def test_the_example_runs(inside: Inside) -> None:
     """A server with a volume; here with an image of the machine, whose containers have its own network."""
     text = EXAMPLE.read_text().replace("docker.io/library/busybox:1", IMAGE)
-    template: Any = strict_yaml.loads(text.replace('            PublishPort: ["8080:8080"]\n', ""))
+    template: Any = strict_yaml.loads(
+        text.replace('            PublishPort: ["8080:8080"]\n', "")
+    )
     config = template["resources"]["config"]["properties"]["config"]
     inputs = template["resources"]["deployment"]["properties"]["input_values"]
     values = inside.run(units(config, inputs=inputs))

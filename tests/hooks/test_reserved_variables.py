@@ -23,7 +23,10 @@ def apt(command: str, folder: Path) -> tuple[dict[str, str], list[str]]:
     """No file is needed: the program reads its settings from its own environment."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
-    given = {"AAA": f'x\n;APT::Update::Pre-Invoke {{"{command}";}};\n/*', "APT_CONFIG": "/proc/self/environ"}
+    given = {
+        "AAA": f'x\n;APT::Update::Pre-Invoke {{"{command}";}};\n/*',
+        "APT_CONFIG": "/proc/self/environ",
+    }
     sources = ("Dir::Etc::SourceList=/dev/null", "Dir::Etc::SourceParts=/dev/null")
     own = (f"Dir::State={folder}", f"Dir::Cache={folder}", *sources)
     return given, ["apt-get", "update", *(f"-o{setting}" for setting in own)]
@@ -32,23 +35,40 @@ def apt(command: str, folder: Path) -> tuple[dict[str, str], list[str]]:
 def debconf(command: str, _: Path) -> tuple[dict[str, str], list[str]]:
     """The name of the frontend is evaluated."""
     program = ["perl", "-e", "use Debconf::AutoSelect qw(:all); make_frontend();"]
-    return {"DEBIAN_FRONTEND": f'Noninteractive; BEGIN{{system("{command}")}} #'}, program
+    return {
+        "DEBIAN_FRONTEND": f'Noninteractive; BEGIN{{system("{command}")}} #'
+    }, program
 
 
 def tar(command: str, folder: Path) -> tuple[dict[str, str], list[str]]:
     """Options of the archiver may name commands."""
     value = f"--checkpoint=1 --checkpoint-action=exec='{command}'"
-    return {"TAR_OPTIONS": value}, ["tar", "-cf", str(folder / "x.tar"), "-C", "/etc", "hostname"]
+    return {"TAR_OPTIONS": value}, [
+        "tar",
+        "-cf",
+        str(folder / "x.tar"),
+        "-C",
+        "/etc",
+        "hostname",
+    ]
 
 
 def git_command(command: str, _: Path) -> tuple[dict[str, str], list[str]]:
     """The command replaces ssh."""
-    return {"GIT_SSH_COMMAND": f"{command};"}, ["git", "ls-remote", "ssh://127.0.0.1:9/x"]
+    return {"GIT_SSH_COMMAND": f"{command};"}, [
+        "git",
+        "ls-remote",
+        "ssh://127.0.0.1:9/x",
+    ]
 
 
 def git_settings(command: str, _: Path) -> tuple[dict[str, str], list[str]]:
     """Settings of git are in variables with numbers."""
-    given = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "alias.status2", "GIT_CONFIG_VALUE_0": f"!{command}"}
+    given = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "alias.status2",
+        "GIT_CONFIG_VALUE_0": f"!{command}",
+    }
     return given, ["git", "status2"]
 
 
@@ -109,7 +129,9 @@ def curl(command: str, folder: Path) -> tuple[dict[str, str], list[str]]:
 
 def wget(command: str, folder: Path) -> tuple[dict[str, str], list[str]]:
     """The settings of the client may write any file."""
-    (folder / "wgetrc").write_text(f"output_document = {command.rsplit(maxsplit=1)[-1]}\n")
+    (folder / "wgetrc").write_text(
+        f"output_document = {command.rsplit(maxsplit=1)[-1]}\n"
+    )
     return {"WGETRC": str(folder / "wgetrc")}, ["wget", "-q", "http://127.0.0.1:9/x"]
 
 
@@ -118,7 +140,13 @@ def gcc(command: str, folder: Path) -> tuple[dict[str, str], list[str]]:
     (folder / "as").write_text(f"#!/bin/sh\n{command}\n")
     (folder / "as").chmod(0o755)
     (folder / "x.c").write_text("int x;\n")
-    return {"COMPILER_PATH": str(folder)}, ["gcc", "-c", "-o", str(folder / "x.o"), str(folder / "x.c")]
+    return {"COMPILER_PATH": str(folder)}, [
+        "gcc",
+        "-c",
+        "-o",
+        str(folder / "x.o"),
+        str(folder / "x.c"),
+    ]
 
 
 ATTACKS: dict[str, Attack] = {
@@ -143,7 +171,9 @@ ATTACKS: dict[str, Attack] = {
 
 def environment(values: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a run with these inputs."""
-    given: dict[str, Any] = {"inputs": [{"name": name, "value": value} for name, value in values.items()]}
+    given: dict[str, Any] = {
+        "inputs": [{"name": name, "value": value} for name, value in values.items()]
+    }
     return protocol.environment(protocol.request(given, key="d1", options={}))
 
 
@@ -170,7 +200,9 @@ def test_no_input_has_a_program_run_a_command(name: str, tmp_path: Path) -> None
         canary.unlink(missing_ok=True)
 
 
-def test_package_manager_of_a_script_reads_no_settings_from_inputs(machine: Machine) -> None:
+def test_package_manager_of_a_script_reads_no_settings_from_inputs(
+    machine: Machine,
+) -> None:
     """The run goes on without the variable, and a warning names it."""
     if not shutil.which("apt-get"):
         pytest.skip("apt-get is not here")

@@ -50,7 +50,9 @@ def states(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_states_are_applied_at_every_action_with_the_inputs_as_pillar(driver: Driver, tmp_path: Path) -> None:
+def test_states_are_applied_at_every_action_with_the_inputs_as_pillar(
+    driver: Driver, tmp_path: Path
+) -> None:
     """Values keep their types; a second run changes nothing; a DELETE can undo the changes."""
     config = f"""
 inputs:
@@ -68,7 +70,9 @@ gone:
 """
 
     for number, action in enumerate(("CREATE", "UPDATE", "DELETE")):
-        values = driver.run(state_file(f"0{number}23", config, inputs=INPUTS, action=action))
+        values = driver.run(
+            state_file(f"0{number}23", config, inputs=INPUTS, action=action)
+        )
 
         assert (values["deploy_status_code"], values["deploy_stderr"]) == (0, "")
         assert {each["result"] for each in states(values).values()} == {True}
@@ -90,15 +94,29 @@ gone:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_second_deployment_of_the_same_config_changes_nothing(driver: Driver, tmp_path: Path) -> None:
+def test_a_second_deployment_of_the_same_config_changes_nothing(
+    driver: Driver, tmp_path: Path
+) -> None:
     """Salt reports no changes."""
-    config = {"kept": {"file.managed": [{"name": f"{tmp_path}/kept"}, {"contents": '{{ pillar["who"] }} it\'s'}]}}
+    config = {
+        "kept": {
+            "file.managed": [
+                {"name": f"{tmp_path}/kept"},
+                {"contents": '{{ pillar["who"] }} it\'s'},
+            ]
+        }
+    }
 
     first = driver.run(state_file("d1", config, inputs={"who": "Ann's: #1"}))
-    second = driver.run(state_file("d2", config, inputs={"who": "Ann's: #1"}, action="UPDATE"))
+    second = driver.run(
+        state_file("d2", config, inputs={"who": "Ann's: #1"}, action="UPDATE")
+    )
 
     assert (first["deploy_status_code"], second["deploy_status_code"]) == (0, 0)
-    assert (states(first)["kept"]["changes"], states(second)["kept"]["changes"]) == ({"diff": "New file"}, {})
+    assert (states(first)["kept"]["changes"], states(second)["kept"]["changes"]) == (
+        {"diff": "New file"},
+        {},
+    )
     assert (tmp_path / "kept").read_text() == "Ann's: #1 it's\n"
 
 
@@ -121,11 +139,18 @@ managed:
     assert (values["command"], values["file"]) == ("from a\ncommand", "from a state\n")
     assert values["return"] == yaml.safe_load(values["deploy_stdout"])
     assert values["retcode"] == 0
-    assert values.keys() == {"deploy_stdout", "deploy_stderr", "deploy_status_code", *outputs} - {"never"}
+    assert values.keys() == {
+        "deploy_stdout",
+        "deploy_stderr",
+        "deploy_status_code",
+        *outputs,
+    } - {"never"}
     assert "return" not in driver.run(state_file("d2", config))
 
 
-def test_a_state_that_fails_fails_the_deployment(driver: Driver, tmp_path: Path) -> None:
+def test_a_state_that_fails_fails_the_deployment(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The output has all states, the reasons are sentences with the cause last, and outputs are kept."""
     config = f"""
 fine:
@@ -156,7 +181,9 @@ after:
     assert not (tmp_path / "after").exists()
     lines = values["deploy_stderr"].splitlines()
     assert lines[0] == "file.managed after: One or more requisite failed: d1.bad"
-    assert lines[1].startswith("file.managed relative: Specified file relative is not an absolute path")
+    assert lines[1].startswith(
+        "file.managed relative: Specified file relative is not an absolute path"
+    )
     assert lines[2].startswith("cmd.run bad: Command ")  # it failed first
     assert lines[-1] == "no such thing"
     assert values["said"] == "here"
@@ -177,14 +204,19 @@ def test_more_than_can_be_sent_is_cut(driver: Driver) -> None:
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ("a:\n  test.nop:\n    - name: {{ pillar['missing'] }}\n", "has no attribute 'missing'"),
+        (
+            "a:\n  test.nop:\n    - name: {{ pillar['missing'] }}\n",
+            "has no attribute 'missing'",
+        ),
         ("a:\n  nosuch.thing: []\n", "State 'nosuch.thing' was not found in SLS"),
         ("- no map\n", "does not render to a dictionary"),
         ("a: [\n", "Rendering SLS"),
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_rendering_errors_are_reported(driver: Driver, config: str, sentence: str) -> None:
+def test_rendering_errors_are_reported(
+    driver: Driver, config: str, sentence: str
+) -> None:
     """Salt returns a list of errors then, which is the reason of the failure."""
     values = driver.run(state_file("d1", config))
 
@@ -266,12 +298,25 @@ seen:
 """
 
     values = driver.run(
-        state_file("d1", config, inputs={"who": "the input"}, options={"minion": {"hash_type": "sha512"}})
+        state_file(
+            "d1",
+            config,
+            inputs={"who": "the input"},
+            options={"minion": {"hash_type": "sha512"}},
+        )
     )
 
     assert values["deploy_status_code"] == 0, values
     assert (tmp_path / "seen").read_text().splitlines() == [
-        *("web", "fragment", "that-one", "pillar of the machine", "the input", "42", "sha512")
+        *(
+            "web",
+            "fragment",
+            "that-one",
+            "pillar of the machine",
+            "the input",
+            "42",
+            "sha512",
+        )
     ]
     assert not (tmp_path / "salt.log").exists()
     assert not (tmp_path / "machine-cache").exists()
@@ -280,7 +325,10 @@ seen:
     broken = driver.run(state_file("d2", config))
 
     assert broken["deploy_status_code"] == 125
-    assert f"the minion configuration {folder}/minion.d/last.conf is not valid YAML" in broken["deploy_stderr"]
+    assert (
+        f"the minion configuration {folder}/minion.d/last.conf is not valid YAML"
+        in broken["deploy_stderr"]
+    )
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
@@ -288,7 +336,9 @@ def test_other_files_in_the_folder_can_be_used(driver: Driver, tmp_path: Path) -
     """State files can be included and files copied from the folder of the config, with any renderer of salt."""
     working = driver.working("salt")
     working.mkdir(parents=True)
-    (working / "base.sls").write_text(f"{tmp_path}/copied:\n  file.managed:\n    - source: salt://source\n")
+    (working / "base.sls").write_text(
+        f"{tmp_path}/copied:\n  file.managed:\n    - source: salt://source\n"
+    )
     (working / "source").write_text("the source\n")
     config = f"""#!py
 # In Python, {{{{ opts }}}} is nothing special.
@@ -307,7 +357,9 @@ def run():
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_grains_are_those_of_the_machine_and_stay(driver: Driver, tmp_path: Path) -> None:
+def test_grains_are_those_of_the_machine_and_stay(
+    driver: Driver, tmp_path: Path
+) -> None:
     """They are next to its minion configuration; if they cannot be stored there, the deployment fails."""
     config = f"""
 new:
@@ -321,7 +373,10 @@ seen:
     lost = driver.run(state_file("d0", config))
 
     assert lost["deploy_status_code"] == 1
-    assert lost["deploy_stderr"] == f"grains were not stored: {tmp_path}/etc/grains cannot be written\n"
+    assert (
+        lost["deploy_stderr"]
+        == f"grains were not stored: {tmp_path}/etc/grains cannot be written\n"
+    )
     assert (tmp_path / "seen").read_text() == "None None\n"
 
     (tmp_path / "etc").mkdir()
@@ -330,7 +385,10 @@ seen:
 
     assert (first["deploy_status_code"], first["deploy_stderr"]) == (0, "")
     assert (tmp_path / "seen").read_text() == "web None\n"
-    assert yaml.safe_load((tmp_path / "etc/grains").read_text()) == {"role": "web", "new": 5}
+    assert yaml.safe_load((tmp_path / "etc/grains").read_text()) == {
+        "role": "web",
+        "new": 5,
+    }
 
     second = driver.run(state_file("d2", config, action="UPDATE"))
 
@@ -361,17 +419,32 @@ def test_backups_of_files_stay(driver: Driver, tmp_path: Path) -> None:
     assert (tmp_path / "backups").read_text() == "1\n"
 
 
-def test_a_user_without_a_name_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Salt itself would not start, and print only a traceback."""
     monkeypatch.setattr(os, "geteuid", lambda: 2**31 - 7)
     request = protocol.Request(
-        id="d1", key="d1", name="", action="", config="a: []", inputs={}, outputs=(), options={"minion": {}}
+        id="d1",
+        key="d1",
+        name="",
+        action="",
+        config="a: []",
+        inputs={},
+        outputs=(),
+        options={"minion": {}},
     )
     place = protocol.Workplace(
-        run=tmp_path, working=tmp_path, outputs=tmp_path, environment={"PATH": f"{need_salt()}:{os.environ['PATH']}"}
+        run=tmp_path,
+        working=tmp_path,
+        outputs=tmp_path,
+        environment={"PATH": f"{need_salt()}:{os.environ['PATH']}"},
     )
 
-    with pytest.raises(HookError, match="runs as the user 2147483641, who needs a name: add one to /etc/passwd"):
+    with pytest.raises(
+        HookError,
+        match="runs as the user 2147483641, who needs a name: add one to /etc/passwd",
+    ):
         salt_hook.prepare(request, place)
 
 
@@ -395,7 +468,10 @@ def test_a_dry_run_changes_nothing(driver: Driver, tmp_path: Path) -> None:
     by_machine = driver.run(state_file("d3", config))
 
     assert (values["deploy_status_code"], values["deploy_stderr"]) == (0, "")
-    assert [each["result"] for each in (*states(values).values(), *states(by_machine).values())] == [None, None]
+    assert [
+        each["result"]
+        for each in (*states(values).values(), *states(by_machine).values())
+    ] == [None, None]
     assert not (tmp_path / "file").exists()
     assert nothing == {
         "deploy_stdout": "{}\n",
@@ -404,7 +480,9 @@ def test_a_dry_run_changes_nothing(driver: Driver, tmp_path: Path) -> None:
     }
 
 
-def test_secrets_are_on_no_command_line_and_do_not_stay(driver: Driver, tmp_path: Path) -> None:
+def test_secrets_are_on_no_command_line_and_do_not_stay(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The list of processes has no inputs, files are private, and they are removed after the run.
 
     The log of salt can be followed during the run, and is not in the result.
@@ -432,9 +510,17 @@ look:
     assert (tmp_path / "there").read_text() == "1\n"
     assert "Running state [" in (tmp_path / "so-far").read_text()
     assert values["deploy_stderr"] == ""
-    run = next(line.removeprefix("--config-dir=") for line in argv.split() if line.startswith("--config-dir="))
+    run = next(
+        line.removeprefix("--config-dir=")
+        for line in argv.split()
+        if line.startswith("--config-dir=")
+    )
     left = [each.name for each in Path(run).rglob("*")]
-    assert not [each for each in left if each not in {"stdout", "stderr", "supervisor"} and "status." not in each]
+    assert not [
+        each
+        for each in left
+        if each not in {"stdout", "stderr", "supervisor"} and "status." not in each
+    ]
     for path in driver.working("salt").glob("*.*"):
         assert "hunter-2-secret" not in path.read_text()
         assert path.stat().st_mode & 0o777 == 0o600
@@ -442,7 +528,9 @@ look:
 
 def test_a_state_that_hangs_is_ended(driver: Driver, tmp_path: Path) -> None:
     """The timeout ends all its processes, and the result has the log until then."""
-    config = f"hang:\n  cmd.run:\n    - name: echo $$ >{tmp_path}/pid; sleep 1000; true\n"
+    config = (
+        f"hang:\n  cmd.run:\n    - name: echo $$ >{tmp_path}/pid; sleep 1000; true\n"
+    )
 
     values = driver.run(state_file("d1", config, options={"timeout": 8}), seconds=60)
 
@@ -457,7 +545,9 @@ def test_salt_that_dies_is_a_failure(driver: Driver) -> None:
     values = driver.run(state_file("d1", "a:\n  cmd.run:\n    - name: kill -9 $PPID\n"))
 
     assert values["deploy_status_code"] == 128 + 9
-    assert values["deploy_stderr"].startswith("salt-call ended without returning the outcome of the states\n")
+    assert values["deploy_stderr"].startswith(
+        "salt-call ended without returning the outcome of the states\n"
+    )
 
 
 def test_without_salt_nothing_is_claimed(driver: Driver, tmp_path: Path) -> None:
@@ -470,7 +560,10 @@ def test_without_salt_nothing_is_claimed(driver: Driver, tmp_path: Path) -> None
     values = driver.run(state_file("d1", "a:\n  test.nop: []\n"))
 
     assert values["deploy_status_code"] == 127
-    assert "salt-call is not installed; install the package salt-minion" in values["deploy_stderr"]
+    assert (
+        "salt-call is not installed; install the package salt-minion"
+        in values["deploy_stderr"]
+    )
 
 
 @pytest.mark.parametrize("config", ["", " \n", None, {}])
@@ -488,13 +581,24 @@ def test_empty_config_succeeds(driver: Driver, config: object) -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"options": {"tset": True}}, "options.tset: salt has no such option; did you mean test?"),
-        ({"options": {"test": "perhaps"}}, "options.test: expected true or false, not 'perhaps'"),
+        (
+            {"options": {"tset": True}},
+            "options.tset: salt has no such option; did you mean test?",
+        ),
+        (
+            {"options": {"test": "perhaps"}},
+            "options.test: expected true or false, not 'perhaps'",
+        ),
         ({"options": {"minion": "a"}}, "options.minion: expected an object, not 'a'"),
-        ({"config": 5}, "config: expected the text of a state file, or a map of states"),
+        (
+            {"config": 5},
+            "config: expected the text of a state file, or a map of states",
+        ),
     ],
 )
-def test_mistakes_are_named(driver: Driver, fields: dict[str, Any], sentence: str) -> None:
+def test_mistakes_are_named(
+    driver: Driver, fields: dict[str, Any], sentence: str
+) -> None:
     """The message has the path of the mistake, and nothing is run."""
     values = driver.run({**state_file("d1", "a:\n  test.nop: []\n"), **fields})
 
@@ -503,13 +607,20 @@ def test_mistakes_are_named(driver: Driver, fields: dict[str, Any], sentence: st
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_the_variable_of_heat_agents_names_the_configuration_of_the_machine(driver: Driver, tmp_path: Path) -> None:
+def test_the_variable_of_heat_agents_names_the_configuration_of_the_machine(
+    driver: Driver, tmp_path: Path
+) -> None:
     """`SALT_MINION_CONFIG` works for a hook alone; the agent passes only `HEAT_*` on."""
     del driver.environment["HEAT_SALT_MINION_CONFIG"]
     driver.environment["SALT_MINION_CONFIG"] = str(tmp_path / "the-minion")
     (tmp_path / "the-minion").write_text("grains: {role: named}\n")
 
-    values = driver.run(state_file("d1", f"{tmp_path}/f:\n  file.managed:\n    - contents: {{{{ grains.role }}}}\n"))
+    values = driver.run(
+        state_file(
+            "d1",
+            f"{tmp_path}/f:\n  file.managed:\n    - contents: {{{{ grains.role }}}}\n",
+        )
+    )
 
     assert values["deploy_status_code"] == 0
     assert (tmp_path / "f").read_text() == "named\n"

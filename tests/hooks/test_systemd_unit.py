@@ -47,7 +47,9 @@ INPUTS: dict[str, Any] = {
 
 def units(config: object, **fields: Any) -> dict[str, Any]:
     """Return a deployment of the tool, with an id of its own; it is the same deployment's, unless it has a name."""
-    return deployment(f"d{next(NUMBERS)}", config, **{"group": "systemd-unit", "name": "it", **fields})
+    return deployment(
+        f"d{next(NUMBERS)}", config, **{"group": "systemd-unit", "name": "it", **fields}
+    )
 
 
 # Where no systemd runs.
@@ -58,7 +60,9 @@ def folder(driver: Driver, tmp_path: Path) -> Path:
     """A folder for units that no systemd reads."""
     need("systemd-analyze", "systemd")
     if Path("/run/systemd/system").is_dir():
-        pytest.skip("systemd runs here: run the tests where it does not, in a container for example")
+        pytest.skip(
+            "systemd runs here: run the tests where it does not, in a container for example"
+        )
     path = tmp_path / "units"
     driver.environment["HEAT_SYSTEMD_UNIT_DIR"] = str(path)
     return path
@@ -66,37 +70,112 @@ def folder(driver: Driver, tmp_path: Path) -> Path:
 
 WRONG = {
     "no map": ([1], {}, "config: expected a map from names of units"),
-    "text of a unit without its name": ("[Service]\nExecStart=/bin/true\n", {}, "set options.name to its name"),
+    "text of a unit without its name": (
+        "[Service]\nExecStart=/bin/true\n",
+        {},
+        "set options.name to its name",
+    ),
     "no YAML": ("a: [", {}, "the text is not valid YAML"),
     "no type": ({"web": "[Service]"}, {}, "config: 'web' is not the name of a unit"),
-    "a type that is no file's": ({"a.scope": "[Scope]"}, {}, "'a.scope' is not the name of a unit"),
-    "a path": ({"../web.service": "[Service]"}, {}, "'../web.service' is not the name of a unit"),
-    "a path in a folder": ({"a/web.service": "[Service]"}, {}, "is not the name of a unit"),
+    "a type that is no file's": (
+        {"a.scope": "[Scope]"},
+        {},
+        "'a.scope' is not the name of a unit",
+    ),
+    "a path": (
+        {"../web.service": "[Service]"},
+        {},
+        "'../web.service' is not the name of a unit",
+    ),
+    "a path in a folder": (
+        {"a/web.service": "[Service]"},
+        {},
+        "is not the name of a unit",
+    ),
     "an absolute path": ({"/etc/passwd": "[Service]"}, {}, "is not the name of a unit"),
-    "a path in a drop-in": ({"a.service.d/../../b.conf": "[Service]"}, {}, "is not the name of a unit"),
-    "a drop-in of another kind": ({"a.service.d/x.txt": "[Service]"}, {}, "is not the name of a unit"),
+    "a path in a drop-in": (
+        {"a.service.d/../../b.conf": "[Service]"},
+        {},
+        "is not the name of a unit",
+    ),
+    "a drop-in of another kind": (
+        {"a.service.d/x.txt": "[Service]"},
+        {},
+        "is not the name of a unit",
+    ),
     "a hidden one": ({".a.service": "[Service]"}, {}, "is not the name of a unit"),
-    "a newline in the name": ({"a.service\n": "[Service]"}, {}, "is not the name of a unit"),
-    "a long name": ({"a" * 250 + ".service": "[Service]"}, {}, "is not the name of a unit"),
-    "a wrong option name": ("[Service]\nExecStart=/bin/true\n", {"name": "web"}, "options.name: 'web' is not the name"),
-    "no text": ({"a.service": 3}, {}, 'config["a.service"]: expected the text of a unit'),
-    "an empty text": ({"a.service": " \n"}, {}, 'config["a.service"]: the text of a unit must not be empty'),
-    "a section that is a list": ({"a.service": {"Service": ["x"]}}, {}, 'config["a.service"].Service: expected a map'),
-    "a section's name": ({"a.service": {"Service]\n[Unit": {}}}, {}, 'config["a.service"]: '),
-    "a setting's name": ({"a.service": {"Service": {"A=b\nExecStart": "x"}}}, {}, 'config["a.service"].Service: '),
-    "a map as a value": ({"a.service": {"Service": {"Environment": {"A": 1}}}}, {}, ".Service.Environment: expected"),
-    "lines in a value": ({"a.service": {"Service": {"ExecStart": "a\nUser=root"}}}, {}, ".Service.ExecStart: a value"),
-    "a value that goes on": ({"a.service": {"Service": {"ExecStart": "a \\"}}}, {}, ".Service.ExecStart: a value"),
+    "a newline in the name": (
+        {"a.service\n": "[Service]"},
+        {},
+        "is not the name of a unit",
+    ),
+    "a long name": (
+        {"a" * 250 + ".service": "[Service]"},
+        {},
+        "is not the name of a unit",
+    ),
+    "a wrong option name": (
+        "[Service]\nExecStart=/bin/true\n",
+        {"name": "web"},
+        "options.name: 'web' is not the name",
+    ),
+    "no text": (
+        {"a.service": 3},
+        {},
+        'config["a.service"]: expected the text of a unit',
+    ),
+    "an empty text": (
+        {"a.service": " \n"},
+        {},
+        'config["a.service"]: the text of a unit must not be empty',
+    ),
+    "a section that is a list": (
+        {"a.service": {"Service": ["x"]}},
+        {},
+        'config["a.service"].Service: expected a map',
+    ),
+    "a section's name": (
+        {"a.service": {"Service]\n[Unit": {}}},
+        {},
+        'config["a.service"]: ',
+    ),
+    "a setting's name": (
+        {"a.service": {"Service": {"A=b\nExecStart": "x"}}},
+        {},
+        'config["a.service"].Service: ',
+    ),
+    "a map as a value": (
+        {"a.service": {"Service": {"Environment": {"A": 1}}}},
+        {},
+        ".Service.Environment: expected",
+    ),
+    "lines in a value": (
+        {"a.service": {"Service": {"ExecStart": "a\nUser=root"}}},
+        {},
+        ".Service.ExecStart: a value",
+    ),
+    "a value that goes on": (
+        {"a.service": {"Service": {"ExecStart": "a \\"}}},
+        {},
+        ".Service.ExecStart: a value",
+    ),
 }
 
 
 @pytest.mark.parametrize(("config", "options", "sentence"), WRONG.values(), ids=WRONG)
-def test_wrong_config_is_reported(tmp_path: Path, config: object, options: dict[str, Any], sentence: str) -> None:
+def test_wrong_config_is_reported(
+    tmp_path: Path, config: object, options: dict[str, Any], sentence: str
+) -> None:
     """The message has the path of the mistake, and systemd is not needed for that."""
     given = read({**options}, systemd_unit.ABOUT.options)
     request = protocol.request(units(config), key="d1", options=given)
     with pytest.raises(HookError) as error:
-        systemd_unit.prepare(request, protocol.workplace("systemd-unit", tmp_path, tmp_path, {"PATH": "/nowhere"}))
+        systemd_unit.prepare(
+            request,
+            protocol.workplace(
+                "systemd-unit", tmp_path, tmp_path, {"PATH": "/nowhere"}
+            ),
+        )
     assert sentence in str(error.value)
 
 
@@ -104,8 +183,13 @@ def test_a_wrong_deployment_is_a_failure(driver: Driver) -> None:
     """A mistake in the config or in the options fails the deployment with its path."""
     values = driver.run(units({"../web.service": SERVICE}))
     assert values["deploy_status_code"] == 125
-    assert "config: '../web.service' is not the name of a unit" in values["deploy_stderr"]
-    for options, sentence in (({"strat": True}, "did you mean start?"), ({"settle": "soon"}, "a number of seconds")):
+    assert (
+        "config: '../web.service' is not the name of a unit" in values["deploy_stderr"]
+    )
+    for options, sentence in (
+        ({"strat": True}, "did you mean start?"),
+        ({"settle": "soon"}, "a number of seconds"),
+    ):
         values = driver.run(units({"web.service": SERVICE}, options=options))
         assert values["deploy_status_code"] == 125
         assert sentence in values["deploy_stderr"]
@@ -114,25 +198,45 @@ def test_a_wrong_deployment_is_a_failure(driver: Driver) -> None:
 SERVICE = "[Service]\nExecStart=/bin/sleep 1000\n"
 
 REFUSED = {
-    "a program that is not there": ({"a.service": "[Service]\nExecStart=/not/there\n"}, "/not/there is not executable"),
+    "a program that is not there": (
+        {"a.service": "[Service]\nExecStart=/not/there\n"},
+        "/not/there is not executable",
+    ),
     "no program": ({"a.service": {"Unit": {"Description": "x"}}}, "has no ExecStart="),
-    "a header": ({"a.service": "[Service\nExecStart=/bin/true\n"}, "Invalid section header"),
+    "a header": (
+        {"a.service": "[Service\nExecStart=/bin/true\n"},
+        "Invalid section header",
+    ),
     "another unit that is not there": (
         {"a.service": f"[Unit]\nRequires=not-there-at-all.service\n{SERVICE}"},
         "not-there-at-all.service not found",
     ),
-    "the second of two": ({"a.service": SERVICE, "a.timer": "[Timer]\nOnCalendar=rubbish\n"}, "calendar specification"),
+    "the second of two": (
+        {"a.service": SERVICE, "a.timer": "[Timer]\nOnCalendar=rubbish\n"},
+        "calendar specification",
+    ),
     "a drop-in": (
-        {"a.service": SERVICE, "a.service.d/10-x.conf": "[Service]\nExecStart=\nExecStart=/not/there\n"},
+        {
+            "a.service": SERVICE,
+            "a.service.d/10-x.conf": "[Service]\nExecStart=\nExecStart=/not/there\n",
+        },
         "/not/there is not executable",
     ),
-    "a drop-in of nothing": ({"not-there-at-all.service.d/10-x.conf": SERVICE}, "not-there-at-all.service not found"),
-    "a template": ({"a@.service": "[Service]\nExecStart=/not/%i\n"}, "is not executable"),
+    "a drop-in of nothing": (
+        {"not-there-at-all.service.d/10-x.conf": SERVICE},
+        "not-there-at-all.service not found",
+    ),
+    "a template": (
+        {"a@.service": "[Service]\nExecStart=/not/%i\n"},
+        "is not executable",
+    ),
 }
 
 
 @pytest.mark.parametrize(("config", "text"), REFUSED.values(), ids=REFUSED)
-def test_a_wrong_unit_changes_nothing(driver: Driver, folder: Path, config: object, text: str) -> None:
+def test_a_wrong_unit_changes_nothing(
+    driver: Driver, folder: Path, config: object, text: str
+) -> None:
     """The result has the messages of systemd itself, and nothing is changed."""
     values = driver.run(units(config))
     assert values["deploy_status_code"] == 1
@@ -143,7 +247,10 @@ def test_a_wrong_unit_changes_nothing(driver: Driver, folder: Path, config: obje
 
 def test_units_may_need_each_other(driver: Driver, folder: Path) -> None:
     """Units are verified together; without a running systemd, the deployment fails and nothing is changed."""
-    both = {"a.service": f"[Unit]\nRequires=b.service\n{SERVICE}Nonsense=1\n", "b.service": SERVICE}
+    both = {
+        "a.service": f"[Unit]\nRequires=b.service\n{SERVICE}Nonsense=1\n",
+        "b.service": SERVICE,
+    }
     values = driver.run(units(json.dumps(both)))
     assert values["deploy_status_code"] == 126
     assert "systemd does not run on this machine" in values["deploy_stderr"]
@@ -156,7 +263,12 @@ def test_units_may_need_each_other(driver: Driver, folder: Path) -> None:
 
 def test_empty_config_succeeds(driver: Driver, folder: Path) -> None:
     """It is a success, and the result says that nothing was run."""
-    for config, options in ((None, {}), ("", {}), ({}, {}), (" \n", {"name": "a.service"})):
+    for config, options in (
+        (None, {}),
+        ("", {}),
+        ({}, {}),
+        (" \n", {"name": "a.service"}),
+    ):
         values = driver.run(units(config, options=options))
         assert values["deploy_status_code"] == 0
         assert "the config is empty" in values["deploy_stderr"]
@@ -164,7 +276,9 @@ def test_empty_config_succeeds(driver: Driver, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["nothing", "systemctl"])
-def test_a_missing_systemd_is_a_failure(driver: Driver, tmp_path: Path, there: str) -> None:
+def test_a_missing_systemd_is_a_failure(
+    driver: Driver, tmp_path: Path, there: str
+) -> None:
     """The deployment fails without the programs of systemd, and the message says so."""
     (tmp_path / "empty").mkdir()
     if there != "nothing":
@@ -173,7 +287,9 @@ def test_a_missing_systemd_is_a_failure(driver: Driver, tmp_path: Path, there: s
     values = driver.run(units({"a.service": SERVICE}))
     assert values["deploy_status_code"] == 127
     missing = "systemctl" if there == "nothing" else "systemd-analyze"
-    assert f"{missing} is not installed; it is part of systemd" in values["deploy_stderr"]
+    assert (
+        f"{missing} is not installed; it is part of systemd" in values["deploy_stderr"]
+    )
 
 
 # On a machine that booted.
@@ -190,10 +306,14 @@ class Inside:
     def run(self, given: dict[str, Any]) -> dict[str, Any]:
         """Carry out a deployment, and return its result."""
         if self._by == "alone":
-            done = self.machine.run("heat-config-hook", "systemd-unit", stdin=json.dumps(given))
+            done = self.machine.run(
+                "heat-config-hook", "systemd-unit", stdin=json.dumps(given)
+            )
             assert done.code == 0, done.err
             return done.json
-        done = self.machine.run("heat-config-apply", "--json", "-", stdin=json.dumps([given]))
+        done = self.machine.run(
+            "heat-config-apply", "--json", "-", stdin=json.dumps([given])
+        )
         [found] = done.json["deployments"]
         result = found["result"]
         assert isinstance(result, dict), done.out
@@ -209,7 +329,9 @@ class Inside:
 
     def show(self, unit: str, name: str) -> str:
         """Return a property of a unit."""
-        return self.machine.run("systemctl", "show", "--value", f"--property={name}", "--", unit).out.strip()
+        return self.machine.run(
+            "systemctl", "show", "--value", f"--property={name}", "--", unit
+        ).out.strip()
 
     def state(self, unit: str) -> str:
         """Return whether a unit is active."""
@@ -231,7 +353,11 @@ class Inside:
 
     def links(self, unit: str) -> list[str]:
         """Return the units that have another one started with them."""
-        return sorted(each.name for each in self.file(UNITS).glob("*.wants") if (each / unit).is_symlink())
+        return sorted(
+            each.name
+            for each in self.file(UNITS).glob("*.wants")
+            if (each / unit).is_symlink()
+        )
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +374,11 @@ def inside(request: pytest.FixtureRequest, booted_machine: Booted) -> Iterator[I
     yield found
     for name in ("it", "other"):
         found.good({}, name=name, action="DELETE")
-    left = [each for each in found.file(UNITS).iterdir() if not each.is_symlink() and each.suffix in (".service", ".d")]
+    left = [
+        each
+        for each in found.file(UNITS).iterdir()
+        if not each.is_symlink() and each.suffix in (".service", ".d")
+    ]
     assert left == []
     assert found.machine.run("systemctl", "--failed", "--quiet", "--plain").out == ""
 
@@ -257,7 +387,11 @@ def web(seconds: int = 1000, **more: object) -> dict[str, Any]:
     """Return the sections of a service that sleeps."""
     return {
         "Unit": {"Description": "Sleeps, and that is 100%%"},
-        "Service": {"ExecStart": f"/bin/sleep {seconds}", "Environment": ["A=1", "B=2"], **more},
+        "Service": {
+            "ExecStart": f"/bin/sleep {seconds}",
+            "Environment": ["A=1", "B=2"],
+            **more,
+        },
         "Install": {"WantedBy": "multi-user.target"},
     }
 
@@ -288,7 +422,10 @@ def test_a_life(inside: Inside) -> None:
     assert inside.show("web.service", "NeedDaemonReload") == "no"
     assert "2000" in inside.show("web.service", "ExecStart")
 
-    inside.good({"web.service": web(2000), "more.service": inside.text("web.service")}, action="UPDATE")
+    inside.good(
+        {"web.service": web(2000), "more.service": inside.text("web.service")},
+        action="UPDATE",
+    )
     assert inside.pid("web.service") == changed
     assert inside.state("more.service") == "active"
 
@@ -325,25 +462,52 @@ def test_every_form_of_a_config(inside: Inside) -> None:
         "web.socket:\n  Socket: {ListenStream: /run/web.sock, SocketMode: 0600, Accept: no}\n"
         "web.service: |\n  [Service]\n  ExecStart=/bin/sleep 1000\n"
     )
-    assert inside.text("web.socket") == "[Socket]\nListenStream=/run/web.sock\nSocketMode=0600\nAccept=no\n"
+    assert (
+        inside.text("web.socket")
+        == "[Socket]\nListenStream=/run/web.sock\nSocketMode=0600\nAccept=no\n"
+    )
     assert inside.text("web.service") == SERVICE
-    sections = {"Unit": None, "Service": {"ExecStart": ["", "/bin/sleep 1000"], "RestartSec": 1.5, "PrivateTmp": True}}
-    inside.good({"web.service": {**sections, "X-Ours": {"Empty": None, "None": []}}}, action="UPDATE")
+    sections = {
+        "Unit": None,
+        "Service": {
+            "ExecStart": ["", "/bin/sleep 1000"],
+            "RestartSec": 1.5,
+            "PrivateTmp": True,
+        },
+    }
+    inside.good(
+        {"web.service": {**sections, "X-Ours": {"Empty": None, "None": []}}},
+        action="UPDATE",
+    )
     assert inside.show("web.socket", "LoadState") == "not-found"
     assert inside.text("web.service") == (
         "[Unit]\n[Service]\nExecStart=\nExecStart=/bin/sleep 1000\nRestartSec=1.5\nPrivateTmp=true\n[X-Ours]\nEmpty=\n"
     )
-    inside.good("\ufeff[Service]\r\nExecStart=/bin/sleep 1000", options={"name": "web.service"}, action="UPDATE")
+    inside.good(
+        "\ufeff[Service]\r\nExecStart=/bin/sleep 1000",
+        options={"name": "web.service"},
+        action="UPDATE",
+    )
     assert inside.text("web.service") == SERVICE
 
 
 @pytest.mark.parametrize("inside", ["apply"], indirect=True)
 def test_inputs_are_the_environment_of_services(inside: Inside) -> None:
     """A service has the inputs as variables, with any characters, from a file that only root can read."""
-    show = {"Service": {"Type": "oneshot", "RemainAfterExit": True, "ExecStart": "/bin/sh -c 'env -0 >/root/seen'"}}
+    show = {
+        "Service": {
+            "Type": "oneshot",
+            "RemainAfterExit": True,
+            "ExecStart": "/bin/sh -c 'env -0 >/root/seen'",
+        }
+    }
     config = {"show.service": show, "web.service": web()}
     inside.good(config, inputs=INPUTS)
-    seen = dict(each.split("=", 1) for each in inside.file("/root/seen").read_bytes().decode().split("\0") if each)
+    seen = dict(
+        each.split("=", 1)
+        for each in inside.file("/root/seen").read_bytes().decode().split("\0")
+        if each
+    )
     expected = {
         **{name: value for name, value in INPUTS.items() if isinstance(value, str)},
         "odd": INPUTS["odd"].replace("\uffff", "\ufffd"),
@@ -373,7 +537,9 @@ def test_inputs_are_the_environment_of_services(inside: Inside) -> None:
     assert inside.pid("web.service") != pid
     assert b"text=another\0" in inside.file("/root/seen").read_bytes()
 
-    inside.good(config, inputs=INPUTS, options={"deploy_credentials": True}, action="UPDATE")
+    inside.good(
+        config, inputs=INPUTS, options={"deploy_credentials": True}, action="UPDATE"
+    )
     assert b"deploy_password=credential\0" in inside.file("/root/seen").read_bytes()
     inside.good(config, action="UPDATE")
     assert b"text=" not in inside.file("/root/seen").read_bytes()
@@ -383,11 +549,16 @@ def test_inputs_are_the_environment_of_services(inside: Inside) -> None:
 
 def test_a_crash_of_the_machine(inside: Inside) -> None:
     """An enabled unit runs after a crash of the machine, with its inputs."""
-    config = {"web.service": web(), "quiet.service": {"Service": {"ExecStart": "/bin/sleep 1000"}}}
+    config = {
+        "web.service": web(),
+        "quiet.service": {"Service": {"ExecStart": "/bin/sleep 1000"}},
+    }
     inside.good(config, inputs={"text": "kept"})
     inside.machine.crash()
     inside.machine.boot()
-    environment = inside.machine.run("cat", f"/proc/{inside.pid('web.service')}/environ").out
+    environment = inside.machine.run(
+        "cat", f"/proc/{inside.pid('web.service')}/environ"
+    ).out
     assert "text=kept" in environment.split("\0")
     assert inside.state("quiet.service") == "inactive"
     inside.good(config, inputs={"text": "kept"})
@@ -400,7 +571,9 @@ def test_a_file_that_somebody_changed_stays(inside: Inside) -> None:
     path = inside.file(f"{UNITS}/web.service")
     path.write_text(path.read_text() + "# mine\n")
     values = inside.good({}, action="DELETE")
-    assert f"{UNITS}/web.service is left alone: it was changed" in values["deploy_stdout"]
+    assert (
+        f"{UNITS}/web.service is left alone: it was changed" in values["deploy_stdout"]
+    )
     assert path.read_text().endswith("# mine\n")
     assert inside.state("web.service") == "inactive"
     assert inside.links("web.service") == []
@@ -411,18 +584,29 @@ def test_a_file_that_somebody_changed_stays(inside: Inside) -> None:
 
 FAILING = {
     "soon": ("simple", "echo words of mine; sleep 0.3; exit 3", "no", "failed"),
-    "again and again": ("simple", "echo words of mine; sleep 0.2; exit 3", "always", "does not stay up|failed"),
+    "again and again": (
+        "simple",
+        "echo words of mine; sleep 0.2; exit 3",
+        "always",
+        "does not stay up|failed",
+    ),
     "at once": ("simple", "echo words of mine; exit 3", "no", "failed"),
     "before it is up": ("oneshot", "echo words of mine; exit 3", "no", "failed"),
 }
 
 
-@pytest.mark.parametrize(("kind", "script", "restart", "word"), FAILING.values(), ids=FAILING)
+@pytest.mark.parametrize(
+    ("kind", "script", "restart", "word"), FAILING.values(), ids=FAILING
+)
 @pytest.mark.parametrize("inside", ["alone"], indirect=True)
-def test_a_service_that_fails(inside: Inside, kind: str, script: str, restart: str, word: str) -> None:
+def test_a_service_that_fails(
+    inside: Inside, kind: str, script: str, restart: str, word: str
+) -> None:
     """A service that fails or does not stay up fails the deployment with its log; a corrected one runs."""
     service = {"Type": kind, "ExecStart": f"/bin/sh -c '{script}'", "Restart": restart}
-    values = inside.run(units({"web.service": web(), "bad.service": {"Service": service}}))
+    values = inside.run(
+        units({"web.service": web(), "bad.service": {"Service": service}})
+    )
     assert values["deploy_status_code"] == 1
     assert re.search(f"bad.service ({word})", values["deploy_stderr"])
     assert "words of mine" in values["deploy_stderr"]
@@ -440,7 +624,10 @@ def test_earlier_failures_of_a_service_do_not_count(inside: Inside) -> None:
     for unit in config:
         inside.machine.run("systemctl", "kill", "--signal=KILL", unit)
     deadline = time.monotonic() + pace.seconds(20)
-    while inside.show("web.service", "MainPID") in ("0", first) or inside.state("bad.service") != "failed":
+    while (
+        inside.show("web.service", "MainPID") in ("0", first)
+        or inside.state("bad.service") != "failed"
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert inside.show("web.service", "NRestarts") == "1"
@@ -468,7 +655,10 @@ def test_service_of_a_timer_is_not_started(inside: Inside) -> None:
     config["job.timer"] = config["job.timer"].replace("yearly", "monthly")
     inside.good(config, action="UPDATE")
     assert "-01 00:00:00" in inside.show("job.timer", "TimersCalendar")
-    assert "-01-01" not in inside.show("job.timer", "TimersCalendar").split("next_elapse")[0]
+    assert (
+        "-01-01"
+        not in inside.show("job.timer", "TimersCalendar").split("next_elapse")[0]
+    )
     assert inside.machine.run("test", "-e", "/run/job-ran").code == 1
     # With an [Install] section of its own it is to run by itself, too.
     config["job.service"] += "[Install]\nWantedBy=multi-user.target\n"
@@ -514,11 +704,16 @@ def test_a_socket_and_its_service(inside: Inside) -> None:
 @pytest.mark.parametrize("inside", ["alone"], indirect=True)
 def test_templates_and_instances(inside: Inside) -> None:
     """A template is written; its instances are not started, but restarted with changes and stopped on DELETE."""
-    config = {"job@.service": SERVICE + "[Install]\nWantedBy=multi-user.target\n", "job@one.service": SERVICE}
+    config = {
+        "job@.service": SERVICE + "[Install]\nWantedBy=multi-user.target\n",
+        "job@one.service": SERVICE,
+    }
     inside.good(config)
     assert inside.state("job@one.service") == "active"
     assert inside.state("job@two.service") == "inactive"
-    assert inside.machine.run("systemctl", "enable", "--now", "job@two.service").code == 0
+    assert (
+        inside.machine.run("systemctl", "enable", "--now", "job@two.service").code == 0
+    )
     pids = inside.pid("job@one.service"), inside.pid("job@two.service")
     config["job@.service"] = config["job@.service"].replace("1000", "2000")
     inside.good(config, action="UPDATE")
@@ -543,14 +738,22 @@ def test_drop_ins(inside: Inside) -> None:
     assert inside.show("theirs.service", "Nice") == "3"
     assert inside.file(f"{UNITS}/theirs.service.d").stat().st_mode & 0o777 == 0o755
     pid = inside.pid("theirs.service")
-    inside.good({"theirs.service.d/10-nice.conf": drop_in, "web.service": web()}, action="UPDATE")
+    inside.good(
+        {"theirs.service.d/10-nice.conf": drop_in, "web.service": web()},
+        action="UPDATE",
+    )
     assert inside.pid("theirs.service") == pid
     own = inside.pid("web.service")
-    inside.good({"web.service": web(), "web.service.d/20-nice.conf": {"Service": {"Nice": 4}}}, action="UPDATE")
+    inside.good(
+        {"web.service": web(), "web.service.d/20-nice.conf": {"Service": {"Nice": 4}}},
+        action="UPDATE",
+    )
     assert inside.pid("web.service") != own
     assert inside.show("web.service", "Nice") == "4"
     assert inside.pid("theirs.service") != pid
-    assert inside.show("theirs.service", "Nice") == str(os.nice(0))  # that of systemd, which is that of the tests
+    assert inside.show("theirs.service", "Nice") == str(
+        os.nice(0)
+    )  # that of systemd, which is that of the tests
     assert not inside.file(f"{UNITS}/theirs.service.d").exists()
     inside.machine.run("systemctl", "stop", "theirs.service")
     theirs.unlink()
@@ -584,7 +787,13 @@ def test_restarts_that_a_timeout_cut_short_are_repeated(inside: Inside) -> None:
     hang = {"Service": {"Type": "oneshot", "ExecStart": "/bin/sleep 3000"}}
     after = {**web(2000), "Unit": {"After": "hang.service", "Requires": "hang.service"}}
     began = time.monotonic()
-    values = inside.run(units({"hang.service": hang, "web.service": after}, action="UPDATE", options={"timeout": 3}))
+    values = inside.run(
+        units(
+            {"hang.service": hang, "web.service": after},
+            action="UPDATE",
+            options={"timeout": 3},
+        )
+    )
     assert values["deploy_status_code"] == 124
     assert time.monotonic() - began < pace.seconds(30)
     deadline = time.monotonic() + pace.seconds(20)

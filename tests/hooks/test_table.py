@@ -29,12 +29,20 @@ def test_the_page_has_the_table_of_today() -> None:
 @pytest.mark.parametrize("tool", sorted(heat_config_hooks.HOOKS))
 def test_every_hook_is_in_the_table(tool: str) -> None:
     """Its row has its package, config, options, program, variables and tests."""
-    [line] = [line for line in table.table().splitlines() if line.startswith(f"| `{tool}` |")]
-    assert line.split("|")[2].strip() == ("compat" if tool in heat_config_hooks.COMPAT else "agent")
+    [line] = [
+        line for line in table.table().splitlines() if line.startswith(f"| `{tool}` |")
+    ]
+    assert line.split("|")[2].strip() == (
+        "compat" if tool in heat_config_hooks.COMPAT else "agent"
+    )
     about = heat_config_hooks.load(tool).ABOUT
     assert about.config.replace("|", "\\|") in line
     assert about.tested.replace("|", "\\|") in line
-    names = (*about.options, *about.variables, *(about.program.names if about.program else ()))
+    names = (
+        *about.options,
+        *about.variables,
+        *(about.program.names if about.program else ()),
+    )
     assert [name for name in names if f"`{name}`" not in line] == []
     assert line.replace("\\|", "").count("|") == 8
 
@@ -42,7 +50,9 @@ def test_every_hook_is_in_the_table(tool: str) -> None:
 def test_the_table_is_put_between_the_marks(tmp_path: Path) -> None:
     """It replaces any text there, and the rest of the file stays as it is."""
     path = tmp_path / "x.md"
-    path.write_text("before\n<!-- hooks -->\nold\n<!-- /hooks -->\nafter: é\n", encoding="utf-8")
+    path.write_text(
+        "before\n<!-- hooks -->\nold\n<!-- /hooks -->\nafter: é\n", encoding="utf-8"
+    )
     path.chmod(0o644)
     for _ in range(2):
         done = run(str(path))
@@ -52,7 +62,9 @@ def test_the_table_is_put_between_the_marks(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-@pytest.mark.parametrize("text", ["", "<!-- hooks -->\n", "<!-- /hooks -->\n<!-- hooks -->\n"])
+@pytest.mark.parametrize(
+    "text", ["", "<!-- hooks -->\n", "<!-- /hooks -->\n<!-- hooks -->\n"]
+)
 def test_file_without_the_marks_is_not_changed(tmp_path: Path, text: str) -> None:
     """The message says what is missing."""
     path = tmp_path / "x.md"

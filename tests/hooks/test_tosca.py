@@ -21,7 +21,12 @@ from support.machine import deployment
 
 def operation(identity: str, config: object, **fields: Any) -> dict[str, Any]:
     """Return a deployment of the tool; the config is passed as JSON text, as templates pass it."""
-    return deployment(identity, config if isinstance(config, str) else json.dumps(config), group="tosca", **fields)
+    return deployment(
+        identity,
+        config if isinstance(config, str) else json.dumps(config),
+        group="tosca",
+        **fields,
+    )
 
 
 def script(text: str, processor: str = "bash", **files: object) -> dict[str, Any]:
@@ -29,7 +34,10 @@ def script(text: str, processor: str = "bash", **files: object) -> dict[str, Any
     return {
         "primary": "scripts/main",
         "processor": processor,
-        "files": {"scripts/main": text, **{name.replace("__", "/"): content for name, content in files.items()}},
+        "files": {
+            "scripts/main": text,
+            **{name.replace("__", "/"): content for name, content in files.items()},
+        },
     }
 
 
@@ -47,10 +55,26 @@ shown=not-exported
 
 def test_bash_runs_a_script_with_the_files_beside_it(driver: Driver) -> None:
     """Its inputs are variables, it stands where it stands in the service, and what it exports are outputs."""
-    config = {**script(BASH, scripts__library="hello() { echo from the library; }\n"), "operation": "create"}
-    inputs = {"greeting": "a 'b' $c", "flag": True, "number": 1.5, "list": ["a", 1], "tosca.after": "earlier"}
+    config = {
+        **script(BASH, scripts__library="hello() { echo from the library; }\n"),
+        "operation": "create",
+    }
+    inputs = {
+        "greeting": "a 'b' $c",
+        "flag": True,
+        "number": 1.5,
+        "list": ["a", 1],
+        "tosca.after": "earlier",
+    }
 
-    values = driver.run(operation("d1", config, inputs=inputs, outputs=["url", "GREETING", "shown", "tosca.run"]))
+    values = driver.run(
+        operation(
+            "d1",
+            config,
+            inputs=inputs,
+            outputs=["url", "GREETING", "shown", "tosca.run"],
+        )
+    )
 
     assert (values["deploy_status_code"], values["deploy_stderr"]) == (0, "")
     first, second = values["deploy_stdout"].splitlines()
@@ -81,7 +105,11 @@ def test_bash_runs_a_script_with_the_files_beside_it(driver: Driver) -> None:
         ("trap 'echo end; exit 0' 0; exit 5", 0, "x"),
         ("trap 'echo end; exit 6' exit; exit 0", 6, None),
         ("trap 'echo wrong' EXIT; trap - EXIT", 0, "x"),
-        ("trap 'echo end' EXIT; kept=$(trap -p EXIT); trap 'echo wrong' EXIT; eval \"$kept\"", 0, "x"),
+        (
+            "trap 'echo end' EXIT; kept=$(trap -p EXIT); trap 'echo wrong' EXIT; eval \"$kept\"",
+            0,
+            "x",
+        ),
         ("(trap 'echo end' EXIT)", 0, "x"),
         ("trap 'echo end' USR1; kill -USR1 $$", 0, "x"),
         ("f() { local url=local; exit 0; }; f", 0, "local"),
@@ -93,20 +121,34 @@ def test_bash_runs_a_script_with_the_files_beside_it(driver: Driver) -> None:
         ("set -x", 0, "x"),
     ],
 )
-def test_bash_scripts_end_as_always(driver: Driver, end: str, code: int, url: str | None) -> None:
+def test_bash_scripts_end_as_always(
+    driver: Driver, end: str, code: int, url: str | None
+) -> None:
     """An exit, a failing last command, `set -e` and a trap of the script mean what they mean without the hook."""
-    values = driver.run(operation("d1", script(f"export url=x\n{end}\n"), outputs=["url"]))
+    values = driver.run(
+        operation("d1", script(f"export url=x\n{end}\n"), outputs=["url"])
+    )
 
     assert values["deploy_status_code"] == code, values
     assert values.get("url") == url
-    if "echo" in end and "wrong" not in end and "path" not in end and "missing" not in end:
+    if (
+        "echo" in end
+        and "wrong" not in end
+        and "path" not in end
+        and "missing" not in end
+    ):
         assert values["deploy_stdout"].startswith("end")
     assert "wrong" not in values["deploy_stdout"]
-    assert "__tosca" not in values["deploy_stdout"] + values["deploy_stderr"].replace("__tosca_code", "")
+    assert "__tosca" not in values["deploy_stdout"] + values["deploy_stderr"].replace(
+        "__tosca_code", ""
+    )
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-@pytest.mark.parametrize("first", ["#!/bin/bash -e", "#!/bin/sh -e", "#!/usr/bin/env -S bash -e", "#!/bin/bash -e\r"])
+@pytest.mark.parametrize(
+    "first",
+    ["#!/bin/bash -e", "#!/bin/sh -e", "#!/usr/bin/env -S bash -e", "#!/bin/bash -e\r"],
+)
 def test_options_in_the_first_line_count(driver: Driver, first: str) -> None:
     """Bash gets them; a script from Windows runs, too."""
     end = "\r" if first.endswith("\r") else ""
@@ -115,11 +157,18 @@ def test_options_in_the_first_line_count(driver: Driver, first: str) -> None:
     values = driver.run(operation("d1", script(text), outputs=["url"]))
 
     assert (values["deploy_status_code"], values["deploy_stdout"]) == (1, "")
-    assert driver.run(operation("d2", script(text.replace("false", "true")), outputs=["url"]))["url"] == "bash"
+    assert (
+        driver.run(
+            operation("d2", script(text.replace("false", "true")), outputs=["url"])
+        )["url"]
+        == "bash"
+    )
 
 
 @pytest.mark.parametrize("processor", ["bash", "executable"])
-def test_a_script_for_another_interpreter_is_executed(driver: Driver, processor: str) -> None:
+def test_a_script_for_another_interpreter_is_executed(
+    driver: Driver, processor: str
+) -> None:
     """Its outputs are files; an interpreter that is not there is said."""
     text = "#!/usr/bin/env python3\nimport os\nopen(os.environ['heat_outputs_path'] + '.url', 'w').write('python')\n"
 
@@ -128,7 +177,10 @@ def test_a_script_for_another_interpreter_is_executed(driver: Driver, processor:
 
     assert (values["deploy_status_code"], values["url"]) == (0, "python")
     assert missing["deploy_status_code"] == 126
-    assert "cannot be started: its interpreter /no/such/program does not exist" in missing["deploy_stderr"]
+    assert (
+        "cannot be started: its interpreter /no/such/program does not exist"
+        in missing["deploy_stderr"]
+    )
 
 
 PYTHON = """\
@@ -146,11 +198,20 @@ def test_python_outputs_are_global_variables_with_their_types(driver: Driver) ->
     """A script runs as always, finds modules beside it, and only what is wanted is an output."""
     config = script(PYTHON, "python", **{"scripts__library.py": "name = 'ü'\n"})
     values = driver.run(
-        operation("d1", config, inputs={"greeting": "hello"}, outputs=["url", "ratio", "main", "not_there"])
+        operation(
+            "d1",
+            config,
+            inputs={"greeting": "hello"},
+            outputs=["url", "ratio", "main", "not_there"],
+        )
     )
 
     assert (values["deploy_status_code"], values["deploy_stderr"]) == (0, "")
-    assert (values["url"], values["ratio"], values["main"]) == ({"port": [80, None]}, 1.5, "ü")
+    assert (values["url"], values["ratio"], values["main"]) == (
+        {"port": [80, None]},
+        1.5,
+        "ü",
+    )
     assert "not_there" not in values
 
 
@@ -163,13 +224,21 @@ def test_python_outputs_are_global_variables_with_their_types(driver: Driver) ->
         ("import sys; sys.exit('enough')", 1, "enough\n"),
         ("raise ValueError('bad')", 1, "ValueError: bad"),
         ("def (", 1, "SyntaxError"),
-        ("url = {1, 2}", 1, "the global variable url is an output and must be a JSON value: "),
+        (
+            "url = {1, 2}",
+            1,
+            "the global variable url is an output and must be a JSON value: ",
+        ),
         ("import os; os.kill(os.getpid(), 9)", 137, ""),
     ],
 )
-def test_python_scripts_end_as_always(driver: Driver, end: str, code: int, said: str) -> None:
+def test_python_scripts_end_as_always(
+    driver: Driver, end: str, code: int, said: str
+) -> None:
     """With the exit code that they have, a traceback of their own lines, and no outputs after a failure."""
-    values = driver.run(operation("d1", script(f"url = 'x'\n{end}\n", "python"), outputs=["url"]))
+    values = driver.run(
+        operation("d1", script(f"url = 'x'\n{end}\n", "python"), outputs=["url"])
+    )
 
     assert values["deploy_status_code"] == code
     assert said in values["deploy_stderr"]
@@ -182,30 +251,57 @@ def test_two_scripts_are_two_steps(driver: Driver) -> None:
     text = 'echo "$TOSCA_OPERATION $who in $TOSCA_NODE ${tosca_stop-}"; export did="$TOSCA_OPERATION"; exit ${code:-0}'
     config = {
         "steps": [
-            {"primary": "stop", "processor": "bash", "operation": "stop", "inputs": "tosca.stop"},
+            {
+                "primary": "stop",
+                "processor": "bash",
+                "operation": "stop",
+                "inputs": "tosca.stop",
+            },
             {"primary": "start", "processor": "bash", "operation": "start"},
         ],
         "files": {"stop": text, "start": text},
     }
-    inputs = {"who": "starter", "tosca.stop": {"who": "stopper"}, "tosca.surroundings": {"TOSCA_NODE": "app"}}
+    inputs = {
+        "who": "starter",
+        "tosca.stop": {"who": "stopper"},
+        "tosca.surroundings": {"TOSCA_NODE": "app"},
+    }
 
-    values = driver.run(operation("d1", config, inputs=inputs, action="UPDATE", outputs=["did", "tosca.run"]))
+    values = driver.run(
+        operation(
+            "d1", config, inputs=inputs, action="UPDATE", outputs=["did", "tosca.run"]
+        )
+    )
     failed = driver.run(
-        operation("d2", config, inputs={**inputs, "tosca.stop": {"code": 3}}, outputs=["did", "tosca.run"])
+        operation(
+            "d2",
+            config,
+            inputs={**inputs, "tosca.stop": {"code": 3}},
+            outputs=["did", "tosca.run"],
+        )
     )
 
     assert values["deploy_stdout"] == "stop stopper in app \nstart starter in app \n"
     assert values["did"] == "start"
     assert values["tosca.run"]
-    assert (failed["deploy_status_code"], failed["deploy_stdout"]) == (3, "stop  in app \n")
+    assert (failed["deploy_status_code"], failed["deploy_stdout"]) == (
+        3,
+        "stop  in app \n",
+    )
     assert failed.keys() & {"did", "tosca.run"} == set()
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_only_what_makes_something_says_that_it_has_run(driver: Driver) -> None:
     """Suspending and resuming an operation does not run its dependents again."""
-    for number, (action, has) in enumerate({"CREATE": 1, "UPDATE": 1, "SUSPEND": 0, "RESUME": 0, "DELETE": 0}.items()):
-        values = driver.run(operation(f"d{number}", script("true"), action=action, outputs=["tosca.run"]))
+    for number, (action, has) in enumerate(
+        {"CREATE": 1, "UPDATE": 1, "SUSPEND": 0, "RESUME": 0, "DELETE": 0}.items()
+    ):
+        values = driver.run(
+            operation(
+                f"d{number}", script("true"), action=action, outputs=["tosca.run"]
+            )
+        )
         assert ("tosca.run" in values) == bool(has), action
 
 
@@ -229,12 +325,22 @@ stat -c '%a %n' tool ../data/bytes ../data/kept
         "data/page.txt": "a page\n",
         "data/kept": {"sha256": digest},
     }
-    config = {"primary": "scripts/main", "processor": "bash", "files": files, "root": "@files@"}
+    config = {
+        "primary": "scripts/main",
+        "processor": "bash",
+        "files": files,
+        "root": "@files@",
+    }
 
-    values = driver.run(operation("d1", config, inputs={"page": "@files@/data/page.txt"}))
+    values = driver.run(
+        operation("d1", config, inputs={"page": "@files@/data/page.txt"})
+    )
 
     assert values["deploy_stderr"] == ""
-    assert values["deploy_stdout"] == f"a tool\na page\n{digest}\n700 tool\n600 ../data/bytes\n700 ../data/kept\n"
+    assert (
+        values["deploy_stdout"]
+        == f"a tool\na page\n{digest}\n700 tool\n600 ../data/bytes\n700 ../data/kept\n"
+    )
 
     (kept / digest).write_bytes(b"other")
     damaged = driver.run(operation("d2", config))
@@ -256,7 +362,10 @@ def test_files_get_their_places_on_the_machine(driver: Driver, tmp_path: Path) -
         {"file": "page", "to": f"{there}/kept/page", "until": "never"},
         {"file": "page", "to": f"{there}/shortly", "until": "end"},
     ]
-    config = {**script(f"cd {there}; cat own changed kept/page shortly", page="a page\n"), "places": places}
+    config = {
+        **script(f"cd {there}; cat own changed kept/page shortly", page="a page\n"),
+        "places": places,
+    }
     config["files"]["page"] = "a page\n"
 
     values = driver.run(operation("d1", config, name="app"))
@@ -265,7 +374,12 @@ def test_files_get_their_places_on_the_machine(driver: Driver, tmp_path: Path) -
     (there / "changed").write_text("by somebody else")
 
     removed = driver.run(
-        operation("d2", {**config, **script("true"), "files": config["files"]}, action="DELETE", name="app")
+        operation(
+            "d2",
+            {**config, **script("true"), "files": config["files"]},
+            action="DELETE",
+            name="app",
+        )
     )
     assert removed["deploy_status_code"] == 0, removed
     assert sorted(path.name for path in there.iterdir()) == ["changed", "kept", "own"]
@@ -273,14 +387,22 @@ def test_files_get_their_places_on_the_machine(driver: Driver, tmp_path: Path) -
     assert (there / "kept/page").read_text() == "a page\n"
 
 
-def test_a_config_without_a_file_to_process_only_copies(driver: Driver, tmp_path: Path) -> None:
+def test_a_config_without_a_file_to_process_only_copies(
+    driver: Driver, tmp_path: Path
+) -> None:
     """Artifacts of a node without operations are copied; an empty config does nothing."""
-    config = {"files": {"page": "a page\n"}, "places": [{"file": "page", "to": f"{tmp_path}/page"}]}
+    config = {
+        "files": {"page": "a page\n"},
+        "places": [{"file": "page", "to": f"{tmp_path}/page"}],
+    }
 
     values = driver.run(operation("d1", config, outputs=["tosca.run"]))
     nothing = driver.run(operation("d2", ""))
 
-    assert (values["deploy_status_code"], (tmp_path / "page").read_text()) == (0, "a page\n")
+    assert (values["deploy_status_code"], (tmp_path / "page").read_text()) == (
+        0,
+        "a page\n",
+    )
     assert values["tosca.run"]
     assert (nothing["deploy_status_code"], nothing["deploy_stderr"]) == (
         0,
@@ -304,32 +426,95 @@ def test_missing_processor_is_reported(driver: Driver, tmp_path: Path) -> None:
     [
         ("{", "config: expected an object, or its JSON text: "),
         ("[]", "config: expected an object with the keys primary, processor and files"),
-        ('{"primary": NaN}', "config: expected an object, or its JSON text: NaN is not a number in JSON"),
+        (
+            '{"primary": NaN}',
+            "config: expected an object, or its JSON text: NaN is not a number in JSON",
+        ),
         ({"primary": 1}, "config.primary: expected text"),
-        ({"primary": "", "processor": "bash"}, "config.primary: expected the path of the file to process"),
-        ({"primary": "a", "processor": "bash"}, 'config.primary: there is no file "a" in config.files'),
-        ({"primary": "a", "processor": "perl"}, "config.processor: expected one of bash, python, executable, "),
-        ({"primry": "a"}, 'config."primry": there is no such key; the keys are primary, '),
-        ({"primary": "a", "steps": []}, "config.steps: the keys of a step stand in the steps or in the config"),
+        (
+            {"primary": "", "processor": "bash"},
+            "config.primary: expected the path of the file to process",
+        ),
+        (
+            {"primary": "a", "processor": "bash"},
+            'config.primary: there is no file "a" in config.files',
+        ),
+        (
+            {"primary": "a", "processor": "perl"},
+            "config.processor: expected one of bash, python, executable, ",
+        ),
+        (
+            {"primry": "a"},
+            'config."primry": there is no such key; the keys are primary, ',
+        ),
+        (
+            {"primary": "a", "steps": []},
+            "config.steps: the keys of a step stand in the steps or in the config",
+        ),
         ({"steps": {}}, "config.steps: expected a list of objects"),
-        ({"steps": [{"primary": "a", "files": {}}]}, 'config.steps[0]."files": there is no such key'),
-        ({"files": []}, "config.files: expected an object: the path of each file, and its content"),
-        ({"files": {"/etc/passwd": ""}}, 'config.files["/etc/passwd"]: expected a relative path'),
-        ({"files": {"a/../../b": ""}}, 'config.files["a/../../b"]: it leads out of the folder of the files'),
-        ({"files": {"..": ""}}, 'config.files[".."]: it leads out of the folder of the files'),
-        ({"files": {"a//b": ""}}, 'config.files["a//b"]: expected a path without empty parts and without «.»'),
-        ({"files": {"a/./b": ""}}, "expected a path without empty parts and without «.»"),
+        (
+            {"steps": [{"primary": "a", "files": {}}]},
+            'config.steps[0]."files": there is no such key',
+        ),
+        (
+            {"files": []},
+            "config.files: expected an object: the path of each file, and its content",
+        ),
+        (
+            {"files": {"/etc/passwd": ""}},
+            'config.files["/etc/passwd"]: expected a relative path',
+        ),
+        (
+            {"files": {"a/../../b": ""}},
+            'config.files["a/../../b"]: it leads out of the folder of the files',
+        ),
+        (
+            {"files": {"..": ""}},
+            'config.files[".."]: it leads out of the folder of the files',
+        ),
+        (
+            {"files": {"a//b": ""}},
+            'config.files["a//b"]: expected a path without empty parts and without «.»',
+        ),
+        (
+            {"files": {"a/./b": ""}},
+            "expected a path without empty parts and without «.»",
+        ),
         ({"files": {"": ""}}, 'config.files[""]: expected the path of a file as text'),
-        ({"files": {"a\0b": ""}}, "expected the path of a file as text, without control characters"),
-        ({"files": {"\ud800": ""}}, "expected the path of a file as text, without control characters"),
+        (
+            {"files": {"a\0b": ""}},
+            "expected the path of a file as text, without control characters",
+        ),
+        (
+            {"files": {"\ud800": ""}},
+            "expected the path of a file as text, without control characters",
+        ),
         ({"files": {"x" * 256: ""}}, "names have at most 255 bytes"),
-        ({"files": {"x/" * 1100 + "x": ""}}, "names have at most 255 bytes, and paths 2,048"),
-        ({"files": {"a": "", "a/b": ""}}, 'config.files["a"]: it is both a file and the folder of another file'),
+        (
+            {"files": {"x/" * 1100 + "x": ""}},
+            "names have at most 255 bytes, and paths 2,048",
+        ),
+        (
+            {"files": {"a": "", "a/b": ""}},
+            'config.files["a"]: it is both a file and the folder of another file',
+        ),
         ({"files": {"a": 1}}, 'config.files["a"]: expected the text of the file'),
-        ({"files": {"a": {"base64": "?"}}}, 'config.files["a"]: this is not valid base64'),
-        ({"files": {"a": {"sha256": "../../etc/passwd"}}}, 'config.files["a"]: expected the text of the file'),
-        ({"files": {"a": {"link": "/etc/passwd"}}}, 'config.files["a"]: expected the text of the file'),
-        ({"places": [{"file": "a", "to": "/b"}]}, 'config.places[0].file: there is no file "a" in config.files'),
+        (
+            {"files": {"a": {"base64": "?"}}},
+            'config.files["a"]: this is not valid base64',
+        ),
+        (
+            {"files": {"a": {"sha256": "../../etc/passwd"}}},
+            'config.files["a"]: expected the text of the file',
+        ),
+        (
+            {"files": {"a": {"link": "/etc/passwd"}}},
+            'config.files["a"]: expected the text of the file',
+        ),
+        (
+            {"places": [{"file": "a", "to": "/b"}]},
+            'config.places[0].file: there is no file "a" in config.files',
+        ),
         (
             {"files": {"a": ""}, "places": [{"file": "a", "to": "b"}]},
             "config.places[0].to: expected the absolute path of a file",
@@ -339,11 +524,19 @@ def test_missing_processor_is_reported(driver: Driver, tmp_path: Path) -> None:
             "config.places[0].to: expected the absolute path of a file, without «..»",
         ),
         (
-            {"files": {"a": ""}, "places": [{"file": "a", "to": "/x", "until": "then"}]},
+            {
+                "files": {"a": ""},
+                "places": [{"file": "a", "to": "/x", "until": "then"}],
+            },
             "config.places[0].until: expected one of end, delete, never",
         ),
         (
-            {"primary": "a", "processor": "bash", "inputs": "deploy_action", "files": {"a": ""}},
+            {
+                "primary": "a",
+                "processor": "bash",
+                "inputs": "deploy_action",
+                "files": {"a": ""},
+            },
             "config.inputs: expected the name of an input that begins with «tosca.»",
         ),
     ],
@@ -360,7 +553,10 @@ def test_mistakes_in_a_config_are_one_sentence(config: object, said: str) -> Non
 
 def test_a_mistake_in_a_config_fails_the_deployment(driver: Driver) -> None:
     """With the code for mistakes, before anything runs."""
-    config = {"files": {"a": {"sha256": "0" * 64}}, "places": [{"file": "a", "to": "/b"}]}
+    config = {
+        "files": {"a": {"sha256": "0" * 64}},
+        "places": [{"file": "a", "to": "/b"}],
+    }
 
     leading = driver.run(operation("d1", script("touch ran", scripts____="")))
     kept = driver.run(operation("d2", config))
@@ -379,10 +575,17 @@ def test_inputs_of_an_operation_must_be_an_object(driver: Driver) -> None:
     config = {**script("echo $who"), "inputs": "tosca.delete"}
 
     wrong = driver.run(operation("d1", config, inputs={"tosca.delete": [1]}))
-    text = driver.run(operation("d2", config, inputs={"tosca.delete": '{"who": "text"}', "who": "other"}))
+    text = driver.run(
+        operation(
+            "d2", config, inputs={"tosca.delete": '{"who": "text"}', "who": "other"}
+        )
+    )
 
     assert wrong["deploy_status_code"] == 125
-    assert "inputs.tosca.delete: expected an object with the value of each input" in wrong["deploy_stderr"]
+    assert (
+        "inputs.tosca.delete: expected an object with the value of each input"
+        in wrong["deploy_stderr"]
+    )
     assert text["deploy_stdout"] == "text\n"
 
 
@@ -392,14 +595,21 @@ def test_copy_has_the_permissions_that_its_users_need(driver: Driver) -> None:
     files = {"page": "x", "key": "k", "program": "#!/bin/sh\n", "tool": "#!/bin/sh\n"}
     modes = {"page": "", "key": "0600", "program": "", "tool": "0640"}
     there = driver.folder / "there"
-    places = [{"file": name, "to": f"{there}/{name}/sub/file", "mode": mode} for name, mode in modes.items()]
+    places = [
+        {"file": name, "to": f"{there}/{name}/sub/file", "mode": mode}
+        for name, mode in modes.items()
+    ]
     umask = os.umask(0o022)
     try:
         values = driver.run(operation("d1", {"files": files, "places": places}))
     finally:
         os.umask(umask)
     assert values["deploy_status_code"] == 0, values
-    shown = {name: stat.S_IMODE((there / name / "sub/file").stat().st_mode) for name in files}
+    shown = {
+        name: stat.S_IMODE((there / name / "sub/file").stat().st_mode) for name in files
+    }
     assert shown == {"page": 0o644, "key": 0o600, "program": 0o755, "tool": 0o750}
-    folders = {name: stat.S_IMODE((there / name / "sub").stat().st_mode) for name in files}
+    folders = {
+        name: stat.S_IMODE((there / name / "sub").stat().st_mode) for name in files
+    }
     assert folders == {"page": 0o755, "key": 0o700, "program": 0o755, "tool": 0o750}

@@ -11,7 +11,12 @@ CASES = Path(__file__).parent / "cases"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take a folder of cases from elsewhere."""
-    parser.addoption("--hot-cases", metavar="DIR", type=Path, help="a folder of HOT cases, instead of those here")
+    parser.addoption(
+        "--hot-cases",
+        metavar="DIR",
+        type=Path,
+        help="a folder of HOT cases, instead of those here",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,7 +8,11 @@ DEVIATIONS: dict[str, dict[str, Any]] = {
     "section-capabilities": {
         "outcome": "ok",
         "state": ["CREATE", "COMPLETE"],
-        "parameters": {"OS::project_id": "test_tenant_id", "OS::stack_id": "<uuid>", "OS::stack_name": "s1"},
+        "parameters": {
+            "OS::project_id": "test_tenant_id",
+            "OS::stack_id": "<uuid>",
+            "OS::stack_name": "s1",
+        },
         "resources": {},
         "outputs": {},
     },

@@ -8,7 +8,13 @@ from typing import Any
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, dotted
-from heat_config_stack.definition import Definition, Identity, Unresolved, requires, resolve
+from heat_config_stack.definition import (
+    Definition,
+    Identity,
+    Unresolved,
+    requires,
+    resolve,
+)
 from heat_config_stack.definition.files import File
 from heat_config_stack.hot.loader import check_children, define
 from heat_config_stack.hot.source import Source
@@ -34,7 +40,9 @@ def source(case: dict[str, Any]) -> Source:
     """Return what the case is made of. A list of environments is sent as files, which win over parameters."""
     said = case.get("environment")
     texts = said if isinstance(said, list) else [] if said is None else [said]
-    environments = tuple(File(f"environment-{index}.yaml", text) for index, text in enumerate(texts))
+    environments = tuple(
+        File(f"environment-{index}.yaml", text) for index, text in enumerate(texts)
+    )
     return Source(
         File("template.yaml", case["template"]),
         environments,
@@ -46,7 +54,9 @@ def source(case: dict[str, Any]) -> Source:
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
     """Return what the language tells of a case; of a lifecycle only how it begins."""
-    id_ = "None" if case.get("mode") == "validate" else "<uuid>"  # what is only validated has none
+    id_ = (
+        "None" if case.get("mode") == "validate" else "<uuid>"
+    )  # what is only validated has none
     identity = Identity(case.get("stack_name", "s1"), id_, "test_tenant_id")
     try:
         made = define(source(case), identity)
@@ -62,7 +72,11 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(mistake: Mistake) -> dict[str, str]:
-    return {"stage": mistake.kind, "path": dotted(mistake.path), "message": str(mistake)}
+    return {
+        "stage": mistake.kind,
+        "path": dotted(mistake.path),
+        "message": str(mistake),
+    }
 
 
 def _told(definition: Definition) -> dict[str, Any]:
@@ -72,12 +86,18 @@ def _told(definition: Definition) -> dict[str, Any]:
         "OS::project_id": definition.identity.project,
     }
     return {
-        "parameters": pseudo | {name: each.value for name, each in definition.parameters.items()},
+        "parameters": pseudo
+        | {name: each.value for name, each in definition.parameters.items()},
         "resources": {
-            name: {"requires": sorted(each.requirements()), "deletion_policy": each.deletion_policy}
+            name: {
+                "requires": sorted(each.requirements()),
+                "deletion_policy": each.deletion_policy,
+            }
             for name, each in definition.resources.items()
         },
-        "outputs": {name: _output(each.value) for name, each in definition.outputs.items()},
+        "outputs": {
+            name: _output(each.value) for name, each in definition.outputs.items()
+        },
     }
 
 

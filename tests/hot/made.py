@@ -29,7 +29,9 @@ class Known:
 
     def attribute(self, resource: str, attribute: str, path: Sequence[Json]) -> Json:
         if attribute not in self.values.get(resource, {}):
-            raise Unresolved(f"The Referenced Attribute ({resource} {attribute}) is incorrect.")
+            raise Unresolved(
+                f"The Referenced Attribute ({resource} {attribute}) is incorrect."
+            )
         return select(self.values[resource][attribute], path)
 
     def attributes(self, resource: str) -> Json:
@@ -39,24 +41,49 @@ class Known:
         return f"the parent's {what}"
 
 
-def source(template: str, *environments: str, files: Mapping[str, str] | None = None, **parameters: Any) -> Source:
+def source(
+    template: str,
+    *environments: str,
+    files: Mapping[str, str] | None = None,
+    **parameters: Any,
+) -> Source:
     """Return what a stack is made of; a template without a version gets one."""
     text = dedent(template)
     text = text if "heat_template_version" in text else VERSION + text
-    sent = tuple(File(f"env{index}.yaml", dedent(each)) for index, each in enumerate(environments))
-    return Source(File("t.yaml", text), sent, {name: dedent(each) for name, each in (files or {}).items()}, parameters)
+    sent = tuple(
+        File(f"env{index}.yaml", dedent(each))
+        for index, each in enumerate(environments)
+    )
+    return Source(
+        File("t.yaml", text),
+        sent,
+        {name: dedent(each) for name, each in (files or {}).items()},
+        parameters,
+    )
 
 
-def define(template: str, *environments: str, files: Mapping[str, str] | None = None, **parameters: Any) -> Definition:
+def define(
+    template: str,
+    *environments: str,
+    files: Mapping[str, str] | None = None,
+    **parameters: Any,
+) -> Definition:
     """Return what a stack is to be."""
-    return loader.define(source(template, *environments, files=files, **parameters), IDENTITY)
+    return loader.define(
+        source(template, *environments, files=files, **parameters), IDENTITY
+    )
 
 
 def examined(
-    template: str, *environments: str, files: Mapping[str, str] | None = None, **parameters: Any
+    template: str,
+    *environments: str,
+    files: Mapping[str, str] | None = None,
+    **parameters: Any,
 ) -> tuple[list[str], list[str]]:
     """Return the mistakes and the warnings, as they are said."""
-    _, mistakes, warnings = loader.examine(source(template, *environments, files=files, **parameters), IDENTITY)
+    _, mistakes, warnings = loader.examine(
+        source(template, *environments, files=files, **parameters), IDENTITY
+    )
     return _said(mistakes), _said(warnings)
 
 

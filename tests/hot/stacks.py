@@ -23,15 +23,28 @@ from heat_config_stack.lifecycle import deployments, validation
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session
 from heat_config_stack.records import records
-from heat_config_stack.records.records import CREATE, IN_PROGRESS, UPDATE, DeploymentRecord
+from heat_config_stack.records.records import (
+    CREATE,
+    IN_PROGRESS,
+    UPDATE,
+    DeploymentRecord,
+)
 from heat_config_stack.resource_types import known_types
 from heat_config_stack.resource_types.wait_conditions import WaitCondition
 from hot import language
 
 PROJECT = "test_tenant_id"
 GROUPS = {
-    *("OS::Heat::ResourceGroup", "OS::Heat::ResourceChain", "OS::Heat::SoftwareDeploymentGroup"),
-    *("OS::Heat::StructuredDeploymentGroup", "OS::Heat::SoftwareDeployments", "OS::Heat::StructuredDeployments"),
+    *(
+        "OS::Heat::ResourceGroup",
+        "OS::Heat::ResourceChain",
+        "OS::Heat::SoftwareDeploymentGroup",
+    ),
+    *(
+        "OS::Heat::StructuredDeploymentGroup",
+        "OS::Heat::SoftwareDeployments",
+        "OS::Heat::StructuredDeployments",
+    ),
 }
 
 
@@ -41,7 +54,9 @@ class Agent:
     def __init__(self, case: dict[str, Any]) -> None:
         self.step = "create"
         self.signals: dict[str, Any] = case.get("signals") or {}
-        self.wait_signals: dict[str, Any] = copy.deepcopy(case.get("wait_signals") or {})
+        self.wait_signals: dict[str, Any] = copy.deepcopy(
+            case.get("wait_signals") or {}
+        )
         self.deliveries: list[dict[str, Any]] = []
         self._new: list[DeploymentRecord] = []
 
@@ -82,7 +97,9 @@ class Agent:
             time.sleep(min(timeout, 1.0))
 
     def _answer(self, world: World, deployment: DeploymentRecord) -> None:
-        if deployment.resource not in world.store.resources:  # it is gone before its server has heard of it
+        if (
+            deployment.resource not in world.store.resources
+        ):  # it is gone before its server has heard of it
             return
         name = world.store.resources[deployment.resource].name
         entries = deployments.entries(world, deployment.server)
@@ -101,15 +118,21 @@ class Agent:
         success = {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
         details = answers.get(deployment.action, answers.get("*"))
         details = success if details is None else details
-        silent = any(each["value"] == deployments.NO_SIGNAL for each in config["inputs"])
-        if details != "never" or silent:  # then the script ends, and no signal is waited for
+        silent = any(
+            each["value"] == deployments.NO_SIGNAL for each in config["inputs"]
+        )
+        if (
+            details != "never" or silent
+        ):  # then the script ends, and no signal is waited for
             details = {} if details == "never" else details
             deployments.take(world, deployment, copy.deepcopy(details))
 
     def told(self) -> list[dict[str, Any]]:
         """Return the deliveries of a step, and forget them."""
         found, self.deliveries = self.deliveries, []
-        return sorted(found, key=lambda each: (each["resource"], each["action"], each["server"]))
+        return sorted(
+            found, key=lambda each: (each["resource"], each["action"], each["server"])
+        )
 
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +142,9 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         life = _Life(case, Path(folder) / "s")
         try:
-            return life.lifecycle() if case.get("mode") == "lifecycle" else life.create()
+            return (
+                life.lifecycle() if case.get("mode") == "lifecycle" else life.create()
+            )
         finally:
             life.session.close()
 
@@ -129,7 +154,9 @@ def _at(world: World, path: str) -> Any:
     stack: Any = world.stacks[world.root]
     *parents, name = path.split("/")
     for each in parents:
-        stack = stack.resources[each].child if stack and each in stack.resources else None
+        stack = (
+            stack.resources[each].child if stack and each in stack.resources else None
+        )
     return stack.resources.get(name) if stack else None
 
 
@@ -143,11 +170,17 @@ def _validated(case: dict[str, Any]) -> dict[str, Any]:
         validation.check(made, known_types())
     except Invalid as invalid:
         return _errors(invalid)
-    found = {"requires": {name: sorted(each.requirements()) for name, each in made.resources.items()}}
+    found = {
+        "requires": {
+            name: sorted(each.requirements()) for name, each in made.resources.items()
+        }
+    }
     return {"outcome": "ok", "parameters": _parameters(made), **found}
 
 
-def _defined(source: Source, identity: Identity, *, creating: bool = True) -> Definition:
+def _defined(
+    source: Source, identity: Identity, *, creating: bool = True
+) -> Definition:
     """Return the definition of a stack. Raises `Invalid` with all mistakes, those about types too, as commands do."""
     made, mistakes, warnings = examine(source, identity)
     if made is not None and mistakes:
@@ -159,12 +192,22 @@ def _defined(source: Source, identity: Identity, *, creating: bool = True) -> De
 
 def _errors(invalid: AgentError) -> dict[str, Any]:
     if isinstance(invalid, Invalid):
-        return {"outcome": "error", "errors": [language._error(each) for each in invalid.mistakes]}  # noqa: SLF001
-    return {"outcome": "error", "errors": [{"stage": "lifecycle", "path": "", "message": str(invalid)}]}
+        return {
+            "outcome": "error",
+            "errors": [language._error(each) for each in invalid.mistakes],  # noqa: SLF001
+        }
+    return {
+        "outcome": "error",
+        "errors": [{"stage": "lifecycle", "path": "", "message": str(invalid)}],
+    }
 
 
 def _parameters(made: Definition) -> dict[str, Any]:
-    pseudo = {"OS::stack_id": made.identity.id, "OS::stack_name": made.identity.name, "OS::project_id": PROJECT}
+    pseudo = {
+        "OS::stack_id": made.identity.id,
+        "OS::stack_name": made.identity.name,
+        "OS::project_id": PROJECT,
+    }
     return pseudo | {name: each.value for name, each in made.parameters.items()}
 
 
@@ -174,7 +217,9 @@ class _Life:
     def __init__(self, case: dict[str, Any], folder: Path) -> None:
         self.case, self.agent = case, Agent(case)
         self.events: list[dict[str, Any]] = []
-        self.session = Session(folder, known_types(), self.agent, load, happened=self._happened)
+        self.session = Session(
+            folder, known_types(), self.agent, load, happened=self._happened
+        )
         self.rollback = case.get("disable_rollback") is False
 
     def _happened(self, event: dict[str, Any]) -> None:
@@ -193,7 +238,9 @@ class _Life:
         return found
 
     def _create(self) -> None:
-        made = _defined(language.source(self.case), _identity(self.case, records.new_id()))
+        made = _defined(
+            language.source(self.case), _identity(self.case, records.new_id())
+        )
         self.session.create(made, rollback=self.rollback)
 
     def lifecycle(self) -> dict[str, Any]:
@@ -204,7 +251,9 @@ class _Life:
         for step in self.case.get("steps") or [{"op": "create"}]:
             self.agent.step = step["op"]
             self.agent.signals = step.get("signals") or self.agent.signals
-            self.agent.wait_signals = copy.deepcopy(step.get("wait_signals") or self.agent.wait_signals)
+            self.agent.wait_signals = copy.deepcopy(
+                step.get("wait_signals") or self.agent.wait_signals
+            )
             self.events.clear()
             outcome: dict[str, Any] = {"op": step["op"], "outcome": "ok"}
             try:
@@ -214,26 +263,46 @@ class _Life:
                 errors = [{**each, "stage": "lifecycle"} for each in refused["errors"]]
                 outcome = {"op": step["op"], "outcome": "error", "errors": errors}
             root = self.session.root
-            if root is None and not edges and not before and all(each["outcome"] == "error" for each in steps):
+            if (
+                root is None
+                and not edges
+                and not before
+                and all(each["outcome"] == "error" for each in steps)
+            ):
                 steps.append(outcome)  # there has never been a stack
                 continue
             gone = root is None or root.record.action == "DELETE"
             outcome["stack"] = self._told() if not gone else self._end()
             after = {} if gone or root is None else dict(_ids(root))
             outcome["deliveries"] = self.agent.told()
-            outcome["kept"] = sorted(each for each in after if before.get(each) == after[each])
-            outcome["replaced"] = sorted(each for each in after if each in before and before[each] != after[each])
+            outcome["kept"] = sorted(
+                each for each in after if before.get(each) == after[each]
+            )
+            outcome["replaced"] = sorted(
+                each for each in after if each in before and before[each] != after[each]
+            )
             outcome["added"] = sorted(after.keys() - before.keys())
             outcome["removed"] = sorted(before.keys() - after.keys())
             now = _edges(outcome["stack"])
-            outcome["sequence"] = _sequence([each for each in self.events if each["path"]], now | edges)
+            outcome["sequence"] = _sequence(
+                [each for each in self.events if each["path"]], now | edges
+            )
             before, edges = after, now
             steps.append(outcome)
-        return {"outcome": "ok" if all(each["outcome"] == "ok" for each in steps) else "error", "steps": steps}
+        return {
+            "outcome": "ok"
+            if all(each["outcome"] == "ok" for each in steps)
+            else "error",
+            "steps": steps,
+        }
 
     def _end(self) -> dict[str, Any]:
         root = self.session.root
-        return {"state": ["DELETE", "COMPLETE"] if root is None else [root.record.action, root.record.status]}
+        return {
+            "state": ["DELETE", "COMPLETE"]
+            if root is None
+            else [root.record.action, root.record.status]
+        }
 
     def _do(self, step: dict[str, Any]) -> None:
         if step["op"] == "create":
@@ -245,23 +314,37 @@ class _Life:
                 self.session.signal(step["resource"], step.get("details"))
             except UsageError as error:  # the message names the resource
                 known = str(error).startswith(f"{step['resource']} ")
-                raise Invalid([Mistake(str(error), ("resources", step["resource"]) if known else ())], OPEN) from error
+                raise Invalid(
+                    [
+                        Mistake(
+                            str(error), ("resources", step["resource"]) if known else ()
+                        )
+                    ],
+                    OPEN,
+                ) from error
         else:
             getattr(self.session, step["op"])()
 
     def _update(self, step: dict[str, Any]) -> None:
         root = self.session.root
         if root is None:
-            raise UsageError(f"The Stack ({self.case.get('stack_name', 's1')}) could not be found.")
+            raise UsageError(
+                f"The Stack ({self.case.get('stack_name', 's1')}) could not be found."
+            )
         merged = {**step, "files": step.get("files") or self.case.get("files")}
         if step.get("template") is None:
             merged["template"] = self.case["template"]
         source = language.source(merged)
         if step.get("existing"):
             template = source.template if step.get("template") is not None else None
-            parameters, clear = step.get("parameters") or {}, step.get("clear_parameters", [])
+            parameters, clear = (
+                step.get("parameters") or {},
+                step.get("clear_parameters", []),
+            )
             kept = Source.from_json(root.record.source or root.record.source_before)
-            source = kept.changed(template, source.environments, merged["files"] or {}, parameters, clear)
+            source = kept.changed(
+                template, source.environments, merged["files"] or {}, parameters, clear
+            )
         made = _defined(source, root.identity)
         self.session.update(made, rollback=self.rollback)
 
@@ -273,11 +356,15 @@ class _Life:
 
 def _stack(stack: Stack, *, grouped: bool = False) -> dict[str, Any]:
     """Return all that can be read of a stack. What Heat makes of a group's child is its own business."""
-    found: dict[str, Any] = {"resources": {name: _resource(each) for name, each in stack.resources.items()}}
+    found: dict[str, Any] = {
+        "resources": {name: _resource(each) for name, each in stack.resources.items()}
+    }
     if not grouped:
         found["state"] = [stack.record.action, stack.record.status]
         if stack.defined:
-            found["outputs"] = {name: _output(stack, name) for name in stack.definition.outputs}
+            found["outputs"] = {
+                name: _output(stack, name) for name in stack.definition.outputs
+            }
             found["parameters"] = _parameters(stack.definition)
     return found
 
@@ -299,7 +386,11 @@ def _resource(resource: Any) -> dict[str, Any]:
             value = resource.properties[name]
         except (Unresolved, ValueError) as error:
             value = {"!error": str(error)}
-        if value is not None or name in resource.properties.data or name in resource.definition.omitted:
+        if (
+            value is not None
+            or name in resource.properties.data
+            or name in resource.definition.omitted
+        ):
             properties[name] = value
     shown: dict[str, Any] = {
         "type": resource.type(),
@@ -342,7 +433,9 @@ def _edges(told: dict[str, Any], prefix: str = "") -> set[tuple[str, str]]:
     return found
 
 
-def _sequence(events: list[dict[str, Any]], edges: set[tuple[str, str]]) -> list[list[str]]:
+def _sequence(
+    events: list[dict[str, Any]], edges: set[tuple[str, str]]
+) -> list[list[str]]:
     """Return what came after what, of those that a dependency ties, and of the two sides of a replacement."""
     spans: dict[str, list[list[Any]]] = {}
     for index, event in enumerate(events):
@@ -350,7 +443,14 @@ def _sequence(events: list[dict[str, Any]], edges: set[tuple[str, str]]) -> list
         mine = spans.setdefault(path, [])
         if event["status"] == "IN_PROGRESS":
             count = 1 + sum(each[3] == action for each in mine)
-            mine.append([f"{path} {action}" + (f"#{count}" if count > 1 else ""), index, None, action])
+            mine.append(
+                [
+                    f"{path} {action}" + (f"#{count}" if count > 1 else ""),
+                    index,
+                    None,
+                    action,
+                ]
+            )
         elif opened := [each for each in mine if each[3] == action and each[2] is None]:
             opened[-1][2] = index
     pairs = set()

@@ -16,20 +16,31 @@ from support.machine import Machine
 
 ROOT = Path(__file__).parents[2]
 
-WRONG = VERSION + "resources:\n  a,b%: {type: OS::Heat::Value, properties: {value: {get_param: none}}}\n"
+WRONG = (
+    VERSION
+    + "resources:\n  a,b%: {type: OS::Heat::Value, properties: {value: {get_param: none}}}\n"
+)
 
 
 def test_mistakes_of_several_files_are_github_commands(machine: Machine) -> None:
     """Each mistake is a command with its file and line, and a file without mistakes has none."""
-    for name, text in {"wrong.yaml": WRONG, "good.yaml": f"{VERSION}resources: {{}}\n"}.items():
+    for name, text in {
+        "wrong.yaml": WRONG,
+        "good.yaml": f"{VERSION}resources: {{}}\n",
+    }.items():
         (machine.folder / name).write_text(text)
     files = [str(machine.folder / name) for name in ("good.yaml", "wrong.yaml")]
-    [mistake] = json.loads(validate(machine, "--format", "json", files[1]).out)["mistakes"]
+    [mistake] = json.loads(validate(machine, "--format", "json", files[1]).out)[
+        "mistakes"
+    ]
     done = validate(machine, "--format", "github", *files)
     assert (done.code, done.err) == (1, "")
     [line] = done.out.splitlines()
     place, _, text = line.removeprefix("::error ").partition("::")
-    assert f"file={files[1]},line={mistake['line']},col={mistake['column']},title={mistake['stage']}" == place
+    assert (
+        f"file={files[1]},line={mistake['line']},col={mistake['column']},title={mistake['stage']}"
+        == place
+    )
     assert text.startswith("resources.")
     assert "a,b%25" in text
     assert mistake["problem"] in text.replace("%25", "%")
@@ -56,7 +67,9 @@ def test_a_sarif_log_has_a_result_for_each_mistake(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_a_file_that_cannot_be_read_is_a_result_too(machine: Machine, *, several: bool) -> None:
+def test_a_file_that_cannot_be_read_is_a_result_too(
+    machine: Machine, *, several: bool
+) -> None:
     """The log says that not all was looked at, and the exit code is 2, with one file and with several."""
     (machine.folder / "good.yaml").write_text(f"{VERSION}resources: {{}}\n")
     names = ["none.yaml", *(["good.yaml"] if several else [])]
@@ -65,10 +78,19 @@ def test_a_file_that_cannot_be_read_is_a_result_too(machine: Machine, *, several
     [run] = json.loads(done.out)["runs"]
     assert run["invocations"] == [{"executionSuccessful": False}]
     [result] = run["results"]
-    assert result["ruleId"] == run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "file"
-    assert result["locations"][0]["physicalLocation"] == {"artifactLocation": {"uri": "none.yaml"}}
+    assert (
+        result["ruleId"]
+        == run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"]
+        == "file"
+    )
+    assert result["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "none.yaml"}
+    }
     done = validate(machine, "--format", "github", *names)
-    assert (done.code, done.out.startswith("::error file=none.yaml,title=file::")) == (2, True)
+    assert (done.code, done.out.startswith("::error file=none.yaml,title=file::")) == (
+        2,
+        True,
+    )
 
 
 def test_wrong_usage_prints_no_result(machine: Machine) -> None:
@@ -99,15 +121,26 @@ def test_a_file_elsewhere_has_a_uri_of_its_own() -> None:
     }.items():
         found = [{"file": name, "mistakes": [{"problem": "one"}], "warnings": []}]
         [result] = sarif(found)["runs"][0]["results"]
-        assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
+        assert (
+            result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
+        )
 
 
 def test_warning_is_not_shown_as_an_error() -> None:
     """A warning is shown as a warning, and one without a position is shown for its file."""
-    found = [{"file": "a.yaml", "mistakes": [], "warnings": [{"problem": "one\ntwo", "code": "x:y"}]}]
+    found = [
+        {
+            "file": "a.yaml",
+            "mistakes": [],
+            "warnings": [{"problem": "one\ntwo", "code": "x:y"}],
+        }
+    ]
     assert github(found) == ["::warning file=a.yaml,title=x%3Ay::one%0Atwo"]
     [result] = sarif(found)["runs"][0]["results"]
-    assert (result["level"], "region" in result["locations"][0]["physicalLocation"]) == ("warning", False)
+    assert (
+        result["level"],
+        "region" in result["locations"][0]["physicalLocation"],
+    ) == ("warning", False)
 
 
 def test_the_hook_of_pre_commit_runs_the_command(machine: Machine) -> None:

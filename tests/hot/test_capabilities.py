@@ -16,7 +16,9 @@ from hot.made import IDENTITY, VERSION, define, examined
 from support import pace
 from support.machine import Done, Machine
 
-NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
+NOT_HEATS = (
+    "Heat refuses this section: it has specified capabilities, and does not have them"
+)
 PARENT = "resources: {r: {type: My::Type}}\n"
 LIST = "resource_registry: {'My::Type': [puppet/c.yaml, docker/c.yaml]}\n"
 
@@ -26,7 +28,10 @@ def template(capabilities: str = "") -> str:
     return VERSION + (f"capabilities: {capabilities}\n" if capabilities else "")
 
 
-FILES = {"puppet/c.yaml": template("{deployment: puppet}"), "docker/c.yaml": template("{deployment: docker}")}
+FILES = {
+    "puppet/c.yaml": template("{deployment: puppet}"),
+    "docker/c.yaml": template("{deployment: docker}"),
+}
 
 
 def first(made: Definition, type_: str = "My::Type", resource: str = "r") -> MappedType:
@@ -36,11 +41,15 @@ def first(made: Definition, type_: str = "My::Type", resource: str = "r") -> Map
 
 def chosen(*environments: str, **files: str) -> str:
     """Return the template that is chosen for the type; the files have names with `__` for a slash."""
-    sent = {f"{name.replace('__', '/')}.yaml": text for name, text in files.items()} or FILES
+    sent = {
+        f"{name.replace('__', '/')}.yaml": text for name, text in files.items()
+    } or FILES
     return first(define(PARENT, *environments, files=sent)).template
 
 
-def refused(*environments: str, files: dict[str, str] | None = None, parent: str = PARENT) -> list[str]:
+def refused(
+    *environments: str, files: dict[str, str] | None = None, parent: str = PARENT
+) -> list[str]:
     """Return the mistakes."""
     return examined(parent, *environments, files=FILES if files is None else files)[0]
 
@@ -57,13 +66,21 @@ def test_template_with_the_required_capability_is_chosen(tool: str) -> None:
 def test_required_capabilities_may_be_in_another_environment() -> None:
     """Environments are merged first: key by key, and a later one wins, before the list or after it."""
     assert chosen("requires: {deployment: puppet}\n", LIST) == "puppet/c.yaml"
-    assert chosen(LIST, "requires: {deployment: puppet}\n", "requires: {deployment: docker}\n") == "docker/c.yaml"
+    assert (
+        chosen(
+            LIST, "requires: {deployment: puppet}\n", "requires: {deployment: docker}\n"
+        )
+        == "docker/c.yaml"
+    )
     two = "requires: {net: a, deployment: puppet}\n"
     files = {
         "puppet__c": template("{deployment: puppet, net: a}"),
         "docker__c": template("{deployment: docker, net: a}"),
     }
-    assert chosen(two, "requires: {deployment: docker}\n", LIST, **files) == "docker/c.yaml"
+    assert (
+        chosen(two, "requires: {deployment: docker}\n", LIST, **files)
+        == "docker/c.yaml"
+    )
 
 
 def test_a_later_environment_may_name_one_template() -> None:
@@ -80,7 +97,10 @@ def test_additional_capabilities_do_not_matter() -> None:
         "b": template("{deployment: docker}"),
     }
     assert (
-        chosen("requires: {deployment: puppet}\nresource_registry: {'My::Type': [a.yaml, b.yaml]}\n", **files)
+        chosen(
+            "requires: {deployment: puppet}\nresource_registry: {'My::Type': [a.yaml, b.yaml]}\n",
+            **files,
+        )
         == "a.yaml"
     )
 
@@ -98,11 +118,17 @@ def test_additional_capabilities_do_not_matter() -> None:
         ("{ha: true}", "{ha: false}", False),
         ("{os: debian, ha: true}", "{os: debian}", True),
         ("{os: debian}", "", True),
-        ("{resource_type: 'My::Type'}", "{resource_type: ['My::Type', 'My::Other']}", True),
+        (
+            "{resource_type: 'My::Type'}",
+            "{resource_type: ['My::Type', 'My::Other']}",
+            True,
+        ),
         ("{}", "{os: debian}", True),
     ],
 )
-def test_template_with_all_required_capabilities_fits(required: str, capable: str, fits: bool) -> None:
+def test_template_with_all_required_capabilities_fits(
+    required: str, capable: str, fits: bool
+) -> None:
     """All that is required and mentioned, each value of a list of it; one of a list that a template has is enough."""
     environment = f"requires: {required}\nresource_registry: {{'My::Type': [a.yaml]}}\n"
     assert bool(refused(environment, files={"a.yaml": template(capable)})) != fits
@@ -110,13 +136,18 @@ def test_template_with_all_required_capabilities_fits(required: str, capable: st
 
 def test_a_template_named_twice_counts_once() -> None:
     """A template that is named twice, in any spelling, counts once."""
-    assert chosen("resource_registry: {'My::Type': [a.yaml, ./a.yaml]}\n", a=template()) == "a.yaml"
+    assert (
+        chosen("resource_registry: {'My::Type': [a.yaml, ./a.yaml]}\n", a=template())
+        == "a.yaml"
+    )
 
 
 def test_nothing_fits() -> None:
     """Each candidate is named with its different values, and with the word that may have been meant."""
     files = {**FILES, "c.yaml": template("{os: debian}")}
-    environment = "requires: {deployment: pupet, os: debian}\n" + LIST.replace("]", ", c.yaml]")
+    environment = "requires: {deployment: pupet, os: debian}\n" + LIST.replace(
+        "]", ", c.yaml]"
+    )
     assert refused(environment, files=files) == [
         (
             "env0.yaml:2:21: resource_registry.My::Type: no template fits what is required (deployment=pupet, "
@@ -128,14 +159,23 @@ def test_nothing_fits() -> None:
 
 def test_unmentioned_requirement_gives_a_warning() -> None:
     """A requirement that no list mentions decides nothing, and is a warning because it may be misspelt."""
-    problem = "no template of a list in the resource_registry has the required capability"
-    mistakes, warnings = examined(PARENT, "requires: {deploymnet: puppet}\n" + LIST, files=FILES)
+    problem = (
+        "no template of a list in the resource_registry has the required capability"
+    )
+    mistakes, warnings = examined(
+        PARENT, "requires: {deploymnet: puppet}\n" + LIST, files=FILES
+    )
     assert [mistake.partition(": 2 templates")[0] for mistake in mistakes] == [
         "env0.yaml:2:21: resource_registry.My::Type"
     ]
-    assert f"env0.yaml:1:12: requires.deploymnet: {problem} deploymnet (did you mean deployment?)" in warnings
+    assert (
+        f"env0.yaml:1:12: requires.deploymnet: {problem} deploymnet (did you mean deployment?)"
+        in warnings
+    )
     other = "requires: {os: debian}\n"
-    mistakes, warnings = examined(PARENT, "requires: {deployment: puppet}\n" + LIST, other, files=FILES)
+    mistakes, warnings = examined(
+        PARENT, "requires: {deployment: puppet}\n" + LIST, other, files=FILES
+    )
     assert mistakes == []
     assert f"env1.yaml:1:12: requires.os: {problem} os" in warnings
     assert problem not in str(examined("resources: {}\n", other)[1])
@@ -157,12 +197,28 @@ def test_choices_are_independent() -> None:
       My::Nic: [nic/one.yaml, nic/two.yaml]
       My::Both: [both/a.yaml, both/b.yaml, both/c.yaml]
     """
-    made = define(PARENT, "requires: {deployment: puppet, nic: bonded}\n", dedent(lists), files=files)
-    found = {type_: first(made, type_).template for type_ in ("My::Type", "My::Nic", "My::Both")}
-    assert found == {"My::Type": "puppet/c.yaml", "My::Nic": "nic/two.yaml", "My::Both": "both/a.yaml"}
+    made = define(
+        PARENT,
+        "requires: {deployment: puppet, nic: bonded}\n",
+        dedent(lists),
+        files=files,
+    )
+    found = {
+        type_: first(made, type_).template
+        for type_ in ("My::Type", "My::Nic", "My::Both")
+    }
+    assert found == {
+        "My::Type": "puppet/c.yaml",
+        "My::Nic": "nic/two.yaml",
+        "My::Both": "both/a.yaml",
+    }
     # The third list mentions both: a template without one of them does not fit.
-    [mistake] = refused("requires: {deployment: docker, nic: bonded}\n", dedent(lists), files=files)
-    assert "no template fits what is required (deployment=docker, nic=bonded)" in mistake
+    [mistake] = refused(
+        "requires: {deployment: docker, nic: bonded}\n", dedent(lists), files=files
+    )
+    assert (
+        "no template fits what is required (deployment=docker, nic=bonded)" in mistake
+    )
     assert mistake.endswith("both/c.yaml has no nic")
 
 
@@ -175,8 +231,14 @@ def test_several_fit() -> None:
             "docker/c.yaml (require one deployment of puppet, docker)"
         )
     ]
-    files = {"a.yaml": template("{x: 1}"), "b.yaml": template("{x: 1}"), "c.yaml": template("{x: 2}")}
-    environment = "requires: {x: 1}\nresource_registry: {'My::Type': [a.yaml, b.yaml, c.yaml]}\n"
+    files = {
+        "a.yaml": template("{x: 1}"),
+        "b.yaml": template("{x: 1}"),
+        "c.yaml": template("{x: 2}"),
+    }
+    environment = (
+        "requires: {x: 1}\nresource_registry: {'My::Type': [a.yaml, b.yaml, c.yaml]}\n"
+    )
     assert refused(environment, files=files) == [
         (
             "env0.yaml:2:21: resource_registry.My::Type: 2 templates fit what is required (x=1): a.yaml, b.yaml; "
@@ -196,7 +258,10 @@ def test_a_list_of_what_is_not_used_is_looked_at_as_well() -> None:
 def test_wildcards_beside_lists() -> None:
     """A matching wildcard replaces a list, another one is skipped, and null removes a mapping."""
     requires = "requires: {deployment: puppet}\n"
-    other = requires + "resource_registry: {'My::*': 'OS::Heat::*', 'My::Type': [puppet/c.yaml, docker/c.yaml]}\n"
+    other = (
+        requires
+        + "resource_registry: {'My::*': 'OS::Heat::*', 'My::Type': [puppet/c.yaml, docker/c.yaml]}\n"
+    )
     assert first(define(PARENT, other, files=FILES)).type == "OS::Heat::Type"
     none = other.replace("'My::*': 'OS::Heat::*'", "'Your::*': 'OS::Heat::*'")
     assert first(define(PARENT, none, files=FILES)).template == "puppet/c.yaml"
@@ -206,7 +271,9 @@ def test_wildcards_beside_lists() -> None:
 
 def test_a_type_that_is_mapped_to_one_with_a_list() -> None:
     """A chain ends in the template that is chosen."""
-    environment = "requires: {deployment: docker}\n" + LIST.replace("{", "{'Your::*': 'My::*', ", 1)
+    environment = "requires: {deployment: docker}\n" + LIST.replace(
+        "{", "{'Your::*': 'My::*', ", 1
+    )
     made = define(PARENT.replace("My", "Your"), environment, files=FILES)
     assert first(made, "Your::Type").template == "docker/c.yaml"
 
@@ -235,18 +302,23 @@ def test_lists_for_single_resources() -> None:
 
 def nested(made: Definition, resource: str, type_: str) -> Definition:
     """Return what the child stack of a resource is to be."""
-    return made.environment.nested(resource, first(made, type_, resource), Identity(resource, ""), {})
+    return made.environment.nested(
+        resource, first(made, type_, resource), Identity(resource, ""), {}
+    )
 
 
 def test_nested_templates_see_the_one_that_is_chosen() -> None:
     """Nested templates see the chosen template at any depth, and may use the type that it replaces."""
     files = {
         "outer.yaml": VERSION + "resources: {mid: {type: My::Mid}}\n",
-        "mid/a.yaml": template("{deployment: puppet}") + "resources: {r: {type: My::Type}, m: {type: My::Mid}}\n",
+        "mid/a.yaml": template("{deployment: puppet}")
+        + "resources: {r: {type: My::Type}, m: {type: My::Mid}}\n",
         "mid/b.yaml": template("{deployment: docker}"),
         **FILES,
     }
-    environment = "requires: {deployment: puppet}\n" + LIST.replace("{", "{'My::Mid': [mid/a.yaml, mid/b.yaml], ")
+    environment = "requires: {deployment: puppet}\n" + LIST.replace(
+        "{", "{'My::Mid': [mid/a.yaml, mid/b.yaml], "
+    )
     made = define("resources: {o: {type: outer.yaml}}\n", environment, files=files)
     outer = nested(made, "o", "outer.yaml")
     mid = nested(outer, "mid", "My::Mid")
@@ -272,12 +344,18 @@ def test_nested_templates_see_the_one_that_is_chosen() -> None:
             "capabilities:\n  a: {b: c}\n",
             't.yaml:3:3: capabilities.a: a capability is text, a number or a boolean, not {"b": "c"}',
         ),
-        ("capabilities: {a: }\n", "t.yaml:2:16: capabilities.a: a capability is text, a number or a boolean, not null"),
+        (
+            "capabilities: {a: }\n",
+            "t.yaml:2:16: capabilities.a: a capability is text, a number or a boolean, not null",
+        ),
         (
             "capabilities: {a: [b, [c]]}\n",
             't.yaml:2:23: capabilities.a[1]: a capability is text, a number or a boolean, not ["c"]',
         ),
-        ("capabilities: {a: []}\n", "t.yaml:2:16: capabilities.a: a has no value (remove it)"),
+        (
+            "capabilities: {a: []}\n",
+            "t.yaml:2:16: capabilities.a: a has no value (remove it)",
+        ),
         (
             "capabilites: {a: b}\n",
             "t.yaml:2:1: capabilites: The template section is invalid: capabilites (did you mean capabilities?)",
@@ -292,11 +370,26 @@ def test_mistakes_in_templates(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("requires: puppet\n", '1:1: requires: the section "requires" of an environment is a map'),
-        ("requires:\n", '1:1: requires: environment has empty section "requires" (remove it)'),
-        ("requires: {a: {b: c}}\n", '1:12: requires.a: a capability is text, a number or a boolean, not {"b": "c"}'),
-        ("require: {a: b}\n", '1:1: require: environment has wrong section "require" (did you mean requires?)'),
-        ("resource_registry: {T: []}\n", "1:21: resource_registry.T: a list with no template in it stands for nothing"),
+        (
+            "requires: puppet\n",
+            '1:1: requires: the section "requires" of an environment is a map',
+        ),
+        (
+            "requires:\n",
+            '1:1: requires: environment has empty section "requires" (remove it)',
+        ),
+        (
+            "requires: {a: {b: c}}\n",
+            '1:12: requires.a: a capability is text, a number or a boolean, not {"b": "c"}',
+        ),
+        (
+            "require: {a: b}\n",
+            '1:1: require: environment has wrong section "require" (did you mean requires?)',
+        ),
+        (
+            "resource_registry: {T: []}\n",
+            "1:21: resource_registry.T: a list with no template in it stands for nothing",
+        ),
         (
             "resource_registry: {T: [a.yaml, 'OS::Heat::None']}\n",
             (
@@ -329,12 +422,16 @@ def test_mistakes_in_candidates() -> None:
     broken = {**FILES, "docker/c.yaml": template("{deployment: {}}")}
     said = "docker/c.yaml:2:16: capabilities.deployment: a capability is text, a number or a boolean, not {}"
     assert refused(environment, files=broken) == [said]
-    assert refused(environment, files={**FILES, "docker/c.yaml": VERSION + "a: ["})[0].startswith(
-        "docker/c.yaml:3:1: it is not YAML"
-    )
+    assert refused(environment, files={**FILES, "docker/c.yaml": VERSION + "a: ["})[
+        0
+    ].startswith("docker/c.yaml:3:1: it is not YAML")
     other = FILES["docker/c.yaml"] + "resources: {x: {}}\n"
     assert refused(environment, files={**FILES, "docker/c.yaml": other}) == []
-    made = define(PARENT, environment.replace("puppet}", "docker}"), files={**FILES, "docker/c.yaml": other})
+    made = define(
+        PARENT,
+        environment.replace("puppet}", "docker}"),
+        files={**FILES, "docker/c.yaml": other},
+    )
     with pytest.raises(Invalid, match="must contain a type key"):
         nested(made, "r", "My::Type")
 
@@ -342,14 +439,25 @@ def test_mistakes_in_candidates() -> None:
 def test_capabilities_are_reported_as_unknown_to_heat() -> None:
     """Capabilities are reported with a warning that Heat does not know them."""
     _, warnings = examined(template("{a: b}"), "requires: {a: b}\n")
-    assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
+    assert warnings == [
+        f"env0.yaml:1:1: requires: {NOT_HEATS}",
+        f"t.yaml:2:1: capabilities: {NOT_HEATS}",
+    ]
 
 
 def test_warning_is_given_once() -> None:
     """The warning appears once for all environments, and once for all templates."""
-    parent = template("{a: b}") + "resources: {p: {type: puppet/c.yaml}, d: {type: docker/c.yaml}}\n"
-    _, warnings = examined(parent, "requires: {a: b}\n", "requires: {c: d}\n", files=FILES)
-    assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
+    parent = (
+        template("{a: b}")
+        + "resources: {p: {type: puppet/c.yaml}, d: {type: docker/c.yaml}}\n"
+    )
+    _, warnings = examined(
+        parent, "requires: {a: b}\n", "requires: {c: d}\n", files=FILES
+    )
+    assert warnings == [
+        f"env0.yaml:1:1: requires: {NOT_HEATS}",
+        f"t.yaml:2:1: capabilities: {NOT_HEATS}",
+    ]
 
 
 # From disk.
@@ -369,7 +477,8 @@ def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
         tmp_path,
         t=VERSION + PARENT,
         env__e="requires: {deployment: puppet}\nresource_registry: {base_url: ../lib, 'My::Type': [a.yaml, b.yaml]}\n",
-        lib__a=template("{deployment: puppet}") + "resources: {x: {type: sub/x.yaml}}\n",
+        lib__a=template("{deployment: puppet}")
+        + "resources: {x: {type: sub/x.yaml}}\n",
         lib__b=template("{deployment: docker}"),
         lib__sub__x=VERSION,
         docker="requires: {deployment: docker}\n",
@@ -379,19 +488,33 @@ def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
     assert not missing
     made = define_source(source, IDENTITY)
     assert first(made).template == str(tmp_path / "lib/a.yaml")
-    assert first(nested(made, "r", "My::Type"), "sub/x.yaml", "x").template == str(tmp_path / "lib/sub/x.yaml")
-    later = source.changed(None, reader.read(names[0], names[2:], {})[0].environments, {}, {})
-    assert first(define_source(later, IDENTITY)).template == str(tmp_path / "lib/b.yaml")
+    assert first(nested(made, "r", "My::Type"), "sub/x.yaml", "x").template == str(
+        tmp_path / "lib/sub/x.yaml"
+    )
+    later = source.changed(
+        None, reader.read(names[0], names[2:], {})[0].environments, {}, {}
+    )
+    assert first(define_source(later, IDENTITY)).template == str(
+        tmp_path / "lib/b.yaml"
+    )
 
 
 def test_missing_candidate_is_reported_once(tmp_path: Path) -> None:
     """A missing candidate is reported once, where it is named."""
-    put(tmp_path, t=VERSION + PARENT, e="resource_registry: {'My::Type': [a.yaml, lost.yaml]}\n", a=template())
+    put(
+        tmp_path,
+        t=VERSION + PARENT,
+        e="resource_registry: {'My::Type': [a.yaml, lost.yaml]}\n",
+        a=template(),
+    )
     found = loader.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
     (mistake,) = found.mistakes
     assert mistake.place is not None
     assert (mistake.place.line, mistake.place.column) == (1, 42)
-    assert mistake.problem == f"cannot read {tmp_path}/lost.yaml: No such file or directory"
+    assert (
+        mistake.problem
+        == f"cannot read {tmp_path}/lost.yaml: No such file or directory"
+    )
 
 
 # The commands.
@@ -407,14 +530,20 @@ def controllers(machine: Machine) -> Path:
     """The templates of the specification, and what else lies in folders."""
     put(
         machine.folder,
-        puppet__controller=template("{deployment: puppet, resource_type: 'My::Controller'}"),
-        docker__controller=template("{deployment: docker, resource_type: ['My::Controller', 'My::Compute']}"),
+        puppet__controller=template(
+            "{deployment: puppet, resource_type: 'My::Controller'}"
+        ),
+        docker__controller=template(
+            "{deployment: docker, resource_type: ['My::Controller', 'My::Compute']}"
+        ),
         env="resource_registry: {'My::Controller': [puppet/controller.yaml, docker/controller.yaml]}\n",
         plain=VERSION,
         odd="heat_template_version: [\n",
         no="- a list, and no template: heat_template_version\n",
     )
-    (machine.folder / "README").write_text("heat_template_version: 2018-08-31\ncapabilities: {deployment: puppet}\n")
+    (machine.folder / "README").write_text(
+        "heat_template_version: 2018-08-31\ncapabilities: {deployment: puppet}\n"
+    )
     (machine.folder / "odd.yaml").rename(machine.folder / "odd.txt")
     return machine.folder
 
@@ -427,11 +556,21 @@ def test_a_stack_is_made_of_the_one_that_is_chosen(machine: Machine) -> None:
         puppet__c=FILES["puppet/c.yaml"] + "outputs: {who: {value: puppet}}\n",
         docker__c=FILES["docker/c.yaml"] + "outputs: {who: {value: docker}}\n",
         list=LIST,
-        **{tool: f"requires: {{deployment: {tool}}}\n" for tool in ("puppet", "docker", "chef")},
+        **{
+            tool: f"requires: {{deployment: {tool}}}\n"
+            for tool in ("puppet", "docker", "chef")
+        },
     )
     for tool, code in (("puppet", 0), ("docker", 0), ("chef", 2)):
         process = machine.start(
-            "heat-config-apply", "--state-dir", str(machine.state), "t.yaml", "-e", "list.yaml", "-e", f"{tool}.yaml"
+            "heat-config-apply",
+            "--state-dir",
+            str(machine.state),
+            "t.yaml",
+            "-e",
+            "list.yaml",
+            "-e",
+            f"{tool}.yaml",
         )
         out, err = process.communicate(timeout=pace.seconds(60))
         assert process.returncode == code, out + err
@@ -450,7 +589,9 @@ def test_warnings_about_capabilities_pass_a_strict_validation(machine: Machine) 
     )
     done = run(machine, "validate", "--strict", "t.yaml", "-e", "env.yaml")
     assert (done.code, done.err.count(NOT_HEATS)) == (0, 2)
-    (machine.folder / "t.yaml").write_text(VERSION + PARENT + "outputs: {o: {value: 1, odd: 2}}\n")
+    (machine.folder / "t.yaml").write_text(
+        VERSION + PARENT + "outputs: {o: {value: 1, odd: 2}}\n"
+    )
     assert run(machine, "validate", "--strict", "t.yaml", "-e", "env.yaml").code == 1
 
 
@@ -463,8 +604,14 @@ def test_templates_are_found(machine: Machine) -> None:
     assert run(machine, *asked, "./puppet", "docker", "puppet/controller.yaml") == Done(
         0, "puppet/controller.yaml\ndocker/controller.yaml\n", ""
     )
-    assert run(machine, *asked, "-c", "deployment=docker", ".").out == "docker/controller.yaml\n"
-    assert run(machine, *asked, "-c", "resource_type=My::Compute", ".").out == "docker/controller.yaml\n"
+    assert (
+        run(machine, *asked, "-c", "deployment=docker", ".").out
+        == "docker/controller.yaml\n"
+    )
+    assert (
+        run(machine, *asked, "-c", "resource_type=My::Compute", ".").out
+        == "docker/controller.yaml\n"
+    )
     assert run(machine, *asked, "-c", "deployment=chef", ".") == Done(1, "", "")
 
 
@@ -473,21 +620,30 @@ def test_without_r_only_the_files_of_a_folder_are_looked_at(machine: Machine) ->
     """A file that is named is looked at, whatever its name."""
     asked = ("capabilities-find", "-c", "deployment=puppet")
     assert run(machine, *asked, ".") == Done(1, "", "")
-    assert run(machine, *asked, "puppet", "README") == Done(0, "puppet/controller.yaml\nREADME\n", "")
+    assert run(machine, *asked, "puppet", "README") == Done(
+        0, "puppet/controller.yaml\nREADME\n", ""
+    )
 
 
 @pytest.mark.usefixtures("controllers")
 def test_for_machines_files_have_their_capabilities(machine: Machine) -> None:
     """The output for programs is one JSON object."""
-    done = run(machine, "capabilities-find", "-r", "-c", "deployment=docker", "--json", ".")
+    done = run(
+        machine, "capabilities-find", "-r", "-c", "deployment=docker", "--json", "."
+    )
     assert json.loads(done.out) == {
-        "docker/controller.yaml": {"deployment": ["docker"], "resource_type": ["My::Controller", "My::Compute"]}
+        "docker/controller.yaml": {
+            "deployment": ["docker"],
+            "resource_type": ["My::Controller", "My::Compute"],
+        }
     }
 
 
 def test_unreadable_template_is_reported(machine: Machine, controllers: Path) -> None:
     """The others are printed all the same, and the exit code tells."""
-    done = run(machine, "capabilities-find", "-c", "deployment=puppet", "odd.txt", "puppet")
+    done = run(
+        machine, "capabilities-find", "-c", "deployment=puppet", "odd.txt", "puppet"
+    )
     assert (done.code, done.out) == (1, "puppet/controller.yaml\n")
     assert done.err.startswith("odd.txt:2:1: error: it is not YAML")
     put(controllers, bad=template("{deployment: [puppet, null]}"))
@@ -507,7 +663,12 @@ def test_capabilities_are_summed_up(machine: Machine) -> None:
         "resource_type  My::Compute     docker/controller.yaml",
     ]
     named = ("-f", "puppet/controller.yaml", "-f", "docker/controller.yaml")
-    for files in (named, (named[0], named[1], named[3]), ("-f", "env.yaml"), ("-f", "plain.yaml", "env.yaml")):
+    for files in (
+        named,
+        (named[0], named[1], named[3]),
+        ("-f", "env.yaml"),
+        ("-f", "plain.yaml", "env.yaml"),
+    ):
         done = run(machine, "capabilities", *files)
         assert (done.code, done.out.splitlines(), done.err) == (0, table, "")
     assert json.loads(run(machine, "capabilities", *named, "--json").out) == {
@@ -519,9 +680,14 @@ def test_capabilities_are_summed_up(machine: Machine) -> None:
     assert done == Done(0, "no template declares capabilities\n", "")
 
 
-def test_missing_file_of_an_environment_is_reported_where_it_is_named(machine: Machine, controllers: Path) -> None:
+def test_missing_file_of_an_environment_is_reported_where_it_is_named(
+    machine: Machine, controllers: Path
+) -> None:
     """A file that an environment lacks is reported where it is named, and the rest is shown."""
-    put(controllers, env="resource_registry: {'My::T': [lost.yaml, puppet/controller.yaml]}\n")
+    put(
+        controllers,
+        env="resource_registry: {'My::T': [lost.yaml, puppet/controller.yaml]}\n",
+    )
     done = run(machine, "capabilities", "-f", "env.yaml", "--json")
     assert (done.code, json.loads(done.out)["deployment"]) == (1, ["puppet"])
     assert done.err == (
@@ -532,11 +698,20 @@ def test_missing_file_of_an_environment_is_reported_where_it_is_named(machine: M
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["capabilities-find", "-c", "a=b", "lost"], "error: cannot read lost: No such file or directory"),
+        (
+            ["capabilities-find", "-c", "a=b", "lost"],
+            "error: cannot read lost: No such file or directory",
+        ),
         (["capabilities-find", "-c", "ab", "."], "error: -c takes KEY=VALUE, not 'ab'"),
         (["capabilities-find", "-c", "=b", "."], "error: -c takes KEY=VALUE, not '=b'"),
-        (["capabilities", "-f", "no.yaml"], "error: no.yaml is neither a template nor an environment"),
-        (["capabilities", "-f", "lost"], "error: cannot read lost: No such file or directory"),
+        (
+            ["capabilities", "-f", "no.yaml"],
+            "error: no.yaml is neither a template nor an environment",
+        ),
+        (
+            ["capabilities", "-f", "lost"],
+            "error: cannot read lost: No such file or directory",
+        ),
     ],
 )
 @pytest.mark.usefixtures("controllers")

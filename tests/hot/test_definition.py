@@ -7,17 +7,33 @@ import json
 import pytest
 
 from heat_config_agent.diagnostics.mistakes import Invalid
-from heat_config_stack.definition import Identity, Look, MappedType, Need, Unresolved, circle, requires, resolve
+from heat_config_stack.definition import (
+    Identity,
+    Look,
+    MappedType,
+    Need,
+    Unresolved,
+    circle,
+    requires,
+    resolve,
+)
 from heat_config_stack.hot import loader
 from hot.made import IDENTITY, Known, define, source
 
 RESOURCES = "resources: {a: {type: A}, b: {type: B}}\n"
-LOOK: Look = Known({"a": {"x": {"k": [1, {"l": "deep"}]}, "text": "abc", "none": None}, "b": {"x": "y"}})
+LOOK: Look = Known(
+    {
+        "a": {"x": {"k": [1, {"l": "deep"}]}, "text": "abc", "none": None},
+        "b": {"x": "y"},
+    }
+)
 
 
 def output(value: str, version: str = "2018-08-31", look: Look = LOOK) -> object:
     """Return what an output comes to."""
-    made = define(f"heat_template_version: {version}\n{RESOURCES}outputs: {{o: {{value: {value}}}}}\n")
+    made = define(
+        f"heat_template_version: {version}\n{RESOURCES}outputs: {{o: {{value: {value}}}}}\n"
+    )
     return resolve(made.outputs["o"].value, look)
 
 
@@ -58,7 +74,9 @@ def test_functions_without_resources_are_resolved_at_once() -> None:
         ("{get_param: ['OS::stack_name', {get_attr: [a, x, k, 0]}]}", "1"),
     ],
 )
-def test_functions_of_resources_are_resolved_at_run_time(value: str, comes_to: object) -> None:
+def test_functions_of_resources_are_resolved_at_run_time(
+    value: str, comes_to: object
+) -> None:
     """With what the stack says of its resources."""
     assert output(value) == comes_to
 
@@ -102,16 +120,25 @@ def test_it_says_what_it_needs() -> None:
     )
     of = definition.resources["c"]
     path = ("resources", "c", "properties", "p", 0, "get_attr")
-    assert list(requires(of.properties)) == [Need("a", "x", path), Need("b", "y", (*path, 2, "get_attr"))]
-    assert list(requires(of.metadata)) == [Need("a", None, ("resources", "c", "metadata", "m", "get_resource"))]
+    assert list(requires(of.properties)) == [
+        Need("a", "x", path),
+        Need("b", "y", (*path, 2, "get_attr")),
+    ]
+    assert list(requires(of.metadata)) == [
+        Need("a", None, ("resources", "c", "metadata", "m", "get_resource"))
+    ]
     assert of.requirements() == {"a", "b"}
-    assert list(requires(definition.outputs["o"].value)) == [Need("a", "", ("outputs", "o", "value", "get_attr"))]
+    assert list(requires(definition.outputs["o"].value)) == [
+        Need("a", "", ("outputs", "o", "value", "get_attr"))
+    ]
 
 
 def test_an_output_that_cannot_be_had_says_why_when_it_is_asked_for() -> None:
     """The rest of the stack does not mind."""
     made = define("outputs: {o: {value: {str_split: [',', a, 5]}}, p: {value: 1}}\n")
-    with pytest.raises(Unresolved, match='Incorrect index to "str_split" should be between 0 and 0'):
+    with pytest.raises(
+        Unresolved, match='Incorrect index to "str_split" should be between 0 and 0'
+    ):
         resolve(made.outputs["o"].value, LOOK)
     assert resolve(made.outputs["p"].value, LOOK) == 1
     assert "this output will have no value" in made.warnings[0].problem
@@ -120,15 +147,23 @@ def test_an_output_that_cannot_be_had_says_why_when_it_is_asked_for() -> None:
 def test_circles_are_found() -> None:
     """Over what properties, metadata and depends_on say; in the order in which each needs the next."""
     with pytest.raises(Invalid, match="Circular Dependency Found: "):
-        define("resources: {a: {type: A, depends_on: b}, b: {type: B, properties: {p: {get_resource: a}}}}\n")
+        define(
+            "resources: {a: {type: A, depends_on: b}, b: {type: B, properties: {p: {get_resource: a}}}}\n"
+        )
     assert circle(define(RESOURCES).resources) == ()
 
 
 def test_a_resource_that_is_there_already_needs_nothing() -> None:
     """An external resource is never created, changed or deleted."""
-    made = define("resources: {a: {type: A}, b: {type: B, external_id: some-id, properties: {p: {get_resource: a}}}}\n")
+    made = define(
+        "resources: {a: {type: A}, b: {type: B, external_id: some-id, properties: {p: {get_resource: a}}}}\n"
+    )
     found = made.resources["b"]
-    assert (found.external_id, found.deletion_policy, found.requirements()) == ("some-id", "Retain", frozenset())
+    assert (found.external_id, found.deletion_policy, found.requirements()) == (
+        "some-id",
+        "Retain",
+        frozenset(),
+    )
 
 
 # From what was kept.
@@ -144,14 +179,23 @@ def test_a_definition_is_made_again_of_its_source() -> None:
     again = loader.load(json.loads(json.dumps(made.source)), IDENTITY)
     assert again.outputs == made.outputs
     assert again.parameters == made.parameters
-    assert next(again.environment.candidates("My::T", "a")) == MappedType("My::T", "child.yaml", ("My::T",))
+    assert next(again.environment.candidates("My::T", "a")) == MappedType(
+        "My::T", "child.yaml", ("My::T",)
+    )
 
 
 def test_an_update_of_what_exists_keeps_what_is_not_given_anew() -> None:
     """Parameters that are cleared fall back to their defaults."""
-    before = source("parameters: {p: {type: string, default: d}, q: {type: string}}\n", p="1", q="2")
-    after = loader.define(before.changed(None, (), {}, {"q": "3"}, clear=["p"]), IDENTITY)
-    assert {name: each.value for name, each in after.parameters.items()} == {"p": "d", "q": "3"}
+    before = source(
+        "parameters: {p: {type: string, default: d}, q: {type: string}}\n", p="1", q="2"
+    )
+    after = loader.define(
+        before.changed(None, (), {}, {"q": "3"}, clear=["p"]), IDENTITY
+    )
+    assert {name: each.value for name, each in after.parameters.items()} == {
+        "p": "d",
+        "q": "3",
+    }
 
 
 # Nested templates.
@@ -174,18 +218,28 @@ outputs:
 PARENT = "resources: {c: {type: child.yaml}}\n"
 
 
-def child(environment: str = "{}\n", *, known: bool = True, **parameters: object) -> dict[str, object]:
+def child(
+    environment: str = "{}\n", *, known: bool = True, **parameters: object
+) -> dict[str, object]:
     """Return the outputs of a child stack."""
     made = define(PARENT, environment, files={"child.yaml": CHILD})
     found = next(made.environment.candidates("child.yaml", "c"))
-    inner = made.environment.nested("c", found, Identity("s1-c-x", "i"), parameters, known=known)
+    inner = made.environment.nested(
+        "c", found, Identity("s1-c-x", "i"), parameters, known=known
+    )
     return {name: resolve(each.value, LOOK) for name, each in inner.outputs.items()}
 
 
 def test_a_nested_template_is_looked_at_by_its_interface() -> None:
     """Parameters are properties with the environment's defaults, and outputs are attributes."""
-    made = define(PARENT, "parameter_defaults: {d: from-environment}\n", files={"child.yaml": CHILD})
-    [found] = [each for each in made.environment.candidates("child.yaml", "c") if each.template]
+    made = define(
+        PARENT,
+        "parameter_defaults: {d: from-environment}\n",
+        files={"child.yaml": CHILD},
+    )
+    [found] = [
+        each for each in made.environment.candidates("child.yaml", "c") if each.template
+    ]
     interface = made.environment.interface(found.template)
     assert [(name, each.default) for name, each in interface.properties.items()] == [
         ("l", "x,y"),
@@ -205,7 +259,9 @@ def test_properties_become_parameters_of_the_child() -> None:
         "facade": "the parent's metadata",
     }
     assert child("parameter_defaults: {d: other}\n", needed="n")["d"] == "other"
-    assert child("parameter_defaults: {d: other}\n", needed="n", d="given")["d"] == "given"
+    assert (
+        child("parameter_defaults: {d: other}\n", needed="n", d="given")["d"] == "given"
+    )
 
 
 def test_mistakes_of_a_child_have_their_place_in_its_own_text() -> None:
@@ -237,7 +293,9 @@ def test_while_its_parent_is_only_looked_at_a_child_needs_no_values() -> None:
 
 def test_missing_template_is_reported() -> None:
     """A missing template is reported in the stack that uses it, also if its name is computed."""
-    with pytest.raises(Invalid, match=r"t\.yaml:2:17: resources\.c: there is no file nosuch\.yaml"):
+    with pytest.raises(
+        Invalid, match=r"t\.yaml:2:17: resources\.c: there is no file nosuch\.yaml"
+    ):
         define("resources: {c: {type: nosuch.yaml}}\n")
     with pytest.raises(Invalid, match=r"there is no file nosuch\.yaml"):
         define("description: x\n").environment.interface("nosuch.yaml")
@@ -246,11 +304,15 @@ def test_missing_template_is_reported() -> None:
 # Types.
 
 
-def types(environment: str, type_: str, resource: str = "r", inside: str = "") -> list[str]:
+def types(
+    environment: str, type_: str, resource: str = "r", inside: str = ""
+) -> list[str]:
     """Return what a type may stand for, the preferred one first."""
     surroundings = define("description: x\n", environment).environment
     surroundings = surroundings.inside(inside) if inside else surroundings
-    return [each.template or each.type for each in surroundings.candidates(type_, resource)]
+    return [
+        each.template or each.type for each in surroundings.candidates(type_, resource)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +331,9 @@ def types(environment: str, type_: str, resource: str = "r", inside: str = "") -
         ("{resources: {'*': {My::T: Z}}}", ["My::T"]),
     ],
 )
-def test_types_stand_for_what_the_registry_says(registry: str, found: list[str]) -> None:
+def test_types_stand_for_what_the_registry_says(
+    registry: str, found: list[str]
+) -> None:
     """A mapping for the resource first, then by the alphabet: a wildcard before the type's own name, as with Heat."""
     assert types(f"resource_registry: {registry}\n", "My::T") == found
 
@@ -295,7 +359,13 @@ def test_a_child_sees_what_is_said_for_it() -> None:
 def test_a_template_may_use_the_type_in_whose_place_it_stands() -> None:
     """Inside, the type is what it was."""
     template = "heat_template_version: 2018-08-31\nresources: {inner: {type: My::T}}\n"
-    made = define("resources: {r: {type: My::T}}\n", "resource_registry: {My::T: t.yaml}\n", files={"t.yaml": template})
+    made = define(
+        "resources: {r: {type: My::T}}\n",
+        "resource_registry: {My::T: t.yaml}\n",
+        files={"t.yaml": template},
+    )
     first = next(made.environment.candidates("My::T", "r"))
     inner = made.environment.nested("r", first, Identity("c", "i"), {})
-    assert [each.type for each in inner.environment.candidates("My::T", "inner")] == ["My::T"]
+    assert [each.type for each in inner.environment.candidates("My::T", "inner")] == [
+        "My::T"
+    ]

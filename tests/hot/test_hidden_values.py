@@ -76,21 +76,36 @@ FUNCTIONS = {
 NAMES = ("pw", "db_password")
 
 
-def validated(folder: Path, text: str, *, as_json: bool, secret: str = SECRET, names: Sequence[str] = NAMES) -> str:
+def validated(
+    folder: Path,
+    text: str,
+    *,
+    as_json: bool,
+    secret: str = SECRET,
+    names: Sequence[str] = NAMES,
+) -> str:
     """Return what is said of a template."""
     path = folder / "t.yaml"
     path.write_text(text)
     parser = argparse.ArgumentParser()
     template.add(parser.add_subparsers())
     given = [word for name in names for word in ("--parameter", f"{name}={secret}")]
-    words = ["template", "validate", str(path), *given, *(["--json"] if as_json else [])]
+    words = [
+        "template",
+        "validate",
+        str(path),
+        *given,
+        *(["--json"] if as_json else []),
+    ]
     return planted.printed(template.run, parser.parse_args(words))
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "JSON"])
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize("where", PROPERTIES.values(), ids=PROPERTIES)
-def test_a_value_that_does_not_do_is_not_shown(tmp_path: Path, where: str, value: str, *, as_json: bool) -> None:
+def test_a_value_that_does_not_do_is_not_shown(
+    tmp_path: Path, where: str, value: str, *, as_json: bool
+) -> None:
     """A wrong hidden value is not shown, whichever check refuses it and wherever it comes from."""
     text = f"{HEAD}resources:\n  r: {where.replace('VALUE', value)}\n"
     said = validated(tmp_path, text, as_json=as_json)
@@ -100,8 +115,14 @@ def test_a_value_that_does_not_do_is_not_shown(tmp_path: Path, where: str, value
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "JSON"])
 @pytest.mark.parametrize("value", FUNCTIONS.values(), ids=FUNCTIONS)
-@pytest.mark.parametrize("secret", [SECRET, f"{planted.WORD}{'x' * 190}{planted.WORD}"], ids=["short", "long"])
-def test_an_argument_that_does_not_do_is_not_shown(tmp_path: Path, value: str, secret: str, *, as_json: bool) -> None:
+@pytest.mark.parametrize(
+    "secret",
+    [SECRET, f"{planted.WORD}{'x' * 190}{planted.WORD}"],
+    ids=["short", "long"],
+)
+def test_an_argument_that_does_not_do_is_not_shown(
+    tmp_path: Path, value: str, secret: str, *, as_json: bool
+) -> None:
     """A wrong argument is not shown, neither in the mistake of a property nor in the warning of an output."""
     for text in (
         f"resources:\n  r: {{type: OS::Heat::Value, properties: {{value: {value}}}}}\n",
@@ -138,7 +159,9 @@ def test_a_nested_template_does_not_show_a_value(tmp_path: Path) -> None:
     child += "resources:\n  r: {type: OS::Heat::RandomString, properties: {length: {get_param: own}}}\n"
     (tmp_path / "child.yaml").write_text(child)
     said = validated(
-        tmp_path, f"{HEAD}resources:\n  c: {{type: child.yaml, properties: {{n: {{get_param: pw}}}}}}\n", as_json=True
+        tmp_path,
+        f"{HEAD}resources:\n  c: {{type: child.yaml, properties: {{n: {{get_param: pw}}}}}}\n",
+        as_json=True,
     )
     assert json.loads(said)["mistakes"]
     assert planted.leaks([("what is said", said)]) == []

@@ -23,8 +23,12 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     case = yaml.load(path.read_text(), Loader=LOADER)  # noqa: S506  # one of the safe ones
     if "yaql" in case["template"]:
-        pytest.importorskip("yaql", reason="pip install yaql, with which templates compute")
-    return case, DEVIATIONS.get(path.stem) or json.loads(case["here_json" if "here_because" in case else "expect_json"])
+        pytest.importorskip(
+            "yaql", reason="pip install yaql, with which templates compute"
+        )
+    return case, DEVIATIONS.get(path.stem) or json.loads(
+        case["here_json" if "here_because" in case else "expect_json"]
+    )
 
 
 def test_case(hot_case: Path) -> None:
@@ -35,9 +39,16 @@ def test_case(hot_case: Path) -> None:
     case, expected = read(hot_case)
     if "here_because" in case or "here_json" in case:
         assert case["here_because"].endswith(".")
-        assert comparing.differences(json.loads(case["expect_json"]), json.loads(case["here_json"]))
+        assert comparing.differences(
+            json.loads(case["expect_json"]), json.loads(case["here_json"])
+        )
     wrong = comparing.differences(expected, stacks.run(copy.deepcopy(case)))
     first = (expected.get("steps") or [{}])[0].get("stack") or {}
-    if first.get("state", ["CREATE"])[0] == "CREATE":  # else it was rolled back: nothing of the template is left
-        wrong += [f"the language alone: {each}" for each in comparing.differences(expected, language.run(case))]
+    if (
+        first.get("state", ["CREATE"])[0] == "CREATE"
+    ):  # else it was rolled back: nothing of the template is left
+        wrong += [
+            f"the language alone: {each}"
+            for each in comparing.differences(expected, language.run(case))
+        ]
     assert not wrong, "\n".join(wrong)

@@ -25,7 +25,9 @@ from support.machine import Machine
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(
-    path for path in (ROOT / "examples").rglob("*.yaml") if "\nheat_template_version:" in path.read_text("utf-8")
+    path
+    for path in (ROOT / "examples").rglob("*.yaml")
+    if "\nheat_template_version:" in path.read_text("utf-8")
 )
 
 REFUSED = {
@@ -85,7 +87,9 @@ def test_every_type_and_property_is_described() -> None:
     """Editors show it where the name is."""
     for name, each in schema()["definitions"]["types"].items():
         assert each["description"], name
-        described = each.get("properties", {}).get("properties", {}).get("properties", {})
+        described = (
+            each.get("properties", {}).get("properties", {}).get("properties", {})
+        )
         assert all(part["description"] for part in described.values()), name
 
 
@@ -96,14 +100,19 @@ def test_templates_that_heat_accepts_are_valid(step: int) -> None:
     paths = sorted(CASES.glob("*.yaml"))[::step]
     for path in paths:
         case = yaml.load(path.read_text("utf-8"), Loader=LOADER)  # noqa: S506  # one of the safe ones
-        if json.loads(case["expect_json"]).get("outcome") == "ok" and (found := wrong(content(case["template"]))):
+        if json.loads(case["expect_json"]).get("outcome") == "ok" and (
+            found := wrong(content(case["template"]))
+        ):
             refused[path.stem] = found
     assert refused.keys() == REFUSED.keys() & {path.stem for path in paths}, refused
 
 
 @pytest.mark.parametrize(
     "path",
-    [path if number % 3 == 0 else pytest.param(path, marks=pytest.mark.slow) for number, path in enumerate(EXAMPLES)],
+    [
+        path if number % 3 == 0 else pytest.param(path, marks=pytest.mark.slow)
+        for number, path in enumerate(EXAMPLES)
+    ],
     ids=lambda path: path.stem,
 )
 def test_an_example_is_accepted_and_misspelt_ones_are_not(path: Path) -> None:
@@ -119,7 +128,9 @@ def test_an_example_is_accepted_and_misspelt_ones_are_not(path: Path) -> None:
         if not resource["type"].startswith("OS::"):
             continue
         spoilt = copy.deepcopy(template)
-        spoilt["resources"][name]["type"] += "s" if not resource["type"].endswith(("Deployment", "Component")) else "es"
+        spoilt["resources"][name]["type"] += (
+            "s" if not resource["type"].endswith(("Deployment", "Component")) else "es"
+        )
         assert f"{at}.type" in wrong(spoilt)
         spoilt = copy.deepcopy(template)
         spoilt["resources"][name].setdefault("properties", {})["porperty"] = 1
@@ -127,9 +138,14 @@ def test_an_example_is_accepted_and_misspelt_ones_are_not(path: Path) -> None:
 
 
 SPOILT: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "a function": (lambda of: of["properties"].update(config={"get_parm": "x"}), ".properties.config"),
+    "a function": (
+        lambda of: of["properties"].update(config={"get_parm": "x"}),
+        ".properties.config",
+    ),
     "arguments of a function": (
-        lambda of: of["properties"].update(config={"str_replace": {"template": "x", "parms": {}}}),
+        lambda of: of["properties"].update(
+            config={"str_replace": {"template": "x", "parms": {}}}
+        ),
         ".properties.config.str_replace",
     ),
     "a key inside a property": (
@@ -140,16 +156,24 @@ SPOILT: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda of: of["properties"].update(inputs=[{"name": "a", "type": "Text"}]),
         ".properties.inputs",
     ),
-    "a type of a value": (lambda of: of["properties"].update(group=["script"]), ".properties.group"),
+    "a type of a value": (
+        lambda of: of["properties"].update(group=["script"]),
+        ".properties.group",
+    ),
     "a policy": (lambda of: of.update(deletion_policy="Keep"), ".deletion_policy"),
     "a condition": (lambda of: of.update(condition={"equal": [1, 1]}), ".condition"),
 }
 
 
 @pytest.mark.parametrize(("spoil", "at"), SPOILT.values(), ids=SPOILT)
-def test_a_mistake_is_refused_at_its_place(spoil: Callable[[dict[str, Any]], object], at: str) -> None:
+def test_a_mistake_is_refused_at_its_place(
+    spoil: Callable[[dict[str, Any]], object], at: str
+) -> None:
     """The schema refuses a mistake of each kind at its position."""
-    resource: dict[str, Any] = {"type": "OS::Heat::SoftwareConfig", "properties": {"group": "script"}}
+    resource: dict[str, Any] = {
+        "type": "OS::Heat::SoftwareConfig",
+        "properties": {"group": "script"},
+    }
     template = {"heat_template_version": "2018-08-31", "resources": {"a": resource}}
     assert wrong(template) == {}
     spoil(resource)
@@ -158,10 +182,14 @@ def test_a_mistake_is_refused_at_its_place(spoil: Callable[[dict[str, Any]], obj
 
 def test_a_required_property_is_required() -> None:
     """With and without any properties."""
-    template: dict[str, Any] = content(f"{VERSION}resources: {{a: {{type: 'OS::Heat::ResourceGroup'}}}}\n")
+    template: dict[str, Any] = content(
+        f"{VERSION}resources: {{a: {{type: 'OS::Heat::ResourceGroup'}}}}\n"
+    )
     assert wrong(template).keys() == {"$.resources.a"}
     template["resources"]["a"]["properties"] = {}
-    assert wrong(template) == {"$.resources.a.properties": "'resource_def' is a required property"}
+    assert wrong(template) == {
+        "$.resources.a.properties": "'resource_def' is a required property"
+    }
 
 
 def test_the_command_prints_it_with_the_types_of_plugins(machine: Machine) -> None:
@@ -177,13 +205,24 @@ def test_the_command_prints_it_with_the_types_of_plugins(machine: Machine) -> No
         "    return {'Example::Site': Site}\n"
     )
     (machine.folder / "agent.conf").write_text(f"[agent]\nplugin_dirs = {plugins}\n")
-    done = machine.command("heat-config-agent", ["template", "schema", "--config", "agent.conf"], {})
+    done = machine.command(
+        "heat-config-agent", ["template", "schema", "--config", "agent.conf"], {}
+    )
     assert (done.code, done.err) == (0, "")
     printed = json.loads(done.out)
-    names = {"$.resources.a": {}, "$.resources.a.properties": {"nme": "x"}, None: {"name": "x"}}
+    names = {
+        "$.resources.a": {},
+        "$.resources.a.properties": {"nme": "x"},
+        None: {"name": "x"},
+    }
     for at, properties in names.items():
-        resource = {"type": "Example::Site", **({"properties": properties} if properties else {})}
+        resource = {
+            "type": "Example::Site",
+            **({"properties": properties} if properties else {}),
+        }
         template = {"heat_template_version": "2018-08-31", "resources": {"a": resource}}
-        found = {each.json_path for each in Draft7Validator(printed).iter_errors(template)}
+        found = {
+            each.json_path for each in Draft7Validator(printed).iter_errors(template)
+        }
         assert found == ({at} if at else set())
         assert wrong(template) == {}

@@ -50,8 +50,12 @@ SIXTY = [str(number) for number in range(60)]
 COMMAS = {"str_replace": {"template": "a" * 1000, "params": {"a": "," * 2000}}}
 
 GROWING = {
-    "repeat": {"repeat": {"template": "abcdef", "for_each": dict.fromkeys("abcdef", SIXTY)}},
-    "str_replace": {"str_replace": {"template": "a" * 100_000, "params": {"a": "b" * 100_000}}},
+    "repeat": {
+        "repeat": {"template": "abcdef", "for_each": dict.fromkeys("abcdef", SIXTY)}
+    },
+    "str_replace": {
+        "str_replace": {"template": "a" * 100_000, "params": {"a": "b" * 100_000}}
+    },
     "list_join": {"list_join": ["x" * 100_000, [""] * 1000]},
     "str_split": {"str_split": [",", COMMAS]},
 }
@@ -71,15 +75,21 @@ def test_functions_make_no_more_than_that(name: str) -> None:
     assert f'resources.v.properties.value: "{name}" makes over' in found
 
 
-def group(count: int, inner: str = "{type: OS::Heat::Value, properties: {value: '%index%'}}") -> str:
+def group(
+    count: int, inner: str = "{type: OS::Heat::Value, properties: {value: '%index%'}}"
+) -> str:
     """Return a group of resources."""
     return f"{{type: OS::Heat::ResourceGroup, properties: {{count: {count}, resource_def: {inner}}}}}"
 
 
 @fault(
-    3, "a group of 10^30 resources, or of groups of a hundred each", "a mistake: Heat's own limit of 1,000 is counted"
+    3,
+    "a group of 10^30 resources, or of groups of a hundred each",
+    "a mistake: Heat's own limit of 1,000 is counted",
 )
-@pytest.mark.parametrize("made", [group(1001), group(10**9), group(10**30), group(100, group(100))])
+@pytest.mark.parametrize(
+    "made", [group(1001), group(10**9), group(10**30), group(100, group(100))]
+)
 def test_a_stack_has_a_thousand_resources_at_most(made: str) -> None:
     """Resources of nested stacks count too."""
     (found,) = mistakes(f"{HEAD}resources: {{g: {made}}}\n")
@@ -91,12 +101,19 @@ def test_a_stack_has_a_thousand_resources_at_most(made: str) -> None:
 PATTERN = f"{HEAD}parameters: {{p: {{type: string, default: {'a' * 40}b, constraints: [{{allowed_pattern: WHAT}}]}}}}\n"
 
 
-@fault(3, "an allowed_pattern that goes back and forth without end", "a mistake, after a time limit")
+@fault(
+    3,
+    "an allowed_pattern that goes back and forth without end",
+    "a mistake, after a time limit",
+)
 def test_a_pattern_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow pattern is given up, and named."""
     monkeypatch.setattr(limits, "SECONDS", 0.2)
     (found,) = mistakes(PATTERN.replace("WHAT", "(a+)+$"))
-    assert "cannot match the pattern '(a+)+$' against a value of 41 characters: it takes over 0.2 s" in found
+    assert (
+        "cannot match the pattern '(a+)+$' against a value of 41 characters: it takes over 0.2 s"
+        in found
+    )
     assert constraints.violated("allowed_pattern", "a+", "aaa", "string") == ""
 
 
@@ -117,10 +134,14 @@ EXPRESSIONS = {
 
 
 @fault(
-    3, "yaql that goes on without end, in itself, or with numbers of a billion digits", "a mistake, after a time limit"
+    3,
+    "yaql that goes on without end, in itself, or with numbers of a billion digits",
+    "a mistake, after a time limit",
 )
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_yaql_has_a_time_limit(monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
+def test_yaql_has_a_time_limit(
+    monkeypatch: pytest.MonkeyPatch, expression: str
+) -> None:
     """The time of yaql is limited, because its own limits cover only elements and bytes."""
     pytest.importorskip("yaql")
     is_endless = "takes over" in EXPRESSIONS[expression]
@@ -137,12 +158,16 @@ def test_yaql_has_a_limit_of_memory() -> None:
     assert '"yaql" takes over 256 MiB of memory' in found
 
 
-def test_the_template_as_a_whole_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_template_as_a_whole_has_a_time_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The mistake is at the function that was at work."""
     monkeypatch.setattr(limits, "TEMPLATE_SECONDS", 0.3)
 
     started = time.monotonic()
-    (found,) = mistakes(value({"list_concat_unique": [[{"x": index} for index in range(30_000)]]}))
+    (found,) = mistakes(
+        value({"list_concat_unique": [[{"x": index} for index in range(30_000)]]})
+    )
     assert "the template takes over 60 s to evaluate" in found
     assert time.monotonic() - started < pace.seconds(30)
 
@@ -167,7 +192,10 @@ def test_a_template_has_the_size_that_heat_allows(tmp_path: Path) -> None:
 
 def test_values_that_stand_in_many_places_are_counted_in_each() -> None:
     """By an alias a few lines say it a thousand times, and each resource is kept with all that it says."""
-    lines = "".join(f"  a{number}: {{type: OS::Heat::Value, properties: {{value: *a}}}}\n" for number in range(300))
+    lines = "".join(
+        f"  a{number}: {{type: OS::Heat::Value, properties: {{value: *a}}}}\n"
+        for number in range(300)
+    )
     text = f"{HEAD}resources:\n  a: {{type: OS::Heat::Value, properties: {{value: &a {'x' * 400_000}}}}}\n{lines}"
     (found,) = mistakes(text)
     assert "the properties of this one have over 67,108,864 characters" in found
@@ -176,7 +204,9 @@ def test_values_that_stand_in_many_places_are_counted_in_each() -> None:
 def test_numbers_that_are_too_large_to_compare_are_a_mistake() -> None:
     """Python refuses to make fractions of them."""
     limit = "{modulo: {step: 3.0, offset: 0.0}}"
-    (found,) = mistakes(f"{HEAD}parameters: {{p: {{type: number, default: {'9' * 900}, constraints: [{limit}]}}}}\n")
+    (found,) = mistakes(
+        f"{HEAD}parameters: {{p: {{type: number, default: {'9' * 900}, constraints: [{limit}]}}}}\n"
+    )
     assert "the number is too large to be compared" in found
 
 
@@ -210,9 +240,13 @@ def test_ctrl_c_still_ends_it() -> None:
     before = signal.signal(signal.SIGINT, _interrupt), signal.getsignal(signal.SIGTERM)
     try:
         # A process sends it, as a terminal does: a thread gets no turn while a pattern is matched.
-        with endings.ended(subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -INT {os.getpid()}"])) as sender:
+        with endings.ended(
+            subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -INT {os.getpid()}"])
+        ) as sender:
             with pytest.raises(Interrupted):
-                limits.within(pace.seconds(30), lambda: re.match("(a+)+$", "a" * 60 + "b"))
+                limits.within(
+                    pace.seconds(30), lambda: re.match("(a+)+$", "a" * 60 + "b")
+                )
             assert sender.wait(pace.seconds(30)) == 0
     finally:
         signal.signal(signal.SIGINT, before[0])
@@ -226,7 +260,9 @@ class Circle:
         self.itself = self
 
 
-def test_a_process_that_reads_many_templates_frees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_reads_many_templates_frees_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Only what the first few leave stays, because objects that are frozen are never collected."""
     monkeypatch.setattr(limits, "_freezes", [])
     gc.freeze()

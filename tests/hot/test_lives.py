@@ -13,8 +13,14 @@ def test_the_metadata_of_a_facade_follows_an_update() -> None:
     child = {
         "heat_template_version": "2018-08-31",
         "resources": {
-            "t": {"type": "OS::Heat::TestResource", "properties": {"value": {"get_param": "v"}}},
-            "m": {"type": "OS::Heat::Value", "properties": {"value": {"resource_facade": "metadata"}}},
+            "t": {
+                "type": "OS::Heat::TestResource",
+                "properties": {"value": {"get_param": "v"}},
+            },
+            "m": {
+                "type": "OS::Heat::Value",
+                "properties": {"value": {"resource_facade": "metadata"}},
+            },
         },
         "parameters": {"v": {"type": "string", "default": "same"}},
         "outputs": {"m": {"value": {"get_attr": ["m", "value"]}}},
@@ -22,7 +28,9 @@ def test_the_metadata_of_a_facade_follows_an_update() -> None:
     found = stacks.run(_case(child, {"op": "update", "parameters": {"p": "second"}}))
     values = [step["stack"]["outputs"]["m"]["value"] for step in found["steps"]]
     assert values == [{"of": "first"}, {"of": "second"}]
-    assert found["steps"][1]["stack"]["resources"]["k"]["nested"]["resources"]["m"]["state"] == ["UPDATE", "COMPLETE"]
+    assert found["steps"][1]["stack"]["resources"]["k"]["nested"]["resources"]["m"][
+        "state"
+    ] == ["UPDATE", "COMPLETE"]
 
 
 def _case(child: dict[str, Any], *steps: dict[str, Any]) -> dict[str, Any]:
@@ -30,8 +38,15 @@ def _case(child: dict[str, Any], *steps: dict[str, Any]) -> dict[str, Any]:
     root = {
         "heat_template_version": "2018-08-31",
         "parameters": {"p": {"type": "string", "default": "first"}},
-        "resources": {"k": {"type": "child.yaml", "metadata": {"of": {"get_param": "p"}}}},
+        "resources": {
+            "k": {"type": "child.yaml", "metadata": {"of": {"get_param": "p"}}}
+        },
         "outputs": {"m": {"value": {"get_attr": ["k", "m"]}}},
     }
     files = {"child.yaml": json.dumps(child)}
-    return {"mode": "lifecycle", "template": json.dumps(root), "files": files, "steps": [{"op": "create"}, *steps]}
+    return {
+        "mode": "lifecycle",
+        "template": json.dumps(root),
+        "files": files,
+        "steps": [{"op": "create"}, *steps],
+    }

@@ -78,21 +78,52 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("", "t.yaml:1:1: Template format version not found. (begin it with heat_template_version: 2021-04-16)"),
-        ("[a]", "t.yaml:1:1: The template is not a JSON object or YAML mapping."),
-        ("tosca_definitions_version: tosca_simple_yaml_1_3\n", "a TOSCA service template is read from a file, not"),
-        ("heat_template_versoin: 1\n", "is heat_template_versoin meant to be heat_template_version?"),
-        ("heat_template_version: 2018-08-32\n", '"2018-08-32" is not a version of HOT; there are 2013-05-23'),
-        ("heat_template_version: 2018-08-31\nAWSTemplateFormatVersion: 1\n", "Ambiguous versions"),
-        (VERSION + "resources: [a]\n", 't.yaml:2:1: resources: The section "resources" must be a map of names'),
-        (VERSION + "outputs: [a]\n", 't.yaml:2:1: outputs: The section "outputs" must be a map of names, not a list'),
-        (VERSION + "parameter_groups: [a]\n", "parameter_groups[0]: Parameter Groups error: a group is a map"),
-        (VERSION + "resources: {a: {type: x, depends_on: a}}\n", "Circular Dependency Found: a → a"),
         (
-            VERSION + "conditions: {a: {not: b}, b: {not: a}}\noutputs: {o: {value: 1, condition: a}}\n",
+            "",
+            "t.yaml:1:1: Template format version not found. (begin it with heat_template_version: 2021-04-16)",
+        ),
+        ("[a]", "t.yaml:1:1: The template is not a JSON object or YAML mapping."),
+        (
+            "tosca_definitions_version: tosca_simple_yaml_1_3\n",
+            "a TOSCA service template is read from a file, not",
+        ),
+        (
+            "heat_template_versoin: 1\n",
+            "is heat_template_versoin meant to be heat_template_version?",
+        ),
+        (
+            "heat_template_version: 2018-08-32\n",
+            '"2018-08-32" is not a version of HOT; there are 2013-05-23',
+        ),
+        (
+            "heat_template_version: 2018-08-31\nAWSTemplateFormatVersion: 1\n",
+            "Ambiguous versions",
+        ),
+        (
+            VERSION + "resources: [a]\n",
+            't.yaml:2:1: resources: The section "resources" must be a map of names',
+        ),
+        (
+            VERSION + "outputs: [a]\n",
+            't.yaml:2:1: outputs: The section "outputs" must be a map of names, not a list',
+        ),
+        (
+            VERSION + "parameter_groups: [a]\n",
+            "parameter_groups[0]: Parameter Groups error: a group is a map",
+        ),
+        (
+            VERSION + "resources: {a: {type: x, depends_on: a}}\n",
+            "Circular Dependency Found: a → a",
+        ),
+        (
+            VERSION
+            + "conditions: {a: {not: b}, b: {not: a}}\noutputs: {o: {value: 1, condition: a}}\n",
             'outputs.o.condition: Circular definition for condition "a" (a → b → a)',
         ),
-        (VERSION + f"resources: {{r: {VALUE[:-1]}, condition: cc}}}}\n", 'Invalid condition "cc"'),
+        (
+            VERSION + f"resources: {{r: {VALUE[:-1]}, condition: cc}}}}\n",
+            'Invalid condition "cc"',
+        ),
         (
             "heat_template_version: 2015-10-15\nconditions: {}\n",
             "The template section is invalid: conditions (conditions exist from 2016-10-14 on)",
@@ -106,7 +137,8 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
             "resources.t: a function cannot stand for all properties at once (write it for each property)",
         ),
         (
-            VERSION + "resources: {a: {type: x}, b: {type: x, properties: {p: {get_resource: A}}}}\n",
+            VERSION
+            + "resources: {a: {type: x}, b: {type: x, properties: {p: {get_resource: A}}}}\n",
             't.yaml:2:57: resources.b.properties.p: The specified reference "A" is incorrect.',
         ),
         (
@@ -115,7 +147,8 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
             '"q" is incorrect. (q is a parameter: use get_param)',
         ),
         (
-            VERSION + "resources: {a: {type: x, condition: false}, b: {type: x, properties: {p: {get_resource: a}}}}\n",
+            VERSION
+            + "resources: {a: {type: x, condition: false}, b: {type: x, properties: {p: {get_resource: a}}}}\n",
             '"a" is incorrect. (its condition has taken a away: use if)',
         ),
     ],
@@ -173,17 +206,26 @@ def test_a_hidden_value_is_in_no_message() -> None:
             "heat_template_version: 2013-05-23\noutputs: {o: {value: {str_split: [',', a]}}}",
             "str_split is not a function of 2013-05-23: this map is used as it is (it exists from 2015-10-15 on)",
         ),
-        ("outputs:\n  o: {value: 1}\n  o: {value: 2}", "t.yaml:4:3: outputs.o: the key 'o' is there twice"),
+        (
+            "outputs:\n  o: {value: 1}\n  o: {value: 2}",
+            "t.yaml:4:3: outputs.o: the key 'o' is there twice",
+        ),
         (
             "parameters: {a: {type: string, default: x, constraints: [{length: {max: 3}, allowed_pattern: x}]}}",
             "allowed_pattern is not checked: of the constraints in one entry only length counts (give it a dash of its",
         ),
-        ("outputs: {o: {value: 1, descripton: x}}", "an output has no key descripton: it is ignored (did you mean"),
+        (
+            "outputs: {o: {value: 1, descripton: x}}",
+            "an output has no key descripton: it is ignored (did you mean",
+        ),
         (
             "parameters: {a: {type: string, default: x, hidden: 'no'}}",
             "hidden should be true or false: Heat takes it for",
         ),
-        ("parameters: {a: {type: string, default: {b: 1}}}", "a dict is given for a, which is text"),
+        (
+            "parameters: {a: {type: string, default: {b: 1}}}",
+            "a dict is given for a, which is text",
+        ),
         (
             "outputs: {o: {value: {get_param: nosuch}}}",
             "this output will have no value: The Parameter (nosuch) was not",
@@ -194,15 +236,26 @@ def test_a_hidden_value_is_in_no_message() -> None:
         ),
     ],
 )
-def test_probable_mistake_that_heat_accepts_is_a_warning(template: str, said: str) -> None:
+def test_probable_mistake_that_heat_accepts_is_a_warning(
+    template: str, said: str
+) -> None:
     """A probable mistake that Heat accepts is carried out with a warning."""
     found = warnings(template)
     assert len(found) == 1
     assert said in found[0]
-    assert len(define(template if "heat_template" in template else VERSION + template).warnings) == 1
+    assert (
+        len(
+            define(
+                template if "heat_template" in template else VERSION + template
+            ).warnings
+        )
+        == 1
+    )
 
 
-@pytest.mark.parametrize("value", ["{get_input: a}", "{name: a}", "{get: {file: x}}", "{a: 1, get_parm: 2}"])
+@pytest.mark.parametrize(
+    "value", ["{get_input: a}", "{name: a}", "{get: {file: x}}", "{a: 1, get_parm: 2}"]
+)
 def test_ordinary_maps_are_not_taken_for_functions(value: str) -> None:
     """A map with one key is data more often than not."""
     assert warnings(f"outputs: {{o: {{value: {value}}}}}") == []
@@ -211,18 +264,37 @@ def test_ordinary_maps_are_not_taken_for_functions(value: str) -> None:
 def test_mistakes_of_environments_and_template_are_shown_together() -> None:
     """Each mistake is shown with its own file."""
     found = mistakes("nosuch: 1\n", "params: {}\n", "resource_registry:\n", "a: [\n")
-    assert [each.partition(":")[0] for each in found] == ["env2.yaml", "env0.yaml", "env1.yaml", "t.yaml"]
-    assert 'environment has wrong section "params" (did you mean parameters?)' in found[1]
+    assert [each.partition(":")[0] for each in found] == [
+        "env2.yaml",
+        "env0.yaml",
+        "env1.yaml",
+        "t.yaml",
+    ]
+    assert (
+        'environment has wrong section "params" (did you mean parameters?)' in found[1]
+    )
 
 
 @pytest.mark.parametrize(
-    "version", ["AWSTemplateFormatVersion: '2010-09-09'", "HeatTemplateFormatVersion: '2012-12-12'"]
+    "version",
+    [
+        "AWSTemplateFormatVersion: '2010-09-09'",
+        "HeatTemplateFormatVersion: '2012-12-12'",
+    ],
 )
 def test_the_format_of_cloudformation_is_refused_in_one_sentence(version: str) -> None:
     """A template in CloudFormation's format is refused with one sentence, whatever else it contains."""
-    template = Source(File("t.yaml", f"{version}\nResources: {{a: {{Type: 'AWS::EC2::Instance'}}}}\nOutputs: []\n"))
+    template = Source(
+        File(
+            "t.yaml",
+            f"{version}\nResources: {{a: {{Type: 'AWS::EC2::Instance'}}}}\nOutputs: []\n",
+        )
+    )
     _, [mistake], _ = loader.examine(template, IDENTITY)
-    assert mistake.problem == "this template is in CloudFormation's format, which is not supported"
+    assert (
+        mistake.problem
+        == "this template is in CloudFormation's format, which is not supported"
+    )
 
 
 def test_function_of_an_unknown_value_is_not_computed() -> None:
@@ -231,7 +303,9 @@ def test_function_of_an_unknown_value_is_not_computed() -> None:
         "parameters: {p: {type: string}}\n"
         "resources: {r: {type: OS::Heat::Value, properties: {value: {digest: [md5, {get_param: p}]}}}}\n"
     )
-    made, mistakes, _ = loader.examine(Source(File("t.yaml", text)), IDENTITY, known=False)
+    made, mistakes, _ = loader.examine(
+        Source(File("t.yaml", text)), IDENTITY, known=False
+    )
     assert mistakes == []
     assert made is not None
     assert made.resources["r"].requirements() == frozenset()
@@ -243,4 +317,7 @@ def test_an_update_drops_values_of_parameters_that_the_new_template_lacks() -> N
     template = File("t.yaml", VERSION + "parameters: {a: {type: number}}\n")
     assert kept.changed(template, (), {}, {}).parameters == {"a": 1}
     assert kept.changed(None, (), {}, {}).parameters == {"a": 1, "b": 2}
-    assert kept.changed(File("t.yaml", "a: ["), (), {}, {}).parameters == {"a": 1, "b": 2}
+    assert kept.changed(File("t.yaml", "a: ["), (), {}, {}).parameters == {
+        "a": 1,
+        "b": 2,
+    }

@@ -36,7 +36,13 @@ outputs:
 
 def validate(machine: Machine, *arguments: str, told: str = "") -> Done:
     """Run the command to its end; `told` for it to say what it loads."""
-    process = machine.start("heat-config-agent", "template", "validate", *arguments, PYTHONPROFILEIMPORTTIME=told)
+    process = machine.start(
+        "heat-config-agent",
+        "template",
+        "validate",
+        *arguments,
+        PYTHONPROFILEIMPORTTIME=told,
+    )
     out, err = process.communicate(timeout=pace.seconds(60))
     return Done(process.returncode, out, err)
 
@@ -90,7 +96,13 @@ def test_for_machines_it_is_what_heat_gives(machine: Machine, good: Path) -> Non
                 "Offset": 0,
                 "ConstraintDescription": "a few",
             },
-            "secret": {"Type": "String", "Label": "secret", "Description": "", "NoEcho": "true", "Default": "******"},
+            "secret": {
+                "Type": "String",
+                "Label": "secret",
+                "Description": "",
+                "NoEcho": "true",
+                "Default": "******",
+            },
             "name": {
                 "Type": "String",
                 "Label": "name",
@@ -101,13 +113,18 @@ def test_for_machines_it_is_what_heat_gives(machine: Machine, good: Path) -> Non
                 "AllowedValues": ["abc", "x"],
             },
         },
-        "ParameterGroups": [{"label": "All", "description": "", "parameters": ["size", "secret"]}],
+        "ParameterGroups": [
+            {"label": "All", "description": "", "parameters": ["size", "secret"]}
+        ],
     }
 
 
 def test_mistakes_are_shown_with_their_places(machine: Machine, good: Path) -> None:
     """Each mistake is one line in the form of compilers, and so is each warning."""
-    text = GOOD.replace("get_param: name", "get_param: nmae") + "  odd: {value: {get_parm: size}}\n"
+    text = (
+        GOOD.replace("get_param: name", "get_param: nmae")
+        + "  odd: {value: {get_parm: size}}\n"
+    )
     good.write_text(text.replace("default: 3", "default: 30"))
     done = validate(machine, "good.yaml")
     assert (done.code, done.out) == (1, "")
@@ -156,7 +173,9 @@ def test_warnings_fail_where_that_is_asked_for(machine: Machine, good: Path) -> 
     assert codes == [0, 1]
 
 
-def test_values_are_left_to_the_creation_while_a_parameter_has_none(machine: Machine, good: Path) -> None:
+def test_values_are_left_to_the_creation_while_a_parameter_has_none(
+    machine: Machine, good: Path
+) -> None:
     """Then Heat's verdict does not depend on values: a wrong one is a warning, which fails where that is asked for."""
     wrong = """\
   joined: {type: OS::Heat::Value, properties: {value: {list_join: [",", [1]]}}}
@@ -167,16 +186,21 @@ def test_values_are_left_to_the_creation_while_a_parameter_has_none(machine: Mac
     assert left.code == 0
     joined, config = [line.split(": ", 2)[1:] for line in left.err.splitlines()]
     assert joined[0] == config[0] == "warning"
-    assert joined[1].startswith("resources.joined.properties.value: Items to join must be string, map or list not 1 (")
+    assert joined[1].startswith(
+        "resources.joined.properties.value: Items to join must be string, map or list not 1 ("
+    )
     assert (
-        config[1] == "resources.config.properties.config: \"['a']\" is not a map (the creation of the stack will fail)"
+        config[1]
+        == "resources.config.properties.config: \"['a']\" is not a map (the creation of the stack will fail)"
     )
     assert validate(machine, "good.yaml", "--strict").code == 1
     known = validate(machine, "good.yaml", "--parameter", "name=abc")
     assert (known.code, known.err.count(": error: ")) == (1, 2)
 
 
-def test_nested_templates_and_environments_are_looked_at(machine: Machine, good: Path) -> None:
+def test_nested_templates_and_environments_are_looked_at(
+    machine: Machine, good: Path
+) -> None:
     """A mistake is shown in its own file, and a missing file where it is named."""
     (machine.folder / "env").mkdir()
     files: dict[str, str] = {
@@ -210,12 +234,20 @@ def test_nested_templates_and_environments_are_looked_at(machine: Machine, good:
         (["a", "-t", "b"], "the template is named twice"),
         (["nosuch.yaml"], "cannot read nosuch.yaml: No such file or directory"),
         (["good.yaml", "-e", "nosuch.yaml"], "cannot read nosuch.yaml"),
-        (["good.yaml", "--parameter", "name"], "--parameter takes NAME=VALUE, not 'name'"),
-        (["good.yaml", "--parameter-file", "name=nosuch"], "cannot read nosuch, the value of name"),
+        (
+            ["good.yaml", "--parameter", "name"],
+            "--parameter takes NAME=VALUE, not 'name'",
+        ),
+        (
+            ["good.yaml", "--parameter-file", "name=nosuch"],
+            "cannot read nosuch, the value of name",
+        ),
     ],
 )
 @pytest.mark.usefixtures("good")
-def test_wrong_usage_is_one_sentence(machine: Machine, arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_one_sentence(
+    machine: Machine, arguments: list[str], said: str
+) -> None:
     """With the exit code of wrong usage."""
     done = validate(machine, *arguments)
     assert (done.code, done.out) == (2, "")
@@ -225,7 +257,9 @@ def test_wrong_usage_is_one_sentence(machine: Machine, arguments: list[str], sai
 
 def values(machine: Machine, *arguments: str) -> dict[str, Any]:
     """Return the values of parameters that were given."""
-    found = json.loads(validate(machine, "good.yaml", "--json", *arguments).out)["Parameters"]
+    found = json.loads(validate(machine, "good.yaml", "--json", *arguments).out)[
+        "Parameters"
+    ]
     return {name: each["Value"] for name, each in found.items() if "Value" in each}
 
 
@@ -234,17 +268,26 @@ def test_parameters_are_given_as_openstack_takes_them(machine: Machine) -> None:
     """An option has one or several parameters, or a file has their values, with any equals signs."""
     (machine.folder / "value").write_text("x")
     assert values(machine, "--parameter", "size=4;name=x") == {"size": 4, "name": "x"}
-    assert values(machine, "--parameter", "size=4", "--parameter-file", "name=value") == {"size": 4, "name": "x"}
+    assert values(
+        machine, "--parameter", "size=4", "--parameter-file", "name=value"
+    ) == {"size": 4, "name": "x"}
     assert values(machine, "--parameter", "secret=a=b; c") == {"secret": "******"}
 
 
-def test_template_command_loads_only_its_own_modules(machine: Machine, good: Path) -> None:
+def test_template_command_loads_only_its_own_modules(
+    machine: Machine, good: Path
+) -> None:
     """Other commands load none of it, and it loads nothing of the engine or of what speaks to servers."""
     done = validate(machine, str(good), told="1")
     assert "heat_config_stack.hot.compiler" in done.err
     assert not [
         each
-        for each in ("requests", "psutil", "heat_config_agent.state.journal", "heat_config_stack.lifecycle.live")
+        for each in (
+            "requests",
+            "psutil",
+            "heat_config_agent.state.journal",
+            "heat_config_stack.lifecycle.live",
+        )
         if f"| {each}\n" in done.err
     ]
     other = machine.agent("status", PYTHONPROFILEIMPORTTIME="1")
@@ -281,13 +324,17 @@ def test_types_properties_and_attributes_are_looked_at(machine: Machine) -> None
     assert [line.partition(": error: ")[0] for line in done.err.splitlines()[:3]] == [
         f"{path}:{place}" for place in ("4:57", "5:11", "10:18")
     ]
-    assert all(each in line for each, line in zip(own, done.err.splitlines(), strict=False))
+    assert all(
+        each in line for each, line in zip(own, done.err.splitlines(), strict=False)
+    )
     assert "3 mistakes" in done.err
     done = validate(machine, "--parameter", "many=2", str(path))
     assert "Unknown Property valu (did you mean value?)" in done.err
 
 
-def test_missing_value_of_a_nested_template_is_a_warning(machine: Machine, tmp_path: Path) -> None:
+def test_missing_value_of_a_nested_template_is_a_warning(
+    machine: Machine, tmp_path: Path
+) -> None:
     """A parameter of a nested template with no value or a wrong default: `parameter_defaults` give it one."""
     child = "parameters: {a: {type: string}, b: {type: string, default: '', constraints: [{length: {min: 1}}]}}\n"
     (tmp_path / "child.yaml").write_text(f"{VERSION}{child}")
@@ -296,10 +343,17 @@ def test_missing_value_of_a_nested_template_is_a_warning(machine: Machine, tmp_p
     environment.write_text("parameter_defaults: {a: x, b: y}\n")
     done = validate(machine, str(parent))
     assert done.code == 0
-    assert "warning: resources.c.properties: Property a not assigned (unless parameter_defaults give a" in done.err
+    assert (
+        "warning: resources.c.properties: Property a not assigned (unless parameter_defaults give a"
+        in done.err
+    )
     assert "Parameter 'b' is invalid: Invalid default  (" in done.err
     done = validate(machine, str(parent), "-e", str(environment))
     assert (done.code, done.err) == (0, "")
-    done = machine.command("heat-config-agent", ["stack", "create", "s", "--dry-run", "-t", str(parent)], {})
+    done = machine.command(
+        "heat-config-agent",
+        ["stack", "create", "s", "--dry-run", "-t", str(parent)],
+        {},
+    )
     assert done.code == 2
     assert "error: resources.c.properties: Property a not assigned" in done.err

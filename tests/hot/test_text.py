@@ -15,14 +15,23 @@ from heat_config_agent.diagnostics.text import Text
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.hot.source import heat_text
 
-names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
+names = st.text(
+    st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6
+)
 printable = st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"])
-scalars = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(printable, max_size=8)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.text(printable, max_size=8)
+)
 documents = st.dictionaries(
     names,
     st.recursive(
         scalars,
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3)
+        ),
         max_leaves=10,
     ),
     max_size=4,
@@ -37,7 +46,13 @@ def read(text: str) -> Text:
 def paths(value: Json, path: Path = ()) -> list[Path]:
     """Return the path of everything in a value."""
     found = [path]
-    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, each in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         found += paths(each, (*path, key))
     return found
 
@@ -68,7 +83,10 @@ def refused(text: str) -> str:
         ("~", None),
         ("", None),
         ("'1'", "1"),
-        ("{1: a, true: b, ~: c, 1.5: d}", {"1": "a", "true": "b", "null": "c", "1.5": "d"}),
+        (
+            "{1: a, true: b, ~: c, 1.5: d}",
+            {"1": "a", "true": "b", "null": "c", "1.5": "d"},
+        ),
     ],
 )
 def test_values_are_those_of_yaml_1_1_as_json(written: str, value: Json) -> None:
@@ -94,7 +112,9 @@ def test_json_is_read_as_json() -> None:
     """JSON numbers that YAML reads as text are numbers, and tabs may precede them."""
     found = read('{\n\t"a": 1e3\n}')
     assert found.value == {"a": 1000.0}
-    assert found.place(("a",)) is None or str(found.place(("a",))).startswith("t.yaml:2")
+    assert found.place(("a",)) is None or str(found.place(("a",))).startswith(
+        "t.yaml:2"
+    )
 
 
 # Places.
@@ -111,15 +131,26 @@ def test_every_part_has_its_place(value: Any) -> None:
         assert place is not None
         rest = lines[place.line - 1][place.column - 1 :]
         if isinstance(path[-1], str):
-            assert yaml.safe_load(f"{{{rest.partition(': ')[0].rstrip(':')}: 0}}") is not None
+            assert (
+                yaml.safe_load(f"{{{rest.partition(': ')[0].rstrip(':')}: 0}}")
+                is not None
+            )
             assert rest.lstrip("'\"? ").startswith(path[-1])
 
 
 def test_places_are_lines_and_columns_from_one() -> None:
     """A missing part has the position of the part that would contain it."""
     text = read("a:\n  b: [1, {c: 2}]\n")
-    places = {(): "1:1", ("a",): "1:1", ("a", "b"): "2:3", ("a", "b", 1): "2:10", ("a", "b", 1, "c"): "2:11"}
-    assert {path: str(text.place(path)).removeprefix("t.yaml:") for path in places} == places
+    places = {
+        (): "1:1",
+        ("a",): "1:1",
+        ("a", "b"): "2:3",
+        ("a", "b", 1): "2:10",
+        ("a", "b", 1, "c"): "2:11",
+    }
+    assert {
+        path: str(text.place(path)).removeprefix("t.yaml:") for path in places
+    } == places
     assert text.place(("a", "b", 9, "x")) == text.place(("a", "b"))
 
 
@@ -150,7 +181,10 @@ def test_a_key_that_is_there_twice_is_a_warning() -> None:
         ),
         ("a:\n\t- b", "t.yaml:2:1: it is not YAML"),
         ("a: [1, 2", "t.yaml:2:1: it is not YAML"),
-        ("a: !include x", "t.yaml:1:4: a: the tag !include has no meaning in Heat (leave it out)"),
+        (
+            "a: !include x",
+            "t.yaml:1:4: a: the tag !include has no meaning in Heat (leave it out)",
+        ),
         ("a: !!binary YQ==", "t.yaml:1:4: a: the tag !!binary has no meaning in Heat"),
         ("a: !!set {b}", "t.yaml:1:4: a: the tag !!set has no meaning in Heat"),
         ("a: =", "t.yaml:1:4: a: the value is not what its type says (quote it)"),
@@ -160,7 +194,10 @@ def test_a_key_that_is_there_twice_is_a_warning() -> None:
         ("a: {<<: 1}", "t.yaml:1:9: a: only maps can be merged by <<"),
         ("a: &a [*a]", "t.yaml:1:4: a[0][0]: it is nested too deeply, or in itself"),
         ("a: *b", "t.yaml:1:4: it is not YAML: found undefined alias"),
-        ("a: 1\n---\nb: 2", "t.yaml:2:1: it is not YAML: expected a single document in the stream"),
+        (
+            "a: 1\n---\nb: 2",
+            "t.yaml:2:1: it is not YAML: expected a single document in the stream",
+        ),
         ("[" * 200 + "]" * 200, "it is nested too deeply"),
         ("[" * 100_000, "it is nested too deeply"),
         ("a: \x01", "it is not YAML"),
@@ -174,5 +211,10 @@ def test_unreadable_text_is_reported_with_its_position(text: str, said: str) -> 
 def test_aliases_do_not_multiply_without_end() -> None:
     """A few lines can stand for any number of values."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 10)}]" for number in range(1, 9)]
-    assert "with all its aliases it has over 1,000,000 values" in refused("\n".join(lines))
+    lines += [
+        f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 10)}]"
+        for number in range(1, 9)
+    ]
+    assert "with all its aliases it has over 1,000,000 values" in refused(
+        "\n".join(lines)
+    )

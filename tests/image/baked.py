@@ -44,7 +44,10 @@ def baked(how: str, release: str = "") -> Path:
     deb = package("deb")
     _PLACE.mkdir(exist_ok=True)
     named = f"{how}-{release}"
-    root = _PLACE / f"{named}-{_digest(deb, _HERE / 'bake', *sorted(_SOURCES[how].rglob('*')))}"
+    root = (
+        _PLACE
+        / f"{named}-{_digest(deb, _HERE / 'bake', *sorted(_SOURCES[how].rglob('*')))}"
+    )
     with (_PLACE / f"{named}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.exists():
@@ -52,13 +55,17 @@ def baked(how: str, release: str = "") -> Path:
                 shutil.rmtree(old)
             begun = time.monotonic()
             _bake(_PLACE / f"{named}.log", how, deb, root, release)
-            print(f"{how} has baked an image of {release} in {time.monotonic() - begun:.0f} s")
+            print(
+                f"{how} has baked an image of {release} in {time.monotonic() - begun:.0f} s"
+            )
     return root
 
 
 def _bake(log: Path, *arguments: str | Path) -> None:
     with log.open("w") as out:
-        done = subprocess.run([_HERE / "bake", *arguments], stdout=out, stderr=out, check=False)
+        done = subprocess.run(
+            [_HERE / "bake", *arguments], stdout=out, stderr=out, check=False
+        )
     printed = log.read_text(errors="replace")
     if done.returncode == 3:
         pytest.skip(printed.splitlines()[-1])
@@ -77,11 +84,16 @@ def disk(root: Path) -> Path:
         raw = folder / "raw"
         with raw.open("wb") as file:
             file.truncate(4 << 30)
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-L", "cloudimg-rootfs", "-d", root, raw], check=True)
+        subprocess.run(
+            ["mkfs.ext4", "-q", "-F", "-L", "cloudimg-rootfs", "-d", root, raw],
+            check=True,
+        )
         for name in ("vmlinuz", "initrd"):
             [found] = (root / "boot").glob(f"{name}*")
             shutil.copy(found, folder / name)
-        subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, folder / "part"], check=True)
+        subprocess.run(
+            ["qemu-img", "convert", "-O", "qcow2", raw, folder / "part"], check=True
+        )
         raw.unlink()
         (folder / "part").rename(image)
     return image

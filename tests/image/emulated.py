@@ -46,7 +46,12 @@ BOOT = 900.0
 
 _MASKED = [
     f"systemd.mask={each}"
-    for each in ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_reap.service", "man-db.timer")
+    for each in (
+        "apt-daily.timer",
+        "apt-daily-upgrade.timer",
+        "e2scrub_reap.service",
+        "man-db.timer",
+    )
 ]
 """Units that would slow down the boot, and do not matter here."""
 
@@ -65,7 +70,18 @@ class Emulated:
         self._line: socket.socket | None = None
         self._number = 0
         subprocess.run(
-            ["qemu-img", "create", "-q", "-f", "qcow2", "-b", disk, "-F", "qcow2", self._disk],
+            [
+                "qemu-img",
+                "create",
+                "-q",
+                "-f",
+                "qcow2",
+                "-b",
+                disk,
+                "-F",
+                "qcow2",
+                self._disk,
+            ],
             check=True,
             capture_output=True,
         )
@@ -74,7 +90,11 @@ class Emulated:
     def _config_drive(self, user_data: str) -> None:
         files = {
             "meta_data.json": json.dumps(
-                {"uuid": "6c8a4a5e-0e4c-4d25-8a2e-1b5e8c0a7d11", "hostname": "m", "name": "m"}
+                {
+                    "uuid": "6c8a4a5e-0e4c-4d25-8a2e-1b5e8c0a7d11",
+                    "hostname": "m",
+                    "name": "m",
+                }
             ),
             "network_data.json": json.dumps(NETWORK),
             "user_data": user_data,
@@ -84,7 +104,18 @@ class Emulated:
         for name, text in files.items():
             (place / name).write_text(text)
         drive = place.parents[1]
-        make = ["xorriso", "-as", "mkisofs", "-quiet", "-V", "config-2", "-JR", "-o", f"{drive}.iso", str(drive)]
+        make = [
+            "xorriso",
+            "-as",
+            "mkisofs",
+            "-quiet",
+            "-V",
+            "config-2",
+            "-JR",
+            "-o",
+            f"{drive}.iso",
+            str(drive),
+        ]
         subprocess.run(make, check=True, capture_output=True)
 
     def boot(self) -> float:
@@ -93,24 +124,61 @@ class Emulated:
         self._socket.unlink(missing_ok=True)
         self._qemu = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL)
         self._await(begun + BOOT)
-        state = self.run("systemctl", "is-system-running", "--wait", seconds=BOOT).out.strip()
+        state = self.run(
+            "systemctl", "is-system-running", "--wait", seconds=BOOT
+        ).out.strip()
         assert state in ("running", "degraded"), self.console()
         return time.monotonic() - begun
 
     def _command(self) -> list[str]:
         return [
             *("setpriv", "--pdeathsig", "KILL"),  # it ends with us, however we end
-            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024"),
+            *(
+                "qemu-system-x86_64",
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max",
+                "-smp",
+                "2",
+                "-m",
+                "1024",
+            ),
             *("-nodefaults", "-display", "none", "-no-reboot"),
-            *("-kernel", str(self._image.with_name("vmlinuz")), "-initrd", str(self._image.with_name("initrd"))),
-            *("-append", "root=LABEL=cloudimg-rootfs rw console=ttyS0 panic=-1 quiet " + " ".join(_MASKED)),
+            *(
+                "-kernel",
+                str(self._image.with_name("vmlinuz")),
+                "-initrd",
+                str(self._image.with_name("initrd")),
+            ),
+            *(
+                "-append",
+                "root=LABEL=cloudimg-rootfs rw console=ttyS0 panic=-1 quiet "
+                + " ".join(_MASKED),
+            ),
             # A flush of the machine's reaches the file. What it has not written goes with it, and what it wrote and has
             # not flushed may: where that is in the file is in qemu's memory until then.
-            *("-drive", f"file={self._disk},if=virtio,format=qcow2,cache=writeback,l2-cache-size=16M"),
-            *("-drive", f"file={self._folder}/drive.iso,if=virtio,format=raw,readonly=on"),
-            *("-netdev", "user,id=net,ipv6=off", "-device", f"virtio-net-pci,netdev=net,mac={MAC},romfile="),
+            *(
+                "-drive",
+                f"file={self._disk},if=virtio,format=qcow2,cache=writeback,l2-cache-size=16M",
+            ),
+            *(
+                "-drive",
+                f"file={self._folder}/drive.iso,if=virtio,format=raw,readonly=on",
+            ),
+            *(
+                "-netdev",
+                "user,id=net,ipv6=off",
+                "-device",
+                f"virtio-net-pci,netdev=net,mac={MAC},romfile=",
+            ),
             *("-device", "virtio-rng-pci", "-serial", f"file:{self._console}"),
-            *("-chardev", f"socket,id=agent,path={self._socket},server=on,wait=off", "-device", "virtio-serial-pci"),
+            *(
+                "-chardev",
+                f"socket,id=agent,path={self._socket},server=on,wait=off",
+                "-device",
+                "virtio-serial-pci",
+            ),
             *("-device", "virtserialport,chardev=agent,name=org.qemu.guest_agent.0"),
         ]
 
@@ -140,7 +208,9 @@ class Emulated:
         """Ask qemu's guest agent."""
         assert self._line is not None
         self._line.settimeout(seconds)
-        self._line.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        self._line.sendall(
+            json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n"
+        )
         answer = b""
         while not answer.endswith(b"\n"):
             found = self._line.recv(1 << 20)
@@ -154,14 +224,22 @@ class Emulated:
     def run(self, *argv: str, stdin: str = "", seconds: float = 120) -> Done:
         """Run a command in it to its end."""
         deadline = time.monotonic() + seconds
-        given = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True, "env": ["PATH=/usr/sbin:/usr/bin"]}
+        given = {
+            "path": argv[0],
+            "arg": list(argv[1:]),
+            "capture-output": True,
+            "env": ["PATH=/usr/sbin:/usr/bin"],
+        }
         if stdin:
             given["input-data"] = base64.b64encode(stdin.encode()).decode()
         process = self._ask("guest-exec", 60, **given)["pid"]
         while not (done := self._ask("guest-exec-status", 60, pid=process))["exited"]:
             assert time.monotonic() < deadline, f"{argv} takes too long"
             time.sleep(0.1)
-        out, err = (base64.b64decode(done.get(each, "")).decode(errors="replace") for each in ("out-data", "err-data"))
+        out, err = (
+            base64.b64decode(done.get(each, "")).decode(errors="replace")
+            for each in ("out-data", "err-data")
+        )
         return Done(done.get("exitcode", -done.get("signal", 0)), out, err)
 
     def cut(self) -> None:
@@ -176,7 +254,11 @@ class Emulated:
 
     def console(self) -> str:
         """Return the last that was said on its console."""
-        return self._console.read_text(errors="replace")[-4000:] if self._console.exists() else ""
+        return (
+            self._console.read_text(errors="replace")[-4000:]
+            if self._console.exists()
+            else ""
+        )
 
 
 @contextmanager

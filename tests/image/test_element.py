@@ -28,7 +28,9 @@ SCRIPTS = sorted(path for path in ELEMENT.glob("*.d/*") if path.is_file())
 INSIDE = "/tmp/in_target.d"
 """Where diskimage-builder has the phases of all elements while they run in the image."""
 
-THEIRS = "[Service]\nExecStart=/usr/bin/sleep 1000\n[Install]\nWantedBy=multi-user.target\n"
+THEIRS = (
+    "[Service]\nExecStart=/usr/bin/sleep 1000\n[Install]\nWantedBy=multi-user.target\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,12 @@ class Build:
         programs = image.disk / "usr/local/bin"
         shutil.copy(self._builder / "elements/dpkg/bin/install-packages", programs)
         shutil.copytree(self._hooks, image.disk / INSIDE[1:])
-        done = image.inside(f"{INSIDE}/dib-run-parts", f"{INSIDE}/{phase}", seconds=120, **self._variables)
+        done = image.inside(
+            f"{INSIDE}/dib-run-parts",
+            f"{INSIDE}/{phase}",
+            seconds=120,
+            **self._variables,
+        )
         shutil.rmtree(image.disk / INSIDE[1:])
         return done
 
@@ -100,7 +107,9 @@ def build(builder: Path, hooks: Path, image: Booted, **variables: str) -> str:
 def test_its_scripts_are_clean() -> None:
     """Shellcheck finds nothing in them."""
     need("shellcheck", "shellcheck")
-    done = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["shellcheck", *SCRIPTS], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -128,18 +137,31 @@ def test_tools_are_packages_of_the_distribution(builder: Path) -> None:
     names = json.loads((ELEMENT / "pkg-map").read_text())["family"]["debian"]
     assert set(names) <= set(HOOKS)
     answer = subprocess.run(
-        [builder / "elements/pkg-map/bin/pkg-map", "--pkg-map", ELEMENT / "pkg-map", "--distro", "debian", *names],
+        [
+            builder / "elements/pkg-map/bin/pkg-map",
+            "--pkg-map",
+            ELEMENT / "pkg-map",
+            "--distro",
+            "debian",
+            *names,
+        ],
         capture_output=True,
         text=True,
         check=True,
     )
     assert answer.stdout.split() == list(names.values())
-    known = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split()
+    known = subprocess.run(
+        ["apt-cache", "pkgnames"], capture_output=True, text=True, check=True
+    ).stdout.split()
     if missing := set(names.values()) - set(known):
-        pytest.skip(f"apt does not know {', '.join(sorted(missing))}: on Debian 12, «apt-get update»")
+        pytest.skip(
+            f"apt does not know {', '.join(sorted(missing))}: on Debian 12, «apt-get update»"
+        )
 
 
-def test_an_image_has_the_agent_from_its_first_boot(builder: Path, deb: Path, image: Booted, tmp_path: Path) -> None:
+def test_an_image_has_the_agent_from_its_first_boot(
+    builder: Path, deb: Path, image: Booted, tmp_path: Path
+) -> None:
     """Nothing is started while it is built; the agent alone is enabled, also by the presets of the first boot."""
     build(builder, tmp_path / "hooks", image, DIB_HEAT_CONFIG_AGENT_PACKAGE=str(deb))
     assert not (image.disk / "var/lib/heat-config-agent").exists()
@@ -152,7 +174,9 @@ def test_an_image_has_the_agent_from_its_first_boot(builder: Path, deb: Path, im
     assert shown(image, "UnitFileState", "heat-config-apply") == "disabled"
 
 
-def test_beside_os_collect_config_it_is_disabled(builder: Path, deb: Path, image: Booted, tmp_path: Path) -> None:
+def test_beside_os_collect_config_it_is_disabled(
+    builder: Path, deb: Path, image: Booted, tmp_path: Path
+) -> None:
     """Whichever of the two elements came first; the build says so, and so it is after the first boot."""
     theirs = image.disk / "etc/systemd/system/os-collect-config.service"
     theirs.write_text(THEIRS)
@@ -161,36 +185,59 @@ def test_beside_os_collect_config_it_is_disabled(builder: Path, deb: Path, image
     assert hooks.inside("install.d", image).code == 0
     image.inside("systemctl", "enable", theirs.name)  # after ours
     done = hooks.inside("post-install.d", image)
-    assert (done.code, "os-collect-config is enabled in this image" in done.out) == (0, True)
+    assert (done.code, "os-collect-config is enabled in this image" in done.out) == (
+        0,
+        True,
+    )
     (image.disk / "etc/machine-id").write_text("uninitialized\n")
     image.boot()
-    assert (shown(image, "UnitFileState"), shown(image, "ActiveState")) == ("disabled", "inactive")
+    assert (shown(image, "UnitFileState"), shown(image, "ActiveState")) == (
+        "disabled",
+        "inactive",
+    )
     assert shown(image, "ActiveState", theirs.name) == "active"
     assert image.run("heat-config-agent", "migrate").code == 0
-    assert (shown(image, "UnitFileState"), shown(image, "ActiveState")) == ("enabled", "active")
+    assert (shown(image, "UnitFileState"), shown(image, "ActiveState")) == (
+        "enabled",
+        "active",
+    )
 
 
-def test_a_package_may_be_fetched(builder: Path, deb: Path, heat: SignalServer, tmp_path: Path) -> None:
+def test_a_package_may_be_fetched(
+    builder: Path, deb: Path, heat: SignalServer, tmp_path: Path
+) -> None:
     """A package from a URL is installed only if its checksum is right."""
     need("curl", "curl")
     heat.named["agent.deb"] = Answer(body=deb.read_bytes())
     url = heat.url("agent.deb")
-    for number, (sum_, code) in enumerate({hashlib.sha256(deb.read_bytes()).hexdigest(): 0, "0" * 64: 1}.items()):
+    for number, (sum_, code) in enumerate(
+        {hashlib.sha256(deb.read_bytes()).hexdigest(): 0, "0" * 64: 1}.items()
+    ):
         hooks = tmp_path / str(number)
-        variables = {"DIB_HEAT_CONFIG_AGENT_PACKAGE": url, "DIB_HEAT_CONFIG_AGENT_SHA256": sum_}
+        variables = {
+            "DIB_HEAT_CONFIG_AGENT_PACKAGE": url,
+            "DIB_HEAT_CONFIG_AGENT_SHA256": sum_,
+        }
         assert Build(builder, hooks, **variables).outside("extra-data.d").code == code
         assert (hooks / "heat-config-agent.deb").read_bytes() == deb.read_bytes()
 
 
-def test_without_a_package_there_is_no_image(builder: Path, image: Booted, heat: SignalServer, tmp_path: Path) -> None:
+def test_without_a_package_there_is_no_image(
+    builder: Path, image: Booted, heat: SignalServer, tmp_path: Path
+) -> None:
     """A missing file, page or package is reported."""
     need("curl", "curl")
     heat.always = Answer(404)
     for number, name in enumerate((str(tmp_path / "no.deb"), heat.url("no.deb"))):
-        done = Build(builder, tmp_path / str(number), DIB_HEAT_CONFIG_AGENT_PACKAGE=name).outside("extra-data.d")
+        done = Build(
+            builder, tmp_path / str(number), DIB_HEAT_CONFIG_AGENT_PACKAGE=name
+        ).outside("extra-data.d")
         assert done.code != 0
         assert "No such file" in done.err or "404" in done.err
     hooks = Build(builder, tmp_path / "named")
     assert hooks.outside("extra-data.d").code == 0
     done = hooks.inside("install.d", image)
-    assert (done.code != 0, "the image's sources have no package heat-config-agent" in done.err) == (True, True)
+    assert (
+        done.code != 0,
+        "the image's sources have no package heat-config-agent" in done.err,
+    ) == (True, True)

@@ -31,11 +31,17 @@ def image(request: pytest.FixtureRequest) -> Path:
 def instance(image: Path) -> Iterator[Booted]:
     """An instance of it, before its first boot."""
     with booted(boot=False, commands=False, root=image) as machine:
-        (machine.disk / "etc/machine-id").write_text("uninitialized\n")  # as it is in the image
+        (machine.disk / "etc/machine-id").write_text(
+            "uninitialized\n"
+        )  # as it is in the image
         (machine.disk / "etc/fstab").write_text("")
-        (machine.disk / "etc/cloud/cloud.cfg.d/99-network.cfg").write_text("network: {config: disabled}\n")
+        (machine.disk / "etc/cloud/cloud.cfg.d/99-network.cfg").write_text(
+            "network: {config: disabled}\n"
+        )
         for each in NETWORK:
-            (machine.disk / f"etc/systemd/system/{each}.service").symlink_to("/dev/null")
+            (machine.disk / f"etc/systemd/system/{each}.service").symlink_to(
+                "/dev/null"
+            )
         yield machine
 
 
@@ -49,21 +55,36 @@ def test_an_instance_of_it_is_configured(instance: Booted, heat: SignalServer) -
     eventually(instance, lambda: state_of(instance, "d1") == "signalled")
     assert shown(instance, "UnitFileState") == "enabled"
     assert shown(instance, "UnitFileState", "heat-config-apply") == "disabled"
-    eventually(instance, lambda: instance.run("heat-config-agent", "status", "--check").code == 0)
-    assert instance.run("systemctl", "is-failed", "cloud-config", "cloud-final", "cloud-init").out.count("active") == 3
+    eventually(
+        instance,
+        lambda: instance.run("heat-config-agent", "status", "--check").code == 0,
+    )
+    assert (
+        instance.run(
+            "systemctl", "is-failed", "cloud-config", "cloud-final", "cloud-init"
+        ).out.count("active")
+        == 3
+    )
 
     instance.crash()
     handed.deploy(deployment("d2", "#!/bin/sh\necho second\n", signal=heat.url("d2")))
     instance.boot(180)
     eventually(instance, lambda: state_of(instance, "d2") == "signalled")
-    assert [each["deploy_stdout"] for name in ("d1", "d2") for each in heat.values(name)] == ["first\n", "second\n"]
+    assert [
+        each["deploy_stdout"] for name in ("d1", "d2") for each in heat.values(name)
+    ] == ["first\n", "second\n"]
 
 
 def test_it_is_of_use_in_a_cloud(image: Path, instance: Booted) -> None:
     """The example for mkosi has all that an instance needs: a network, names, a disk that grows, certificates."""
     if not image.name.startswith("mkosi"):
-        pytest.skip("the element is one of several in an image, which has these from others")
-    for name in ("systemd-networkd", "systemd-resolved"):  # the network of this instance is masked, not its names
+        pytest.skip(
+            "the element is one of several in an image, which has these from others"
+        )
+    for name in (
+        "systemd-networkd",
+        "systemd-resolved",
+    ):  # the network of this instance is masked, not its names
         assert (image / f"usr/lib/systemd/system/{name}.service").exists() or (
             image / f"lib/systemd/system/{name}.service"
         ).exists()
@@ -82,6 +103,8 @@ def test_its_tools_are_there(image: Path, instance: Booted) -> None:
         pytest.skip("only the element has tools: mkosi's users name packages")
     instance.boot(180)
     [line] = [
-        each for each in instance.run("heat-config-agent", "hooks").out.splitlines() if each.startswith("ansible")
+        each
+        for each in instance.run("heat-config-agent", "hooks").out.splitlines()
+        if each.startswith("ansible")
     ]
     assert line.endswith("ready")

@@ -64,8 +64,14 @@ class Instance:
         try:
             wait_until(lambda: bool(self.server.values(identity)), PATIENCE)
         except AssertionError:
-            pytest.fail(self.machine.run("journalctl", "--no-pager", "-b", "-u", "heat-config-agent").out)
-        [only] = {json.dumps(each, sort_keys=True) for each in self.server.values(identity)}
+            pytest.fail(
+                self.machine.run(
+                    "journalctl", "--no-pager", "-b", "-u", "heat-config-agent"
+                ).out
+            )
+        [only] = {
+            json.dumps(each, sort_keys=True) for each in self.server.values(identity)
+        }
         found = json.loads(only)
         assert isinstance(found, dict)
         return found
@@ -78,7 +84,9 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     server = Outside()
     server.start()
     handed = Handed(server)
-    with emulated(tmp_path_factory.mktemp("machine"), image, seeds.user_data(handed.first)) as machine:
+    with emulated(
+        tmp_path_factory.mktemp("machine"), image, seeds.user_data(handed.first)
+    ) as machine:
         print(f"its first boot took {machine.boot():.0f} s")
         # It has done its work, and takes as long as all the rest at a boot.
         machine.run("sh", "-c", "touch /etc/cloud/cloud-init.disabled; sync")
@@ -87,42 +95,82 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     assert not planted.told(server)
 
 
-def script(instance: Instance, identity: str, text: str, **options: object) -> dict[str, Any]:
+def script(
+    instance: Instance, identity: str, text: str, **options: object
+) -> dict[str, Any]:
     """Have a script run, and return its result."""
-    instance.deploy(deployment(identity, text, options=options, signal=instance.server.url(identity)))
+    instance.deploy(
+        deployment(
+            identity, text, options=options, signal=instance.server.url(identity)
+        )
+    )
     return instance.result(identity)
 
 
 def test_it_is_a_whole_machine(instance: Instance) -> None:
     """The machine has its own kernel and disk, and all units have started."""
     assert instance.machine.run("systemd-detect-virt").out == "qemu\n"
-    assert instance.machine.run("findmnt", "--noheadings", "--output", "SOURCE", "/").out == "/dev/vda\n"
-    assert "[source=/dev/vdb]" in instance.machine.run("cat", "/var/lib/cloud/instance/datasource").out
-    assert instance.machine.run("systemctl", "--failed", "--plain", "--no-legend").out == ""
+    assert (
+        instance.machine.run("findmnt", "--noheadings", "--output", "SOURCE", "/").out
+        == "/dev/vda\n"
+    )
+    assert (
+        "[source=/dev/vdb]"
+        in instance.machine.run("cat", "/var/lib/cloud/instance/datasource").out
+    )
+    assert (
+        instance.machine.run("systemctl", "--failed", "--plain", "--no-legend").out
+        == ""
+    )
     assert " unavailable" not in instance.machine.run("heat-config-agent", "doctor").out
-    assert script(instance, "first", "#!/bin/sh\necho here\n")["deploy_stdout"] == "here\n"
+    assert (
+        script(instance, "first", "#!/bin/sh\necho here\n")["deploy_stdout"] == "here\n"
+    )
 
 
 def test_the_serial_port_shows_what_is_deployed(instance: Instance) -> None:
     """The console of the machine is its serial port: a cloud shows what comes out of it."""
     settings = "printf '[agent]\\nconsole = /dev/console\\n' >/etc/heat-config-agent/console.conf"
-    done = instance.machine.run("sh", "-c", f"{settings} && systemctl reload heat-config-agent")
+    done = instance.machine.run(
+        "sh", "-c", f"{settings} && systemctl reload heat-config-agent"
+    )
     assert done.code == 0, done.err
     assert script(instance, "shown", "#!/bin/sh\nexit 3\n")["deploy_status_code"] == 3
-    wait_until(lambda: "heat-config-agent: shown: FAILED after " in instance.machine.console(), PATIENCE)
-    assert "heat-config-agent: shown: begins CREATE (script)\n" in instance.machine.console()
+    wait_until(
+        lambda: "heat-config-agent: shown: FAILED after " in instance.machine.console(),
+        PATIENCE,
+    )
+    assert (
+        "heat-config-agent: shown: begins CREATE (script)\n"
+        in instance.machine.console()
+    )
 
 
 def test_a_run_that_takes_too_much_memory_is_killed(instance: Instance) -> None:
     """Only the run is killed, neither processes of other runs nor the agent."""
-    assert script(instance, "server", "#!/bin/sh\nsetsid sleep 5000 >/dev/null 2>&1 &\n")["deploy_status_code"] == 0
-    daemon = instance.machine.run("systemctl", "show", "-P", "MainPID", "heat-config-agent").out
+    assert (
+        script(instance, "server", "#!/bin/sh\nsetsid sleep 5000 >/dev/null 2>&1 &\n")[
+            "deploy_status_code"
+        ]
+        == 0
+    )
+    daemon = instance.machine.run(
+        "systemctl", "show", "-P", "MainPID", "heat-config-agent"
+    ).out
     greedy = "#!/usr/bin/python3\nprint('begun', flush=True)\nheld = b'x' * (200 << 20)\nprint('held')\n"
     found = script(instance, "greedy", greedy, memory_max="100M")
     assert (found["deploy_status_code"], found["deploy_stdout"]) == (137, "begun\n")
-    assert script(instance, "modest", greedy, memory_max="400M")["deploy_stdout"] == "begun\nheld\n"
+    assert (
+        script(instance, "modest", greedy, memory_max="400M")["deploy_stdout"]
+        == "begun\nheld\n"
+    )
     assert instance.machine.run("pgrep", "--full", "--exact", "sleep 5000").code == 0
-    assert instance.machine.run("systemctl", "show", "-P", "MainPID", "heat-config-agent").out == daemon
+    assert (
+        instance.machine.run(
+            "systemctl", "show", "-P", "MainPID", "heat-config-agent"
+        ).out
+        == daemon
+    )
 
 
 FORKS = """\
@@ -159,7 +207,9 @@ def test_a_run_has_no_more_processes_than_it_may(instance: Instance) -> None:
 
 def test_a_run_has_no_more_of_the_processor_than_it_may(instance: Instance) -> None:
     """A fifth of one, and not all of it."""
-    assert float(script(instance, "burns", BURNS, cpu_quota="20%")["deploy_stdout"]) < 0.35
+    assert (
+        float(script(instance, "burns", BURNS, cpu_quota="20%")["deploy_stdout"]) < 0.35
+    )
 
 
 def test_the_power_goes(instance: Instance) -> None:
@@ -171,7 +221,12 @@ def test_the_power_goes(instance: Instance) -> None:
     for number in range(CUTS):
         identity = f"power-{number}"
         instance.deploy(
-            deployment(identity, WORK.format(identity), outputs=["said"], signal=instance.server.url(identity))
+            deployment(
+                identity,
+                WORK.format(identity),
+                outputs=["said"],
+                signal=instance.server.url(identity),
+            )
         )
         wait_until(partial(begun, machine, identity), PATIENCE)
         moment = chance.uniform(0, LONGEST) if number else 0.0
@@ -196,7 +251,9 @@ def test_the_power_goes(instance: Instance) -> None:
             assert "the machine went down" in outcome["deploy_stderr"]
             interrupted += 1
         if not number:
-            assert "lost" not in machine.run("cat", f"/root/{identity}.lost").out, "what was not flushed is there"
+            assert "lost" not in machine.run("cat", f"/root/{identity}.lost").out, (
+                "what was not flushed is there"
+            )
     assert interrupted
     assert machine.run("heat-config-agent", "status", "--check").code == 0
     for number in range(CUTS):

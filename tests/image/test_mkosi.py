@@ -25,5 +25,7 @@ def test_its_packages_are_known() -> None:
     """Debian has all packages of the image except our own."""
     need("apt-cache", "apt")
     wanted = set(content()["Packages"].split())
-    known = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split()
+    known = subprocess.run(
+        ["apt-cache", "pkgnames"], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert wanted - set(known) == {"heat-config-agent"}

@@ -50,15 +50,23 @@ PROXY = f"[Service]\nEnvironment=http_proxy=http://proxy.example:{PORT}\n"
 @pytest.fixture(params=["bookworm", "trixie"])
 def instance(request: pytest.FixtureRequest) -> Iterator[Booted]:
     """An instance of the example for mkosi, before its first boot. Nothing in it is masked."""
-    with booted(boot=False, commands=False, root=baked("mkosi", request.param), network=GATEWAY) as machine:
-        (machine.disk / "etc/machine-id").write_text("uninitialized\n")  # as it is in the image
-        drop_in = machine.disk / "etc/systemd/system/heat-config-agent.service.d/proxy.conf"
+    with booted(
+        boot=False, commands=False, root=baked("mkosi", request.param), network=GATEWAY
+    ) as machine:
+        (machine.disk / "etc/machine-id").write_text(
+            "uninitialized\n"
+        )  # as it is in the image
+        drop_in = (
+            machine.disk / "etc/systemd/system/heat-config-agent.service.d/proxy.conf"
+        )
         drop_in.parent.mkdir(parents=True)
         drop_in.write_text(PROXY)
         yield machine
 
 
-def test_a_stack_is_complete(instance: Booted, cloud: Lab, request: pytest.FixtureRequest) -> None:
+def test_a_stack_is_complete(
+    instance: Booted, cloud: Lab, request: pytest.FixtureRequest
+) -> None:
     """The link is set up by systemd-networkd, names are resolved, and all that is said goes over that link.
 
     The cloud knows itself only by addresses on loopback: the instance reaches it by a proxy, which it knows by name.
@@ -72,14 +80,25 @@ def test_a_stack_is_complete(instance: Booted, cloud: Lab, request: pytest.Fixtu
             done = cloud.wait(name, "CREATE_COMPLETE", 120)
         except AssertionError:
             pytest.fail(instance.run("journalctl", "--no-pager", "-b").out[-8000:])
-        assert any(each.verb == "POST" and each.target.endswith("/signal") for each in proxy.requests)
+        assert any(
+            each.verb == "POST" and each.target.endswith("/signal")
+            for each in proxy.requests
+        )
     [link] = [
         each
-        for each in json.loads(instance.run("ip", "-json", "address", "show", "eth0").out)[0]["addr_info"]
+        for each in json.loads(
+            instance.run("ip", "-json", "address", "show", "eth0").out
+        )[0]["addr_info"]
         if each["family"] == "inet"
     ]
     assert link["dynamic"]
-    assert done.outputs == {"release": request.node.callspec.params["instance"], "address": f"{link['local']}/24"}
-    assert "routable (configured)" in instance.run("networkctl", "--no-pager", "status", "eth0").out
+    assert done.outputs == {
+        "release": request.node.callspec.params["instance"],
+        "address": f"{link['local']}/24",
+    }
+    assert (
+        "routable (configured)"
+        in instance.run("networkctl", "--no-pager", "status", "eth0").out
+    )
     assert GATEWAY in instance.run("resolvectl", "query", "proxy.example").out
     assert instance.run("systemctl", "--failed", "--plain", "--no-legend").out == ""

@@ -18,7 +18,17 @@ ROOT = Path(__file__).parents[2]
 
 PLACE = ROOT / ".venv/packages"
 """Where packages are that tests have built."""
-_SOURCES = ("agent", "hooks", "systemd", "packaging", "docs", "examples", "pyproject.toml", "*.md", "LICENSE")
+_SOURCES = (
+    "agent",
+    "hooks",
+    "systemd",
+    "packaging",
+    "docs",
+    "examples",
+    "pyproject.toml",
+    "*.md",
+    "LICENSE",
+)
 _QUICK = {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
 """Nothing that is tested depends on how well a package is compressed."""
 
@@ -56,9 +66,17 @@ def package(kind: str, name: str = "") -> Path:
     else:
         need("dh", "debhelper")
         need("dh_python3", "dh-python")
-    modules, packages = _MODULES if kind in ("deb", "rpm") else ("ensurepip, venv", "python3-venv")
-    if subprocess.run(["/usr/bin/python3", "-c", f"import {modules}"], capture_output=True, check=False).returncode:
-        pytest.skip(f"/usr/bin/python3 lacks modules to build it: apt-get install {packages}")
+    modules, packages = (
+        _MODULES if kind in ("deb", "rpm") else ("ensurepip, venv", "python3-venv")
+    )
+    if subprocess.run(
+        ["/usr/bin/python3", "-c", f"import {modules}"],
+        capture_output=True,
+        check=False,
+    ).returncode:
+        pytest.skip(
+            f"/usr/bin/python3 lacks modules to build it: apt-get install {packages}"
+        )
     folder = PLACE / kind
     folder.mkdir(parents=True, exist_ok=True)
     stamp = folder / f"{digest()}.built"
@@ -80,7 +98,11 @@ def build(kind: str, folder: Path) -> None:
 def make(target: str, folder: Path, **environment: str) -> str:
     """Have make build a target into a folder, and return what it says."""
     # Not as a part of the make that runs the tests.
-    others = {name: value for name, value in os.environ.items() if not re.fullmatch("MAKE.*|MFLAGS|DIST", name)}
+    others = {
+        name: value
+        for name, value in os.environ.items()
+        if not re.fullmatch("MAKE.*|MFLAGS|DIST", name)
+    }
     done = subprocess.run(
         ["make", target, f"DIST={folder}"],
         cwd=ROOT,
@@ -100,6 +122,8 @@ def digest() -> str:
         for top in sorted(ROOT.glob(pattern)):
             for path in [top] if top.is_file() else sorted(top.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
-                    found.update(f"{path.relative_to(ROOT)} {path.stat().st_mode:o}\n".encode())
+                    found.update(
+                        f"{path.relative_to(ROOT)} {path.stat().st_mode:o}\n".encode()
+                    )
                     found.update(path.read_bytes())
     return found.hexdigest()[:12]

@@ -45,7 +45,9 @@ def deb() -> Path:
 @pytest.fixture(scope="module")
 def content(deb: Path) -> tarfile.TarFile:
     """The files of the package."""
-    text = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
+    text = subprocess.run(
+        ["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True
+    ).stdout
     return tarfile.open(fileobj=BytesIO(text))
 
 
@@ -53,13 +55,21 @@ def test_package_has_no_trace_of_its_build(content: tarfile.TarFile) -> None:
     """The package has no installer, no tests of other projects, and no trace of where it was built."""
     for each in content.getmembers():
         name = each.name.removeprefix("./")
-        assert not re.search(r"/(pip|setuptools|pkg_resources|shtab|tests?)/", name), name
+        assert not re.search(r"/(pip|setuptools|pkg_resources|shtab|tests?)/", name), (
+            name
+        )
         found = content.extractfile(each) if each.isfile() else None
         text = found.read() if found else b""
         assert b"/debian/heat-config-agent-bundled/" not in text, name
         assert str(ROOT).encode() not in text, name
-    modules = {each.name for each in content.getmembers() if re.search(r"^\./usr/lib/.*\.py$", each.name)}
-    compiled = {each.name for each in content.getmembers() if each.name.endswith(".pyc")}
+    modules = {
+        each.name
+        for each in content.getmembers()
+        if re.search(r"^\./usr/lib/.*\.py$", each.name)
+    }
+    compiled = {
+        each.name for each in content.getmembers() if each.name.endswith(".pyc")
+    }
     assert {re.sub(r"([^/]+)\.py$", r"__pycache__/\1", each) for each in modules} == {
         re.sub(r"\.cpython-\d+\.pyc$", "", each) for each in compiled
     }
@@ -69,12 +79,25 @@ def test_each_module_inside_has_a_licence(content: tarfile.TarFile) -> None:
     """The versions of what is inside are listed, and debian/copyright says under which licence each is."""
     bundled = read(content, "usr/share/doc/heat-config-agent/bundled").splitlines()
     copyrights = read(content, "usr/share/doc/heat-config-agent-bundled/copyright")
-    packages = [each.name.partition("/site-packages/")[2] for each in content.getmembers()]
+    packages = [
+        each.name.partition("/site-packages/")[2] for each in content.getmembers()
+    ]
     folders = {each.partition("/")[0] for each in packages} - {"", "__pycache__"}
-    named = re.findall(r"(?m)^Files: usr/lib/heat-config-agent/lib/\*/site-packages/(\w+)\*$", copyrights)
-    unnamed = {each for each in folders if not each.startswith((*named, "heat_config_", "_yaml", "pyyaml-"))}
-    assert unnamed <= {"websocket_client-" + each.partition("==")[2] + ".dist-info" for each in bundled}
-    assert {"requests", "PyYAML", "psutil", "websocket-client"} <= {each.partition("==")[0] for each in bundled}
+    named = re.findall(
+        r"(?m)^Files: usr/lib/heat-config-agent/lib/\*/site-packages/(\w+)\*$",
+        copyrights,
+    )
+    unnamed = {
+        each
+        for each in folders
+        if not each.startswith((*named, "heat_config_", "_yaml", "pyyaml-"))
+    }
+    assert unnamed <= {
+        "websocket_client-" + each.partition("==")[2] + ".dist-info" for each in bundled
+    }
+    assert {"requests", "PyYAML", "psutil", "websocket-client"} <= {
+        each.partition("==")[0] for each in bundled
+    }
 
 
 def test_it_is_refused_where_it_cannot_work(deb: Path, tmp_path: Path) -> None:
@@ -87,34 +110,58 @@ def test_it_is_refused_where_it_cannot_work(deb: Path, tmp_path: Path) -> None:
 
     def before(action: str) -> subprocess.CompletedProcess[str]:
         script = ["/bin/sh", str(tmp_path / "control/preinst"), action]
-        return subprocess.run(script, env={"PATH": str(programs)}, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            script,
+            env={"PATH": str(programs)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     [needed] = re.findall(r"python3\.\d+", (tmp_path / "control/control").read_text())
     for action in ("install", "upgrade"):
         done = before(action)
         assert done.returncode == 1
         assert f"with {needed}, and this machine is" in done.stderr
-        assert f"install {needed}, or the package that was built for this system" in done.stderr
+        assert (
+            f"install {needed}, or the package that was built for this system"
+            in done.stderr
+        )
     (programs / needed).symlink_to("/bin/sh")
     assert (before("install").returncode, before("install").stderr) == (0, "")
 
 
 def test_its_version_names_the_release_that_it_is_for(deb: Path) -> None:
     """The version sorts by release, so an upgrade of the distribution upgrades the package."""
-    version = subprocess.run(["dpkg-deb", "--field", deb, "Version"], capture_output=True, text=True, check=True).stdout
-    release = dict(re.findall(r'(?m)^(\w+)="?([^"\n]*)', Path("/etc/os-release").read_text()))
+    version = subprocess.run(
+        ["dpkg-deb", "--field", deb, "Version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    release = dict(
+        re.findall(r'(?m)^(\w+)="?([^"\n]*)', Path("/etc/os-release").read_text())
+    )
     assert (
         version.strip()
         == f"{re.sub('rc', '~rc', __version__)}+{release['ID'].removesuffix('ian')}{release['VERSION_ID']}"
     )
-    newer = subprocess.run(["dpkg", "--compare-versions", "1+deb13", "gt", "1+deb12"], check=False)
+    newer = subprocess.run(
+        ["dpkg", "--compare-versions", "1+deb13", "gt", "1+deb12"], check=False
+    )
     assert newer.returncode == 0
 
 
 def test_lintian_has_no_complaint(deb: Path) -> None:
     """Each complaint of lintian is overridden with a reason, and each override is needed."""
     need("lintian", "lintian")
-    all_tags = ["--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic"]
+    all_tags = [
+        "--allow-root",
+        "--display-info",
+        "--pedantic",
+        "--fail-on",
+        "error,warning,info,pedantic",
+    ]
     # Each release of the modules has other compiled text in which lintian sees a misspelt word.
     others_words = ["--suppress-tags", "spelling-error-in-binary"]
     done = subprocess.run(
@@ -136,21 +183,39 @@ def test_the_two_forms_change_places(deb: Path) -> None:
         deploy(machine, deployment("d1", "#!/bin/sh\necho first >>/root/ran\n"))
         install(machine, "bundled.deb")
         eventually(machine, lambda: state_of(machine, "d1") == "unasked")
-        assert machine.run("heat-config-agent", "hooks", "kubelet").code == 0  # the hooks for older tools are inside
+        assert (
+            machine.run("heat-config-agent", "hooks", "kubelet").code == 0
+        )  # the hooks for older tools are inside
         python = "/usr/lib/heat-config-agent/bin/python3"
         done = machine.run(python, "-I", "-c", MODULES)
         assert (done.code, done.err) == (0, "")
         trusted = "import certifi, os; print(os.path.realpath(certifi.where()))"
-        assert machine.run(python, "-I", "-c", trusted).out.strip() == "/etc/ssl/certs/ca-certificates.crt"
-        its = set(machine.run("dpkg", "--listfiles", "heat-config-agent-bundled").out.splitlines())
-        assert set(machine.run("find", "/usr/lib/heat-config-agent").out.splitlines()) <= its
+        assert (
+            machine.run(python, "-I", "-c", trusted).out.strip()
+            == "/etc/ssl/certs/ca-certificates.crt"
+        )
+        its = set(
+            machine.run(
+                "dpkg", "--listfiles", "heat-config-agent-bundled"
+            ).out.splitlines()
+        )
+        assert (
+            set(machine.run("find", "/usr/lib/heat-config-agent").out.splitlines())
+            <= its
+        )
 
         install(machine)
         done = machine.run("dpkg", "--purge", "heat-config-agent-bundled")
         assert done.code == 0, done.out + done.err
-        eventually(machine, lambda: machine.run("heat-config-agent", "status", "--check").code == 0)
+        eventually(
+            machine,
+            lambda: machine.run("heat-config-agent", "status", "--check").code == 0,
+        )
         assert state_of(machine, "d1") == "unasked"
         install(machine, "bundled.deb")
-        eventually(machine, lambda: machine.run("heat-config-agent", "status", "--check").code == 0)
+        eventually(
+            machine,
+            lambda: machine.run("heat-config-agent", "status", "--check").code == 0,
+        )
         assert state_of(machine, "d1") == "unasked"
         assert (machine.disk / "root/ran").read_text() == "first\n"

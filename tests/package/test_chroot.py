@@ -27,7 +27,9 @@ mount -t proc proc /image/proc
 """
 """Commands that make an image of the machine below `/image`, whose files are its own."""
 
-OTHERS = "[Service]\nExecStart=/usr/bin/sleep 1000\n[Install]\nWantedBy=multi-user.target\n"
+OTHERS = (
+    "[Service]\nExecStart=/usr/bin/sleep 1000\n[Install]\nWantedBy=multi-user.target\n"
+)
 """The unit os-collect-config.service."""
 
 
@@ -52,30 +54,60 @@ def image(host: Booted) -> Iterator[Booted]:
 
 @pytest.mark.parametrize(
     ("prepare", "variable"),
-    [("true", "A=1"), ("mount --bind /run /image/run", "A=1"), ("true", "SYSTEMD_OFFLINE=1")],
+    [
+        ("true", "A=1"),
+        ("mount --bind /run /image/run", "A=1"),
+        ("true", "SYSTEMD_OFFLINE=1"),
+    ],
     ids=["proc", "run", "offline"],
 )
-def test_daemon_is_enabled_in_an_image_that_a_booted_host_builds(image: Booted, prepare: str, variable: str) -> None:
+def test_daemon_is_enabled_in_an_image_that_a_booted_host_builds(
+    image: Booted, prepare: str, variable: str
+) -> None:
     """The host's systemd decides nothing: the image has no os-collect-config, so its first boot starts the daemon."""
     assert image.run("sh", "-ec", prepare).code == 0
-    done = image.run("env", variable, "chroot", "/image", "dpkg", "--install", "/root/agent.deb")
-    assert (done.code, "os-collect-config" in done.out + done.err) == (0, False), done.out + done.err
-    assert image.run("chroot", "/image", "systemctl", "is-enabled", NAME).out == "enabled\n"
+    done = image.run(
+        "env", variable, "chroot", "/image", "dpkg", "--install", "/root/agent.deb"
+    )
+    assert (done.code, "os-collect-config" in done.out + done.err) == (0, False), (
+        done.out + done.err
+    )
+    assert (
+        image.run("chroot", "/image", "systemctl", "is-enabled", NAME).out
+        == "enabled\n"
+    )
     assert image.run("test", "-e", "/usr/bin/heat-config-agent").code == 1
     assert image.run("systemctl", "is-active", NAME).out == "inactive\n"
 
 
-def test_image_that_a_booted_host_builds_starts_the_daemon_at_its_boot(image: Booted, tmp_path: Path) -> None:
+def test_image_that_a_booted_host_builds_starts_the_daemon_at_its_boot(
+    image: Booted, tmp_path: Path
+) -> None:
     """The first boot of the image starts the daemon, and each boot after that."""
     done = image.run("chroot", "/image", "dpkg", "--install", "/root/agent.deb")
     assert done.code == 0, done.out + done.err
-    words = ("tar", "--create", "--one-file-system", "--exclude=./root/*", "--file=/root/image.tar")
+    words = (
+        "tar",
+        "--create",
+        "--one-file-system",
+        "--exclude=./root/*",
+        "--file=/root/image.tar",
+    )
     done = image.run(*words, "--directory=/image", ".")
     assert done.code == 0, done.err
     root = tmp_path / "image"
     root.mkdir()
     archive = image.disk / "root/image.tar"
-    subprocess.run(["tar", "--extract", "--numeric-owner", f"--file={archive}", f"--directory={root}"], check=True)
+    subprocess.run(
+        [
+            "tar",
+            "--extract",
+            "--numeric-owner",
+            f"--file={archive}",
+            f"--directory={root}",
+        ],
+        check=True,
+    )
     archive.unlink()
     with booted(boot=False, commands=False, root=root) as instance:
         for _ in range(2):
@@ -85,20 +117,35 @@ def test_image_that_a_booted_host_builds_starts_the_daemon_at_its_boot(image: Bo
             instance.crash()
 
 
-def test_daemon_stays_disabled_in_an_image_with_os_collect_config(image: Booted) -> None:
+def test_daemon_stays_disabled_in_an_image_with_os_collect_config(
+    image: Booted,
+) -> None:
     """An image whose os-collect-config is enabled keeps it."""
     unit = "/image/etc/systemd/system/os-collect-config.service"
     assert image.run("tee", unit, stdin=OTHERS).code == 0
-    assert image.run("chroot", "/image", "systemctl", "enable", "os-collect-config").code == 0
+    assert (
+        image.run("chroot", "/image", "systemctl", "enable", "os-collect-config").code
+        == 0
+    )
     done = image.run("chroot", "/image", "dpkg", "--install", "/root/agent.deb")
     assert done.code == 0, done.out + done.err
     assert "os-collect-config is in use on this machine" in done.out
-    assert image.run("chroot", "/image", "systemctl", "is-enabled", NAME).out == "disabled\n"
+    assert (
+        image.run("chroot", "/image", "systemctl", "is-enabled", NAME).out
+        == "disabled\n"
+    )
 
 
-def test_daemon_stays_disabled_on_a_machine_whose_os_collect_config_runs_without_being_enabled(host: Booted) -> None:
+def test_daemon_stays_disabled_on_a_machine_whose_os_collect_config_runs_without_being_enabled(
+    host: Booted,
+) -> None:
     """A started os-collect-config is in use too."""
-    assert host.run("tee", "/run/systemd/system/os-collect-config.service", stdin=OTHERS).code == 0
+    assert (
+        host.run(
+            "tee", "/run/systemd/system/os-collect-config.service", stdin=OTHERS
+        ).code
+        == 0
+    )
     assert host.run("systemctl", "daemon-reload").code == 0
     assert host.run("systemctl", "start", "os-collect-config").code == 0
     done = host.run("dpkg", "--install", "/root/agent.deb")

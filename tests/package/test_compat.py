@@ -40,17 +40,27 @@ def bare(deb: Path) -> Iterator[Booted]:
 
 def field(deb: Path, name: str) -> str:
     """Return a field of a package."""
-    return subprocess.run(["dpkg-deb", "--field", deb, name], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["dpkg-deb", "--field", deb, name], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_it_has_the_modules_of_its_folder(deb: Path) -> None:
     """All of them, and the package of the agent has none."""
     modules = {}
     for name, path in (("compat", deb), ("agent", package("deb"))):
-        done = subprocess.run(["dpkg-deb", "--contents", path], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["dpkg-deb", "--contents", path], capture_output=True, text=True, check=True
+        )
         words = [line.split() for line in done.stdout.splitlines()]
-        modules[name] = {each[-1].rpartition("/")[2] for each in words if "/heat_config_compat/" in each[-1]} - {""}
-    assert modules["compat"] == {path.name for path in (ROOT / "hooks/heat_config_compat").glob("*.py")}
+        modules[name] = {
+            each[-1].rpartition("/")[2]
+            for each in words
+            if "/heat_config_compat/" in each[-1]
+        } - {""}
+    assert modules["compat"] == {
+        path.name for path in (ROOT / "hooks/heat_config_compat").glob("*.py")
+    }
     assert modules["agent"] == set()
 
 
@@ -65,8 +75,16 @@ def test_the_agent_recommends_it(deb: Path) -> None:
 def test_lintian_has_nothing_to_say(deb: Path) -> None:
     """Each complaint of lintian is overridden with a reason, and each override is needed."""
     need("lintian", "lintian")
-    words = ["--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic"]
-    done = subprocess.run(["lintian", *words, deb], capture_output=True, text=True, check=False)
+    words = [
+        "--allow-root",
+        "--display-info",
+        "--pedantic",
+        "--fail-on",
+        "error,warning,info,pedantic",
+    ]
+    done = subprocess.run(
+        ["lintian", *words, deb], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -80,8 +98,13 @@ def test_a_machine_without_it_says_what_it_needs(bare: Booted) -> None:
     config = {"hierarchy": ["common"], "datafiles": {"common": {"colour": "green"}}}
     deploy(bare, deployment("d1", config, group="hiera"))
     done = bare.run("dpkg", "--install", "/root/agent.deb")
-    assert (done.code, "heat-config-agent-compat" in done.out) == (0, False)  # no deployment is known yet
-    eventually(bare, lambda: [each["failed"] for each in status(bare)["deployments"]] == [True])
+    assert (done.code, "heat-config-agent-compat" in done.out) == (
+        0,
+        False,
+    )  # no deployment is known yet
+    eventually(
+        bare, lambda: [each["failed"] for each in status(bare)["deployments"]] == [True]
+    )
     assert SENTENCE in bare.run("heat-config-agent", "status").out
     assert SENTENCE in bare.run("heat-config-agent", "doctor").out
 

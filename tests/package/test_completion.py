@@ -109,7 +109,11 @@ def test_a_line_is_completed(tmp_path: Path, shell: str, origin: str) -> None:
     state = {"HEAT_CONFIG_AGENT_STATE": str(tmp_path / "state")}
     for name, content in DOCUMENTS.items():
         (tmp_path / name).write_text(content)
-        subprocess.run([BIN / "heat-config-apply", tmp_path / name], env={**os.environ, **state}, check=True)
+        subprocess.run(
+            [BIN / "heat-config-apply", tmp_path / name],
+            env={**os.environ, **state},
+            check=True,
+        )
     commands = ("heat-config-agent", "heat-config-apply", "heat-config-hook")
     recorded = "".join(record.format(each, tmp_path / "called") for each in commands)
     ours, its = pty.openpty()
@@ -119,12 +123,23 @@ def test_a_line_is_completed(tmp_path: Path, shell: str, origin: str) -> None:
         stdin=its,
         stdout=its,
         stderr=its,
-        env={"PATH": f"{BIN}:{os.environ['PATH']}", **state, "HOME": str(tmp_path), "TERM": "dumb", "LANG": "C.UTF-8"},
+        env={
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            **state,
+            "HOME": str(tmp_path),
+            "TERM": "dumb",
+            "LANG": "C.UTF-8",
+        },
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # fish wants a controlling terminal
     ) as process:
         os.close(its)
-        typed = [begin.format(scripts), recorded, *(f"{line}\n" for line in LINES), "exit 0\n"]
+        typed = [
+            begin.format(scripts),
+            recorded,
+            *(f"{line}\n" for line in LINES),
+            "exit 0\n",
+        ]
         os.write(ours, "".join(typed).encode())
         seen = read_all(ours)
         assert process.wait(pace.seconds(30)) == 0, seen

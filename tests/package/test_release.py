@@ -20,7 +20,12 @@ from package.wheels import wheel
 
 pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
-NEEDED = ("packaging", "agent/heat_config_agent/__init__.py", "pyproject.toml", "tests/install-tools")
+NEEDED = (
+    "packaging",
+    "agent/heat_config_agent/__init__.py",
+    "pyproject.toml",
+    "tests/install-tools",
+)
 """The files of the checkout that a release needs besides what is built."""
 
 CHANGELOG = f"""\
@@ -66,7 +71,14 @@ def checkout(tmp_path: Path) -> Path:
 
 def git(folder: Path, *words: str) -> None:
     """Have git do something in a repository."""
-    who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    who = [
+        "-c",
+        "user.name=A",
+        "-c",
+        "user.email=a@example.org",
+        "-c",
+        "commit.gpgsign=false",
+    ]
     subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True)
 
 
@@ -77,9 +89,16 @@ def commit(folder: Path, words: str) -> None:
     git(folder, "tag", "--force", f"v{__version__}")
 
 
-def release(folder: Path, built: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def release(
+    folder: Path, built: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Make a release of one file that is built already."""
-    words = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "BUILT": str(built), "KINDS": "dist", **environment}
+    words = {
+        "PATH": f"{folder}/bin:{os.environ['PATH']}",
+        "BUILT": str(built),
+        "KINDS": "dist",
+        **environment,
+    }
     return subprocess.run(
         [folder / "packaging/release", folder / "dist/release"],
         env={**os.environ, **words},
@@ -92,7 +111,9 @@ def release(folder: Path, built: Path, **environment: str) -> subprocess.Complet
 def test_a_release_is_all_but_published(checkout: Path) -> None:
     """A release has the file, its checksums, a bill of materials and notes, and names the remaining steps."""
     if not (ROOT / ".venv/sbom/bin/cyclonedx-py").exists():
-        pytest.skip("cyclonedx-py is not installed: «tests/install-tools sbom» (make test-all does it)")
+        pytest.skip(
+            "cyclonedx-py is not installed: «tests/install-tools sbom» (make test-all does it)"
+        )
     built = wheel()
     done = release(checkout, built)
     assert done.returncode == 0, done.stderr
@@ -102,22 +123,32 @@ def test_a_release_is_all_but_published(checkout: Path) -> None:
     materials = f"heat-config-agent-{__version__}.cdx.json"
     names = {built.name, materials, "release-notes.md"}
     assert {path.name for path in folder.iterdir()} == {*names, "SHA256SUMS"}
-    sums = {f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}" for name in names}
+    sums = {
+        f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}"
+        for name in names
+    }
     assert set((folder / "SHA256SUMS").read_text().splitlines()) == sums
     assert (folder / "release-notes.md").read_text() == (
         f"# heat-config-agent {__version__} - 2026-11-25\n\n- It works.\n"
     )
-    bill = json.loads((folder / materials).read_text())  # cyclonedx-py holds it to the schema before it writes it
+    bill = json.loads(
+        (folder / materials).read_text()
+    )  # cyclonedx-py holds it to the schema before it writes it
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     ours = bill["metadata"]["component"]
     assert (ours["name"], ours["version"]) == ("heat-config-agent", __version__)
     listed = {each["name"].lower(): each for each in bill["components"]}
     assert {"psutil", "pyyaml", "requests", "urllib3"} <= set(listed)
-    assert all(each["version"] and each["purl"].startswith("pkg:pypi/") for each in listed.values())
+    assert all(
+        each["version"] and each["purl"].startswith("pkg:pypi/")
+        for each in listed.values()
+    )
     assert str(checkout) not in json.dumps(bill)
     again = release(checkout, built)
     assert again.returncode == 1
-    assert again.stderr.endswith("is not empty: name a new folder, or remove what is in it\n")
+    assert again.stderr.endswith(
+        "is not empty: name a new folder, or remove what is in it\n"
+    )
 
 
 def test_inconsistent_release_is_refused(checkout: Path) -> None:
@@ -127,14 +158,18 @@ def test_inconsistent_release_is_refused(checkout: Path) -> None:
     assert "the checkout is not clean" in release(checkout, built).stderr
     git(checkout, "add", "--all")
     git(checkout, "commit", "--quiet", "--message", "one more")
-    assert f"the tag v{__version__} is not at this commit" in release(checkout, built).stderr
+    assert (
+        f"the tag v{__version__} is not at this commit"
+        in release(checkout, built).stderr
+    )
     git(checkout, "tag", "--delete", f"v{__version__}")
     assert f"there is no tag v{__version__}" in release(checkout, built).stderr
     (checkout / "CHANGELOG.md").write_text(CHANGELOG.replace(__version__, "7.0"))
     commit(checkout, "another version")
     done = release(checkout, built)
     assert (
-        done.stderr == f"CHANGELOG.md has no section «## {__version__} - YEAR-MONTH-DAY» with lines in it: write it\n"
+        done.stderr
+        == f"CHANGELOG.md has no section «## {__version__} - YEAR-MONTH-DAY» with lines in it: write it\n"
     )
     assert done.returncode == 1
     assert not (checkout / "dist").exists()
@@ -151,9 +186,17 @@ def test_release_fails_on_an_unreproducible_file(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("## Unreleased\n", "## Unreleased\n\n- More.\n", "has to begin with an empty section «Unreleased»"),
+        (
+            "## Unreleased\n",
+            "## Unreleased\n\n- More.\n",
+            "has to begin with an empty section «Unreleased»",
+        ),
         ("## Unreleased\n\n", "", "has to begin with an empty section «Unreleased»"),
-        ("## Unreleased\n", "## Unreleased\n\n## 9.0 - 2027-01-01\n\n- Later.\n", "the newest section"),
+        (
+            "## Unreleased\n",
+            "## Unreleased\n\n## 9.0 - 2027-01-01\n\n- Later.\n",
+            "the newest section",
+        ),
         ("- It works.\n", "", "with lines in it"),
         (" - 2026-11-25", "", "YEAR-MONTH-DAY"),
     ],

@@ -84,27 +84,44 @@ def rpm_on(machine: Booted, *words: str | Path) -> str:
     return done.stdout + done.stderr
 
 
-def rpm_tried_on(machine: Booted, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def rpm_tried_on(
+    machine: Booted, *words: str | Path
+) -> subprocess.CompletedProcess[str]:
     """Have RPM do something on a machine."""
-    _, _, holder, _, *disk = machine.disk.parts  # its database takes the path by which the holder sees it
+    _, _, holder, _, *disk = (
+        machine.disk.parts
+    )  # its database takes the path by which the holder sees it
     there = ["nsenter", "--target", holder, "--mount"]
     command = ["rpm", "--root", Path("/", *disk), "--dbpath", "/var/lib/rpm", *words]
-    return subprocess.run([*there, *command], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [*there, *command], capture_output=True, text=True, check=False
+    )
 
 
 def asked(rpm: Path, *what: str) -> list[str]:
     """Return what the package says of itself."""
-    done = subprocess.run(["rpm", "--query", *what, "--package", rpm], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["rpm", "--query", *what, "--package", rpm],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.splitlines()
 
 
 def stub(folder: Path, rpm: Path) -> Path:
     """Return a package that declares what another one requires, but for what RPM itself is able to do."""
-    wanted = [each.replace(">=", "=") for each in asked(rpm, "--requires") if not each.startswith("rpmlib(")]
+    wanted = [
+        each.replace(">=", "=")
+        for each in asked(rpm, "--requires")
+        if not each.startswith("rpmlib(")
+    ]
     spec = folder / "stub.spec"
     spec.write_text(STUB.format(provides=", ".join(dict.fromkeys(wanted))))
     topdir = f"_topdir {folder}/rpm"
-    subprocess.run(["rpmbuild", "-bb", "--define", topdir, spec], capture_output=True, check=True)
+    subprocess.run(
+        ["rpmbuild", "-bb", "--define", topdir, spec], capture_output=True, check=True
+    )
     return folder / "rpm/RPMS/noarch/stub-1-1.noarch.rpm"
 
 
@@ -112,47 +129,85 @@ def stub(folder: Path, rpm: Path) -> Path:
 def test_it_has_the_layout_of_the_other(bundled: str) -> None:
     """File by file, each has what the Debian package of its kind has."""
     tar = subprocess.run(
-        ["dpkg-deb", "--fsys-tarfile", package(f"deb{bundled}")], capture_output=True, check=True
+        ["dpkg-deb", "--fsys-tarfile", package(f"deb{bundled}")],
+        capture_output=True,
+        check=True,
     ).stdout
-    names = subprocess.run(["tar", "-t"], input=tar, capture_output=True, check=True).stdout.decode().splitlines()
+    names = (
+        subprocess.run(["tar", "-t"], input=tar, capture_output=True, check=True)
+        .stdout.decode()
+        .splitlines()
+    )
     theirs = {f"/usr/share/doc/heat-config-agent{bundled}/{name}" for name in DEBIAN}
     theirs.add(f"/usr/share/lintian/overrides/heat-config-agent{bundled}")
-    expected = {each.removeprefix(".").removesuffix(".gz") for each in names if not each.endswith("/")} - theirs
+    expected = {
+        each.removeprefix(".").removesuffix(".gz")
+        for each in names
+        if not each.endswith("/")
+    } - theirs
     paths = set()
-    for line in asked(package(f"rpm{bundled}"), "--qf", "[%{FILEMODES:perms} %{FILENAMES}\n]"):
+    for line in asked(
+        package(f"rpm{bundled}"), "--qf", "[%{FILEMODES:perms} %{FILENAMES}\n]"
+    ):
         mode, _, name = line.partition(" ")
         if mode.startswith("d") or name.startswith("/usr/share/licenses/"):
             continue
         for ours, other in OTHERWISE.items():
             name = name.replace(ours, other)
         paths.add(name.removesuffix(".gz"))
-    moved = {each.replace("/usr/lib/systemd/system/", "/lib/systemd/system/") for each in expected}
+    moved = {
+        each.replace("/usr/lib/systemd/system/", "/lib/systemd/system/")
+        for each in expected
+    }
     assert paths == moved
 
 
 def test_it_needs_what_the_project_needs(rpm: Path) -> None:
     """The package requires the Python and the modules of its release, none older than the project supports."""
     assert asked(rpm, "--qf", "%{ARCH}") == ["noarch"]
-    project = (ROOT / "pyproject.toml").read_text().partition("\ndependencies = [")[2].partition("]")[0]
-    modules = {f"python3-{name.lower()} >= {oldest}" for name, oldest in re.findall(r'"(\w+)>=(.*)"', project)}
+    project = (
+        (ROOT / "pyproject.toml")
+        .read_text()
+        .partition("\ndependencies = [")[2]
+        .partition("]")[0]
+    )
+    modules = {
+        f"python3-{name.lower()} >= {oldest}"
+        for name, oldest in re.findall(r'"(\w+)>=(.*)"', project)
+    }
     version = subprocess.run(
         ["/usr/bin/python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout.strip()
-    others = {"ca-certificates", f"python(abi) = {version}", "/usr/bin/python3", "/bin/sh"}
-    assert {each for each in asked(rpm, "--requires") if not each.startswith("rpmlib(")} == modules | others
-    assert all(each.startswith("heat-config-agent") for each in asked(rpm, "--provides"))
+    others = {
+        "ca-certificates",
+        f"python(abi) = {version}",
+        "/usr/bin/python3",
+        "/bin/sh",
+    }
+    assert {
+        each for each in asked(rpm, "--requires") if not each.startswith("rpmlib(")
+    } == modules | others
+    assert all(
+        each.startswith("heat-config-agent") for each in asked(rpm, "--provides")
+    )
 
 
 def test_the_self_contained_one_needs_the_python_that_it_was_built_for() -> None:
     """The package requires the minor version of Python that it was built for, and provides no modules."""
     bundled = package("rpm-bundled")
-    [interpreter] = [each for each in asked(bundled, "--requires") if each.startswith("/usr/bin/python3.")]
+    [interpreter] = [
+        each
+        for each in asked(bundled, "--requires")
+        if each.startswith("/usr/bin/python3.")
+    ]
     assert Path(interpreter).exists()
     assert "ca-certificates" in asked(bundled, "--requires")
-    assert all(each.startswith("heat-config-agent") for each in asked(bundled, "--provides"))
+    assert all(
+        each.startswith("heat-config-agent") for each in asked(bundled, "--provides")
+    )
     assert asked(bundled, "--conflicts") == ["heat-config-agent"]
 
 
@@ -160,25 +215,53 @@ def test_rpmlint_has_nothing_to_say(rpm: Path) -> None:
     """Each complaint of rpmlint is in its settings, with a reason."""
     need("rpmlint", "rpmlint")
     settings = ROOT / "packaging/rpm/rpmlint.toml"
-    done = subprocess.run(["rpmlint", "--config", settings, rpm], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["rpmlint", "--config", settings, rpm],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     assert " 0 errors, 0 warnings" in done.stdout, done.stdout
 
 
-def test_a_machine_on_which_it_comes_and_goes(machine: Booted, rpm: Path, tmp_path: Path) -> None:
+def test_a_machine_on_which_it_comes_and_goes(
+    machine: Booted, rpm: Path, tmp_path: Path
+) -> None:
     """RPM installs it with what it requires, replaces it by the next one, and takes away all but what it has run."""
     refused = rpm_tried_on(machine, "--install", rpm)
     assert "python3-psutil >= 5.9 is needed by heat-config-agent" in refused.stderr
     assert refused.returncode
     rpm_on(machine, "--install", stub(tmp_path, rpm))
     rpm_on(machine, "--install", rpm)
-    assert not [line for line in rpm_on(machine, "--verify", "heat-config-agent").splitlines() if line]
-    assert machine.inside("systemctl", "is-enabled", "heat-config-apply").out.strip() == "disabled"  # our preset
-    assert machine.inside("systemctl", "is-enabled", "heat-config-agent").out.strip() == "enabled"  # Debian's own
-    assert machine.inside("heat-config-agent", "--version").out == f"heat-config-agent {__version__}\n"
-    apply = ("heat-config-apply", "--state-dir", "/root/state", f"{DOCUMENTS}/examples/hello.yaml")
+    assert not [
+        line
+        for line in rpm_on(machine, "--verify", "heat-config-agent").splitlines()
+        if line
+    ]
+    assert (
+        machine.inside("systemctl", "is-enabled", "heat-config-apply").out.strip()
+        == "disabled"
+    )  # our preset
+    assert (
+        machine.inside("systemctl", "is-enabled", "heat-config-agent").out.strip()
+        == "enabled"
+    )  # Debian's own
+    assert (
+        machine.inside("heat-config-agent", "--version").out
+        == f"heat-config-agent {__version__}\n"
+    )
+    apply = (
+        "heat-config-apply",
+        "--state-dir",
+        "/root/state",
+        f"{DOCUMENTS}/examples/hello.yaml",
+    )
     done = machine.inside(*apply)  # a chroot of its own, with nothing mounted
-    assert (done.code, done.err.startswith("error: /proc is not mounted")) == (1, True), done.err
+    assert (done.code, done.err.startswith("error: /proc is not mounted")) == (
+        1,
+        True,
+    ), done.err
     settings = machine.disk / "etc/heat-config-agent/agent.conf"
     settings.write_text("[agent]\npolling_interval = 60\n")
     machine.boot()
@@ -188,7 +271,10 @@ def test_a_machine_on_which_it_comes_and_goes(machine: Booted, rpm: Path, tmp_pa
 
     machine.crash()
     rpm_on(machine, "--upgrade", "--replacepkgs", rpm)
-    assert machine.inside("systemctl", "is-enabled", "heat-config-agent").out.strip() == "enabled"
+    assert (
+        machine.inside("systemctl", "is-enabled", "heat-config-agent").out.strip()
+        == "enabled"
+    )
     machine.boot()
     done = machine.run(*apply)
     assert (done.code, "2 skipped" in done.out) == (0, True), done.err
@@ -206,9 +292,16 @@ def test_a_machine_on_which_it_comes_and_goes(machine: Booted, rpm: Path, tmp_pa
 def test_units_are_told_to_systemd() -> None:
     """Where systemd's macros are, they are called with the units."""
     need("rpmspec", "rpm")
-    words = [word for name, says in MACROS.items() for word in ("--define", f"{name}() it {says}: %{{*}}")]
+    words = [
+        word
+        for name, says in MACROS.items()
+        for word in ("--define", f"{name}() it {says}: %{{*}}")
+    ]
     done = subprocess.run(
-        ["rpmspec", "--parse", "--define", "agent_version 1", *words, SPEC], capture_output=True, text=True, check=False
+        ["rpmspec", "--parse", "--define", "agent_version 1", *words, SPEC],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("it ")] == [
@@ -224,25 +317,44 @@ def test_scriptlets_restart_stop_and_name_the_daemons_of_users(rpm: Path) -> Non
         for command in ("heat-config-agent", "heat-config-apply"):
             (machine.disk / "usr/bin" / command).symlink_to(f"/usr/local/bin/{command}")
         for unit in (ROOT / "systemd").glob("heat*"):
-            (machine.disk / "etc/systemd/system" / unit.name).write_text(unit.read_text())
+            (machine.disk / "etc/systemd/system" / unit.name).write_text(
+                unit.read_text()
+            )
         settings = machine.disk / "etc/heat-config-agent/users/app.conf"
         settings.parent.mkdir(parents=True)
-        settings.write_text(f"{SETTINGS}collectors = file\n[file]\npath = /etc/site.json\n")
-        given = deployment("d1", "#!/bin/sh\nuntil test -e /tmp/go; do sleep 0.1; done\n")
+        settings.write_text(
+            f"{SETTINGS}collectors = file\n[file]\npath = /etc/site.json\n"
+        )
+        given = deployment(
+            "d1", "#!/bin/sh\nuntil test -e /tmp/go; do sleep 0.1; done\n"
+        )
         (machine.disk / "etc/site.json").write_text(json.dumps([given]))
         (machine.disk / "etc/site.json").chmod(0o644)
         assert machine.run("useradd", "app").code == 0
         assert machine.run("systemctl", "daemon-reload").code == 0
         assert machine.run("systemctl", "start", UNIT).code == 0
-        words = ("heat-config-agent", "status", "--unfinished", "--state-dir", "/var/lib/heat-config-agent-app")
+        words = (
+            "heat-config-agent",
+            "status",
+            "--unfinished",
+            "--state-dir",
+            "/var/lib/heat-config-agent-app",
+        )
         wait_until(lambda: machine.run(*words).out == "d1 (CREATE) is running\n", 40)
         first = shown(machine, "MainPID", UNIT)
 
-        scripts = {kind: "\n".join(asked(rpm, "--qf", f"%{{{kind}}}")) for kind in ("PREUN", "POSTUN")}
+        scripts = {
+            kind: "\n".join(asked(rpm, "--qf", f"%{{{kind}}}"))
+            for kind in ("PREUN", "POSTUN")
+        }
         assert machine.run("sh", "-c", scripts["POSTUN"], "sh", "1").code == 0
         assert shown(machine, "MainPID", UNIT) not in (first, "0")
         done = machine.run("sh", "-c", scripts["PREUN"], "sh", "0")
-        assert (done.code, "warning: heat-config-agent@app: d1 (CREATE) is running" in done.err.splitlines()) == (
+        assert (
+            done.code,
+            "warning: heat-config-agent@app: d1 (CREATE) is running"
+            in done.err.splitlines(),
+        ) == (
             0,
             True,
         )
@@ -252,7 +364,9 @@ def test_scriptlets_restart_stop_and_name_the_daemons_of_users(rpm: Path) -> Non
 def test_it_is_not_built_without_a_version() -> None:
     """The spec file refuses to build without a version, which `packaging/build` passes."""
     need("rpmspec", "rpm")
-    done = subprocess.run(["rpmspec", "--parse", SPEC], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["rpmspec", "--parse", SPEC], capture_output=True, text=True, check=False
+    )
     assert done.returncode
     assert "build it with packaging/build rpm" in done.stderr
 
@@ -266,11 +380,19 @@ def test_the_same_commit_makes_the_same_bytes(rpm: Path, tmp_path: Path) -> None
 def test_on_a_system_without_rpms_macros_it_is_refused(tmp_path: Path) -> None:
     """An RPM that would not restart the daemon is not built by accident: one plain sentence says so."""
     need("rpmbuild", "rpm")
-    if not subprocess.run(["rpm", "--quiet", "-q", "systemd-rpm-macros"], check=False).returncode:
+    if not subprocess.run(
+        ["rpm", "--quiet", "-q", "systemd-rpm-macros"], check=False
+    ).returncode:
         pytest.skip("this system has the macros")
-    environment = {name: value for name, value in os.environ.items() if name != "BUILD_OPTIONS"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "BUILD_OPTIONS"
+    }
     done = subprocess.run(
-        [ROOT / "packaging/build", "rpm", tmp_path], env=environment, capture_output=True, text=True, check=False
+        [ROOT / "packaging/build", "rpm", tmp_path],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
     assert done.stderr.startswith(

@@ -17,7 +17,11 @@ pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 PLACE = "opt/agent"
 UNITS = (
-    *("heat-config-agent.service", "heat-config-agent@.service", "heat-config-apply.service"),
+    *(
+        "heat-config-agent.service",
+        "heat-config-agent@.service",
+        "heat-config-apply.service",
+    ),
     *("heat-config-settled.service", "heat-config-settled.target", "heat.slice"),
 )
 
@@ -31,7 +35,9 @@ def wheel() -> Path:
 def install(machine: Booted, wheel: Path, *, is_booted: bool = True) -> None:
     """Put the wheel into an environment, as pipx and uv do, over the modules of the machine."""
     run = machine.run if is_booted else machine.inside
-    done = run("python3", "-m", "venv", "--without-pip", "--system-site-packages", f"/{PLACE}")
+    done = run(
+        "python3", "-m", "venv", "--without-pip", "--system-site-packages", f"/{PLACE}"
+    )
     assert done.code == 0, done.err
     [packages] = (machine.disk / PLACE).glob("lib/python3.*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
@@ -53,7 +59,11 @@ def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
         folder = machine.disk / "etc/systemd/system"
         (folder / "heat.slice").write_text("[Slice]\n")
         done = machine.run(command, "setup")
-        assert (done.code, "/etc/systemd/system/heat.slice was not written by this command" in done.err) == (2, True)
+        assert (
+            done.code,
+            "/etc/systemd/system/heat.slice was not written by this command"
+            in done.err,
+        ) == (2, True)
         assert [path.name for path in folder.glob("*heat*")] == ["heat.slice"]
         (folder / "heat.slice").unlink()
 
@@ -88,9 +98,14 @@ def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
         assert shown(machine, "ActiveState", "heat-config-agent@app") == "inactive"
         assert (machine.disk / "var/lib/heat-config-agent/journal").exists()
         assert (machine.disk / "etc/heat-config-agent/agent.conf").exists()
-        assert machine.run(command, "setup", "--remove").out == "there is nothing to remove\n"
+        assert (
+            machine.run(command, "setup", "--remove").out
+            == "there is nothing to remove\n"
+        )
 
-        (machine.disk / "usr/lib/systemd/system" / UNITS[0]).write_text("[Service]\nExecStart=true\n")
+        (machine.disk / "usr/lib/systemd/system" / UNITS[0]).write_text(
+            "[Service]\nExecStart=true\n"
+        )
         done = machine.run(command, "setup")
         assert (done.code, "a package has installed" in done.err) == (2, True)
 
@@ -99,7 +114,10 @@ def test_setup_works_in_an_image_that_is_being_built(wheel: Path) -> None:
     """Without a running systemd, units are put in place and removed again; nothing has to be stopped."""
     with booted(commands=False, boot=False) as machine:
         install(machine, wheel, is_booted=False)
-        command, folder = f"/{PLACE}/bin/heat-config-agent", machine.disk / "etc/systemd/system"
+        command, folder = (
+            f"/{PLACE}/bin/heat-config-agent",
+            machine.disk / "etc/systemd/system",
+        )
 
         assert machine.inside(command, "setup").code == 0
         assert {path.name for path in folder.glob("*heat*")} == set(UNITS)

@@ -66,7 +66,9 @@ def deploy(machine: Booted, *deployments: dict[str, Any]) -> None:
 
 def states(machine: Booted) -> dict[str, str]:
     """Return the states of the user's deployments."""
-    done = machine.run("heat-config-agent", "status", "--state-dir", f"/{STATE}", "--json")
+    done = machine.run(
+        "heat-config-agent", "status", "--state-dir", f"/{STATE}", "--json"
+    )
     return {each["id"]: each["state"] for each in json.loads(done.out)["deployments"]}
 
 
@@ -74,10 +76,16 @@ def later(folder: Path) -> Path:
     """Return the package as its next version."""
     tree = folder / "tree"
     subprocess.run(["dpkg-deb", "--raw-extract", package("deb"), tree], check=True)
-    for path in (tree / "DEBIAN/control", tree / "usr/lib/python3/dist-packages/heat_config_agent/__init__.py"):
+    for path in (
+        tree / "DEBIAN/control",
+        tree / "usr/lib/python3/dist-packages/heat_config_agent/__init__.py",
+    ):
         path.write_text(path.read_text().replace(__version__, "99.0.0"))
     done = folder / "later.deb"
-    subprocess.run(["dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "--build", tree, done], check=True)
+    subprocess.run(
+        ["dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "--build", tree, done],
+        check=True,
+    )
     return done
 
 
@@ -86,7 +94,9 @@ def later(folder: Path) -> Path:
     "the package is upgraded, removed and installed again in the middle of a run of a user's daemon",
     "the daemon is restarted, stopped and started as root's is, and the run ends once and is signalled once",
 )
-def test_daemons_of_users_are_restarted_stopped_and_named(machine: Booted, heat: SignalServer, tmp_path: Path) -> None:
+def test_daemons_of_users_are_restarted_stopped_and_named(
+    machine: Booted, heat: SignalServer, tmp_path: Path
+) -> None:
     """A user's daemon is restarted by an upgrade, named at the removal, and has left nothing after the purge."""
     home = machine.disk / f"home/{USER}"
     shutil.copy(later(tmp_path), machine.disk / "root/later.deb")
@@ -97,9 +107,15 @@ def test_daemons_of_users_are_restarted_stopped_and_named(machine: Booted, heat:
     first = shown(machine, "MainPID", UNIT)
 
     install(machine, "later.deb")
-    assert machine.run("heat-config-agent", "--version").out == "heat-config-agent 99.0.0\n"
+    assert (
+        machine.run("heat-config-agent", "--version").out
+        == "heat-config-agent 99.0.0\n"
+    )
     second = shown(machine, "MainPID", UNIT)
-    assert (second not in (first, "0"), shown(machine, "ActiveState", UNIT)) == (True, "active")
+    assert (second not in (first, "0"), shown(machine, "ActiveState", UNIT)) == (
+        True,
+        "active",
+    )
     health = json.loads((machine.disk / STATE / "health.json").read_text())
     assert (str(health["process"]), health["version"]) == (second, "99.0.0")
     assert states(machine)["d1"] == "running"
@@ -124,14 +140,18 @@ def test_daemons_of_users_are_restarted_stopped_and_named(machine: Booted, heat:
     deploy(machine, deployment("d2", LONG.format(f"/home/{USER}")))
     eventually(machine, lambda: states(machine).get("d2") == "running")
     done = machine.run("dpkg", "--purge", NAME)
-    assert (done.out + done.err).splitlines().count(f"  {NAME}@{USER}: d2 (CREATE) is running") == 2
+    assert (done.out + done.err).splitlines().count(
+        f"  {NAME}@{USER}: d2 (CREATE) is running"
+    ) == 2
     assert not (machine.disk / STATE).exists()
     assert not list((machine.disk / LINKS).glob("heat*"))
     assert (machine.disk / f"etc/heat-config-agent/users/{USER}.conf").exists()
     (home / "go").touch()
 
 
-def test_stopped_daemon_of_a_user_stays_stopped(machine: Booted, tmp_path: Path) -> None:
+def test_stopped_daemon_of_a_user_stays_stopped(
+    machine: Booted, tmp_path: Path
+) -> None:
     """An upgrade starts only what it has stopped; the state of another installation outlives the purge."""
     shutil.copy(later(tmp_path), machine.disk / "root/later.deb")
     install(machine)

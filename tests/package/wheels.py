@@ -14,7 +14,9 @@ from package.built import PLACE, ROOT, digest, make
 def wheel() -> Path:
     """Return the wheel; twine has found nothing wrong with it, with the other wheel, and with the sources."""
     if not (ROOT / ".venv/dist/bin/twine").exists():
-        pytest.skip("twine is not installed: «tests/install-tools dist» (make test-all does it)")
+        pytest.skip(
+            "twine is not installed: «tests/install-tools dist» (make test-all does it)"
+        )
     folder = PLACE / "dist"
     folder.mkdir(parents=True, exist_ok=True)
     stamp = folder / f"{digest()}.built"

@@ -39,8 +39,17 @@ def latin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("locales")
     localedef = tools.need("localedef", "libc-bin")
     if not Path("/usr/share/i18n/locales/en_US").exists():
-        pytest.skip("the sources of locales are not installed: «apt install locales» (make test-all does it)")
-    command = [localedef, "-i", "en_US", "-f", "ISO-8859-1", str(folder / "en_US.ISO-8859-1")]
+        pytest.skip(
+            "the sources of locales are not installed: «apt install locales» (make test-all does it)"
+        )
+    command = [
+        localedef,
+        "-i",
+        "en_US",
+        "-f",
+        "ISO-8859-1",
+        str(folder / "en_US.ISO-8859-1"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (folder / "en_US.ISO-8859-1").exists(), done.stderr
     return folder
@@ -56,7 +65,10 @@ def alphabet(request: pytest.FixtureRequest) -> Mapping[str, str]:
         return {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     if request.param == "utf-8":
         return {"LC_ALL": "C.UTF-8"}
-    return {"LOCPATH": str(request.getfixturevalue("latin")), "LC_ALL": "en_US.ISO-8859-1"}
+    return {
+        "LOCPATH": str(request.getfixturevalue("latin")),
+        "LC_ALL": "en_US.ISO-8859-1",
+    }
 
 
 @pytest.fixture
@@ -82,7 +94,10 @@ def given(heat: SignalServer, identity: str = "d1") -> dict[str, Any]:
 def test_the_locales_are_what_they_are_meant_to_be(latin: Path) -> None:
     """Python goes by them: else nothing here is tested."""
     code = "import sys; print(sys.getfilesystemencoding())"
-    environments = ({"LOCPATH": str(latin), "LC_ALL": "en_US.ISO-8859-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"})
+    environments = (
+        {"LOCPATH": str(latin), "LC_ALL": "en_US.ISO-8859-1"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0"},
+    )
     locales = [
         subprocess.run(
             [sys.executable, "-c", code],
@@ -114,19 +129,29 @@ def test_a_life_by_the_command(abroad: Machine, heat: SignalServer) -> None:
     assert abroad.state.is_dir()
     assert TEXT in abroad.agent("show", "d1").out
     assert HEX in abroad.agent("log", "d1").out
-    assert "größe €-d1" in json.dumps(abroad.agent("status", "--json").json, ensure_ascii=False)
+    assert "größe €-d1" in json.dumps(
+        abroad.agent("status", "--json").json, ensure_ascii=False
+    )
     assert "1 skipped" in abroad.apply(document).out
     assert "größe €-d1" in abroad.agent("status", LC_ALL="C.UTF-8").out
 
 
-def test_a_life_by_the_daemon(abroad: Machine, daemon: Daemon, heat: SignalServer) -> None:
+def test_a_life_by_the_daemon(
+    abroad: Machine, daemon: Daemon, heat: SignalServer
+) -> None:
     """Its settings name folders, and add to the environment of runs."""
     daemon.settings["agent"]["state_dir"] = str(abroad.state)
     daemon.local = abroad.folder / "Öffentlich€"
     daemon.local.mkdir()
     daemon.settings["local"]["path"] = str(daemon.local)
     daemon.configure(environment=[f"place={TEXT}"])
-    daemon.put([given(heat), deployment("d2", '#!/bin/sh\nprintf %s "$place"\n', signal=heat.url("d2"))], "größe")
+    daemon.put(
+        [
+            given(heat),
+            deployment("d2", '#!/bin/sh\nprintf %s "$place"\n', signal=heat.url("d2")),
+        ],
+        "größe",
+    )
     daemon.start()
     heat.wait_for(2, LONG)
     wait_until(lambda: daemon.states() == {"d1": "signalled", "d2": "signalled"}, LONG)
@@ -170,8 +195,18 @@ def test_a_stack_keeps_its_letters_whatever_the_locale(abroad: Machine) -> None:
     done = abroad.apply(template, "--parameter", f"price={TEXT}")
     assert done.code == 0, done.out + done.err
     assert TEXT in done.out
-    command = ["stack", "output", "show", "--state-dir", str(abroad.state), "template", "größe"]
-    out, err = abroad.start("heat-config-agent", *command).communicate(timeout=pace.seconds(60))
+    command = [
+        "stack",
+        "output",
+        "show",
+        "--state-dir",
+        str(abroad.state),
+        "template",
+        "größe",
+    ]
+    out, err = abroad.start("heat-config-agent", *command).communicate(
+        timeout=pace.seconds(60)
+    )
     assert TEXT in out, err
 
 
@@ -186,7 +221,10 @@ def test_a_hook_that_writes_files(abroad: Machine) -> None:
 
 def test_a_hook_by_itself(abroad: Machine) -> None:
     """As os-refresh-config's scripts call it: its reply is UTF-8 too."""
-    folders = {f"HEAT_SCRIPT_{each}": str(abroad.folder / f"{each} €") for each in ("WORKING", "OUTPUTS")}
+    folders = {
+        f"HEAT_SCRIPT_{each}": str(abroad.folder / f"{each} €")
+        for each in ("WORKING", "OUTPUTS")
+    }
     document = deployment("d1", SCRIPT, inputs={"price": TEXT}, outputs=["größe €"])
     done = subprocess.run(
         [BIN / "heat-config-hook", "script"],
@@ -244,7 +282,9 @@ print(sys.argv[2])
 
 
 @pytest.mark.usefixtures("machine")
-def test_whatever_hands_text_to_the_kernel_hands_over_utf_8(tmp_path: Path, alphabet: Mapping[str, str]) -> None:
+def test_whatever_hands_text_to_the_kernel_hands_over_utf_8(
+    tmp_path: Path, alphabet: Mapping[str, str]
+) -> None:
     """The functions are those of the standard library, in a program that begins with `use_utf8`."""
     place = tmp_path / "plätze"
     place.mkdir()

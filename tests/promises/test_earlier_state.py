@@ -36,19 +36,28 @@ STATES = {
 def copied(machine: Machine, heat: SignalServer) -> list[dict[str, Any]]:
     """Put the state where this machine has its own, and return the deployments; their results go to this server."""
     shutil.copytree(SAMPLE, machine.state)
-    for path in (machine.state, *machine.state.rglob("*")):  # version control keeps no such modes
+    for path in (
+        machine.state,
+        *machine.state.rglob("*"),
+    ):  # version control keeps no such modes
         path.chmod(0o700 if path.is_dir() else 0o600)
     document = json.loads((SAMPLE / "documents/request.json").read_text())["content"]
     text = json.dumps(document).replace("/var/lib/example", str(machine.folder))
     lines = (SAMPLE / "journal").read_text()
-    lines = lines.replace(THERE, str(machine.state)).replace("/var/lib/example", str(machine.folder))
+    lines = lines.replace(THERE, str(machine.state)).replace(
+        "/var/lib/example", str(machine.folder)
+    )
     for key in STATES:
         url = f"{SERVER}/{key}"
         text = text.replace(f'"{url}"', json.dumps(heat.url(key)))
         lines = lines.replace(f'"{url}"', json.dumps(heat.url(key)))
-        lines = lines.replace(metadata.addressee_at(url), metadata.addressee_at(heat.url(key)))
+        lines = lines.replace(
+            metadata.addressee_at(url), metadata.addressee_at(heat.url(key))
+        )
     records = [line.partition(" ")[2].encode() for line in lines.splitlines()]
-    content = b"".join(b"%08x %s\n" % (zlib.crc32(record), record) for record in records)
+    content = b"".join(
+        b"%08x %s\n" % (zlib.crc32(record), record) for record in records
+    )
     (machine.state / journal.FILE).write_bytes(content)
     deployments: list[dict[str, Any]] = json.loads(text)["deployments"]
     return deployments
@@ -64,15 +73,27 @@ def test_everything_in_it_is_read() -> None:
         assert entry.run.outputs == f"{THERE}/run/heat-config-script"
     waiting = entries["waiting"]
     assert waiting.result is not None
-    assert (waiting.result.values["answer"], waiting.result.failed, waiting.tries) == ("of waiting", False, 3)
+    assert (waiting.result.values["answer"], waiting.result.failed, waiting.tries) == (
+        "of waiting",
+        False,
+        3,
+    )
     documents = Documents(SAMPLE)
     assert documents.warnings == []
     parsed = metadata.parse(documents.held["request"])
-    assert ({each.key for each in parsed.deployments}, parsed.mistakes) == (set(STATES), ())
+    assert ({each.key for each in parsed.deployments}, parsed.mistakes) == (
+        set(STATES),
+        (),
+    )
     taught, trouble = learned.load(SAMPLE, change=False)
     assert taught is not None
-    assert (trouble, taught.layer.get("request", "metadata_url")) == ("", f"{SERVER}/metadata")
-    assert taught.under == learned.digest([layers.file(SAMPLE / "agent.conf", own=True)])
+    assert (trouble, taught.layer.get("request", "metadata_url")) == (
+        "",
+        f"{SERVER}/metadata",
+    )
+    assert taught.under == learned.digest(
+        [layers.file(SAMPLE / "agent.conf", own=True)]
+    )
 
 
 @pytest.mark.fault(
@@ -80,7 +101,9 @@ def test_everything_in_it_is_read() -> None:
     "an upgrade from the version before, killed while a deployment ran and a result waited",
     "nothing runs twice; the results that wait are delivered, the run that was cut short as a failure",
 )
-def test_nothing_runs_twice_and_results_are_delivered(machine: Machine, heat: SignalServer) -> None:
+def test_nothing_runs_twice_and_results_are_delivered(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The result that waited is sent as it was, and the run that was cut short is reported as failed."""
     deployments = copied(machine, heat)
 
@@ -94,6 +117,10 @@ def test_nothing_runs_twice_and_results_are_delivered(machine: Machine, heat: Si
     assert cut_short["deploy_status_code"] != 0
     assert heat.values("delivered") == heat.values("refused") == []
     states = {key: entry.state for key, entry in journal.read(machine.state).items()}
-    assert states == {**STATES, "waiting": State.SIGNALLED, "cut-short": State.SIGNALLED}
+    assert states == {
+        **STATES,
+        "waiting": State.SIGNALLED,
+        "cut-short": State.SIGNALLED,
+    }
     assert machine.apply(deployments).err == ""
     assert len(heat.signals) == 2

@@ -14,7 +14,9 @@ TESTS = Path(__file__).parents[1]
 
 def _tried(config: pytest.Config) -> set[fault_table.Row]:
     """Return the faults that the collected tests try."""
-    marks = [mark for item in config.stash[COLLECTED] for mark in item.iter_markers("fault")]
+    marks = [
+        mark for item in config.stash[COLLECTED] for mark in item.iter_markers("fault")
+    ]
     return {fault_table.Row(*mark.args) for mark in marks}
 
 
@@ -25,7 +27,9 @@ def test_every_tried_fault_is_in_the_table(request: pytest.FixtureRequest) -> No
 
 
 @pytest.mark.slow
-def test_the_table_has_only_faults_that_are_tried(request: pytest.FixtureRequest) -> None:
+def test_the_table_has_only_faults_that_are_tried(
+    request: pytest.FixtureRequest,
+) -> None:
     """Where all tests are collected, the table has their faults and no others."""
     options = request.config.option
     whole = [Path(each) for each in request.config.args] in ([TESTS], [Path("tests")])
@@ -35,7 +39,9 @@ def test_the_table_has_only_faults_that_are_tried(request: pytest.FixtureRequest
     assert rows == _tried(request.config), "`make faults` writes the table anew"
 
 
-def test_broken_promise_gives_no_fault_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_promise_gives_no_fault_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run in which something did not hold is not made a table of; one in which all held is, and can be read back."""
     monkeypatch.setattr(fault_table, "LOG", tmp_path / "log")
     row = fault_table.Row(3, "a server that stalls", "it is given up")
@@ -51,7 +57,9 @@ def test_broken_promise_gives_no_fault_table(tmp_path: Path, monkeypatch: pytest
         fault_table.recorded()
 
 
-def test_skipped_fault_gives_no_fault_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_fault_gives_no_fault_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run that could not try a fault is not made a table of; one test of several that try it is enough."""
     monkeypatch.setattr(fault_table, "LOG", tmp_path / "log")
     row = fault_table.Row(3, "a server that stalls", "it is given up")

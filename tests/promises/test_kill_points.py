@@ -17,7 +17,11 @@ pytestmark = pytest.mark.new_process
 
 ROOT = Path(__file__).parents[2]
 
-PRODUCT = [path for folder in ("agent", "hooks/heat_config_hooks") for path in (ROOT / folder).rglob("*.py")]
+PRODUCT = [
+    path
+    for folder in ("agent", "hooks/heat_config_hooks")
+    for path in (ROOT / folder).rglob("*.py")
+]
 
 WRITES = """
 import os, sys
@@ -31,7 +35,13 @@ os.system("env")
 
 
 def run(
-    folder: Path, times: int, point: str, passing: int, file: Path, *, armed: dict[str, str] | None = None
+    folder: Path,
+    times: int,
+    point: str,
+    passing: int,
+    file: Path,
+    *,
+    armed: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Have a process make so many requests."""
     asked = folder / "asked"
@@ -40,7 +50,10 @@ def run(
         each.unlink()
     return subprocess.run(
         [sys.executable, "-c", WRITES, str(folder), str(times)],
-        env={"PATH": os.environ["PATH"], **(armed or kill_points.environment(point, passing, file))},
+        env={
+            "PATH": os.environ["PATH"],
+            **(armed or kill_points.environment(point, passing, file)),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -83,7 +96,12 @@ def test_each_of_several_points_is_died_at_once(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("left", "later", "folder", "never")]
     for each in files:
         each.touch()
-    points = ["asked.left", "asked.left", f"rename@{tmp_path}/asked/", "journal.flush.before"]
+    points = [
+        "asked.left",
+        "asked.left",
+        f"rename@{tmp_path}/asked/",
+        "journal.flush.before",
+    ]
     armed = kill_points.environment_of(zip(points, (2, 3, 1, 1), files, strict=True))
     ends = [run(tmp_path, 3, "", 0, tmp_path, armed=armed).returncode for _ in range(4)]
     assert ends == [-9, -9, -9, 0]
@@ -104,7 +122,9 @@ def test_a_call_by_itself(tmp_path: Path) -> None:
     file = tmp_path / "calls"
     run(tmp_path, 2, "??", 0, file)
     asked = str(tmp_path / "asked")
-    found = [line.split()[1:] for line in file.read_text().splitlines() if asked in line]
+    found = [
+        line.split()[1:] for line in file.read_text().splitlines() if asked in line
+    ]
     expected = [["create", f"{asked}/{each}.new"] for each in range(2)] + [
         ["rename", f"{asked}/{each}"] for each in range(2)
     ]
@@ -125,7 +145,12 @@ def test_no_run_has_the_variables(machine: Machine) -> None:
     """The command of a deployment does not, either."""
     seen = machine.folder / "seen"
     given = [deployment("d1", f"#!/bin/sh\nenv >{seen}\n")]
-    assert machine.apply(given, **kill_points.environment("?", 0, machine.folder / "passed")).code == 0
+    assert (
+        machine.apply(
+            given, **kill_points.environment("?", 0, machine.folder / "passed")
+        ).code
+        == 0
+    )
     assert "HEAT_RUN=" in seen.read_text()
     assert kill_points.VARIABLE not in seen.read_text()
     assert kill_points.INJECTED not in seen.read_text()
@@ -135,9 +160,25 @@ def test_no_run_has_the_variables(machine: Machine) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *("runner.word", "runner.word 1", "runner.word x /tmp/file", "runner.word -1 /tmp/file", "nowhere 1 /tmp/file"),
-        *("listdir@/x 1 /tmp/file", "write@ 1 /tmp/file", "@/x 1 /tmp/file", "write@/x 0 /tmp/file"),
-        *("runner.word 0 /tmp/file", "runner.word \u00b2 /tmp/file", "journal.{record}.after 1 /tmp/file", " "),
+        *(
+            "runner.word",
+            "runner.word 1",
+            "runner.word x /tmp/file",
+            "runner.word -1 /tmp/file",
+            "nowhere 1 /tmp/file",
+        ),
+        *(
+            "listdir@/x 1 /tmp/file",
+            "write@ 1 /tmp/file",
+            "@/x 1 /tmp/file",
+            "write@/x 0 /tmp/file",
+        ),
+        *(
+            "runner.word 0 /tmp/file",
+            "runner.word \u00b2 /tmp/file",
+            "journal.{record}.after 1 /tmp/file",
+            " ",
+        ),
     ],
 )
 def test_invalid_kill_point_is_refused(value: str) -> None:
@@ -149,14 +190,32 @@ def test_invalid_kill_point_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize("program", ["heat-config-agent", "heat-config-apply"])
-def test_a_command_with_an_unknown_kill_point_does_nothing(tmp_path: Path, program: str) -> None:
+def test_a_command_with_an_unknown_kill_point_does_nothing(
+    tmp_path: Path, program: str
+) -> None:
     """An unknown kill point ends the command at once, so that a misspelt one fails the test."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     environment |= kill_points.environment("nowhere", 1, "/tmp/file")
-    words = [str(BIN / program), *(["status"] if program == "heat-config-agent" else [])]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=pace.seconds(60))
+    words = [
+        str(BIN / program),
+        *(["status"] if program == "heat-config-agent" else []),
+    ]
+    done = subprocess.run(
+        words,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=pace.seconds(60),
+    )
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {kill_points.VARIABLE} is 'nowhere 1 /tmp/file'")
+    assert done.stderr.startswith(
+        f"error: {kill_points.VARIABLE} is 'nowhere 1 /tmp/file'"
+    )
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -194,7 +253,18 @@ def test_the_product_has_no_faults_in_it() -> None:
         assert "_AGENT_KILL" not in text, path
         assert "kill_point" not in text, path
         names = {
-            alias.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import) for alias in node.names
+            alias.name
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.Import)
+            for alias in node.names
         }
-        names |= {node.module or "" for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
-        assert not {name for name in names if name.partition(".")[0] in {"support", "pytest", "tests"}}, path
+        names |= {
+            node.module or ""
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.ImportFrom)
+        }
+        assert not {
+            name
+            for name in names
+            if name.partition(".")[0] in {"support", "pytest", "tests"}
+        }, path

@@ -27,14 +27,18 @@ echo $! > {folder}/{name}.pid
 
 def leaves(machine: Machine, name: str = "d1", **fields: object) -> dict[str, object]:
     """Return a deployment that leaves such a process behind."""
-    return deployment(name, PRINTS_ON.format(folder=machine.folder, name=name), **fields)
+    return deployment(
+        name, PRINTS_ON.format(folder=machine.folder, name=name), **fields
+    )
 
 
 def conf(machine: Machine, **values: object) -> tuple[str, str]:
     """Return the option that names settings with the least limit."""
     path = machine.folder / "limit.conf"
     lines = {"output_limit": "4M", **values}
-    path.write_text("[agent]\n" + "".join(f"{name} = {value}\n" for name, value in lines.items()))
+    path.write_text(
+        "[agent]\n" + "".join(f"{name} = {value}\n" for name, value in lines.items())
+    )
     return "--config", str(path)
 
 
@@ -48,7 +52,8 @@ def watchers(state: Path) -> list[psutil.Process]:
     return [
         each
         for each in psutil.process_iter()
-        if endings.words(each)[1:5] == ["-I", "-m", "heat_config_agent.runs.left_output", str(state)]
+        if endings.words(each)[1:5]
+        == ["-I", "-m", "heat_config_agent.runs.left_output", str(state)]
     ]
 
 
@@ -58,8 +63,19 @@ def _ended(machine: Machine) -> Iterator[None]:
     try:
         yield
     finally:
-        left = [psutil.Process(int(path.read_text())) for path in machine.folder.glob("*.pid") if is_there(path)]
-        endings.kill(*left, *(each for state in machine.folder.rglob("runs") for each in watchers(state.parent)))
+        left = [
+            psutil.Process(int(path.read_text()))
+            for path in machine.folder.glob("*.pid")
+            if is_there(path)
+        ]
+        endings.kill(
+            *left,
+            *(
+                each
+                for state in machine.folder.rglob("runs")
+                for each in watchers(state.parent)
+            ),
+        )
 
 
 def is_there(path: Path) -> bool:
@@ -86,7 +102,9 @@ def stays_within_the_limit(machine: Machine, name: str = "d1") -> None:
     "a run leaves a process that prints on and on, and the command that carried it out has ended",
     "its output stays within the limit, and what watches it ends with the process",
 )
-def test_output_of_a_left_process_is_limited_after_the_command(machine: Machine) -> None:
+def test_output_of_a_left_process_is_limited_after_the_command(
+    machine: Machine,
+) -> None:
     """One process watches all runs of a state directory, and holds nothing once there is nothing to watch."""
     done = machine.apply([leaves(machine), leaves(machine, "d2")], *conf(machine))
     assert done.code == 0
@@ -129,9 +147,15 @@ def test_killed_watcher_is_replaced_by_the_next_command(machine: Machine) -> Non
 @pytest.mark.parametrize("how", ["masked", "repeated", "removed"])
 def test_output_without_a_name_takes_no_space(machine: Machine, how: str) -> None:
     """The process holds a file that no command sees any more, and that would fill the disk."""
-    given = [{"name": "api_token", "type": "String", "value": "a-9f2d-secret"}] if how == "masked" else []
+    given = (
+        [{"name": "api_token", "type": "String", "value": "a-9f2d-secret"}]
+        if how == "masked"
+        else []
+    )
     document = [leaves(machine, inputs=given)]
-    machine.apply(document, *conf(machine, **({"keep_secrets": 0} if how == "masked" else {})))
+    machine.apply(
+        document, *conf(machine, **({"keep_secrets": 0} if how == "masked" else {}))
+    )
     left = process(machine)
     if how == "repeated":
         machine.agent("retry", "d1")
@@ -166,7 +190,9 @@ resources:
 )
 def test_output_of_a_stack_is_limited(machine: Machine) -> None:
     """The state of a stack is removed with it, and the process that prints is not ended: no DELETE says so."""
-    (machine.folder / "leaves.sh").write_text(PRINTS_ON.format(folder=machine.folder, name="d1"))
+    (machine.folder / "leaves.sh").write_text(
+        PRINTS_ON.format(folder=machine.folder, name="d1")
+    )
     template = machine.write(TEMPLATE.format(), "site.yaml")
     done = machine.apply(template, *conf(machine))
     assert done.code == 0, done.err
@@ -189,7 +215,11 @@ def test_watcher_has_a_scope_where_systemd_makes_one(
     asked = tmp_path / "asked"
     program.write_text(
         f'#!/bin/sh\necho "$@" >{asked}\n'
-        + ('while [ "$1" != -- ]; do shift; done; shift\nexec "$@"\n' if works else "exit 1\n")
+        + (
+            'while [ "$1" != -- ]; do shift; done; shift\nexec "$@"\n'
+            if works
+            else "exit 1\n"
+        )
     )
     program.chmod(0o755)
     monkeypatch.setattr(scopes, "PROGRAM", str(program))

@@ -36,16 +36,32 @@ def done(folder: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def test_a_component_is_taken_through_its_life(machine: Machine, heat: SignalServer) -> None:
+def test_a_component_is_taken_through_its_life(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Each action comes as a new deployment in place of the last one, and runs and reports its own config once."""
-    configs = [config(noting(machine.folder, action.lower()), action) for action in LIFE]
+    configs = [
+        config(noting(machine.folder, action.lower()), action) for action in LIFE
+    ]
 
     for number, action in enumerate(LIFE):
-        given = [component(f"id-{number}", *configs, name="app", action=action, signal=heat.url(action))]
+        given = [
+            component(
+                f"id-{number}",
+                *configs,
+                name="app",
+                action=action,
+                signal=heat.url(action),
+            )
+        ]
         assert machine.apply(given).code == 0
         assert machine.apply(given).code == 0
         assert heat.values(action) == [
-            {"deploy_stdout": f"{action.lower()}\n", "deploy_stderr": "", "deploy_status_code": 0}
+            {
+                "deploy_stdout": f"{action.lower()}\n",
+                "deploy_stderr": "",
+                "deploy_status_code": 0,
+            }
         ]
 
     assert done(machine.folder) == ["create", "update", "suspend", "resume", "delete"]
@@ -53,27 +69,50 @@ def test_a_component_is_taken_through_its_life(machine: Machine, heat: SignalSer
 
 
 @pytest.mark.parametrize("action", LIFE)
-def test_config_may_serve_several_actions(machine: Machine, heat: SignalServer, action: str) -> None:
+def test_config_may_serve_several_actions(
+    machine: Machine, heat: SignalServer, action: str
+) -> None:
     """A config is run for each of the actions that it lists."""
-    machine.apply([component("d1", config(SAY, *LIFE), action=action, signal=heat.url())])
+    machine.apply(
+        [component("d1", config(SAY, *LIFE), action=action, signal=heat.url())]
+    )
 
-    assert heat.values() == [{"deploy_stdout": action, "deploy_stderr": "", "deploy_status_code": 0}]
+    assert heat.values() == [
+        {"deploy_stdout": action, "deploy_stderr": "", "deploy_status_code": 0}
+    ]
 
 
-@pytest.mark.parametrize("action", ["MIGRATE", "scale-out", "create", "Sichern & prüfen", "SNAPSHOT"])
-def test_an_extended_action_is_like_any_other(machine: Machine, heat: SignalServer, action: str) -> None:
+@pytest.mark.parametrize(
+    "action", ["MIGRATE", "scale-out", "create", "Sichern & prüfen", "SNAPSHOT"]
+)
+def test_an_extended_action_is_like_any_other(
+    machine: Machine, heat: SignalServer, action: str
+) -> None:
     """An action of the template author's own chooses its config, whatever its name; another case is another name."""
     others = config("#!/bin/sh\necho another\n", *LIFE)
 
-    ran = machine.apply([component("d1", others, config(SAY, action), action=action, signal=heat.url())])
+    ran = machine.apply(
+        [component("d1", others, config(SAY, action), action=action, signal=heat.url())]
+    )
 
     assert ran.code == 0, ran.err
-    assert heat.values() == [{"deploy_stdout": action, "deploy_stderr": "", "deploy_status_code": 0}]
+    assert heat.values() == [
+        {"deploy_stdout": action, "deploy_stderr": "", "deploy_status_code": 0}
+    ]
 
 
-def test_an_action_without_a_config_is_reported_as_done(machine: Machine, heat: SignalServer) -> None:
+def test_an_action_without_a_config_is_reported_as_done(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Nothing is run for an action that no config lists, and the sender is told so rather than left waiting."""
-    given = [component("d1", config(noting(machine.folder, "ran"), "CREATE"), action="SUSPEND", signal=heat.url())]
+    given = [
+        component(
+            "d1",
+            config(noting(machine.folder, "ran"), "CREATE"),
+            action="SUSPEND",
+            signal=heat.url(),
+        )
+    ]
 
     ran = machine.apply(given)
 
@@ -87,16 +126,24 @@ def test_an_action_without_a_config_is_reported_as_done(machine: Machine, heat: 
     assert len(heat.signals) == 1
 
 
-def test_a_component_without_any_config_is_reported_as_done(machine: Machine, heat: SignalServer) -> None:
+def test_a_component_without_any_config_is_reported_as_done(
+    machine: Machine, heat: SignalServer
+) -> None:
     """An empty list of configs has none for the action."""
     assert machine.apply([component("d1", signal=heat.url())]).code == 0
     assert [value["deploy_status_code"] for value in heat.values()] == [0]
 
 
-def test_an_action_in_two_configs_fails_and_names_both(machine: Machine, heat: SignalServer) -> None:
+def test_an_action_in_two_configs_fails_and_names_both(
+    machine: Machine, heat: SignalServer
+) -> None:
     """An action in two configs fails and names both, and neither is run."""
     run = noting(machine.folder, "ran")
-    configs = [config(run, "CREATE"), config(run, "UPDATE"), config(run, "DELETE", "CREATE")]
+    configs = [
+        config(run, "CREATE"),
+        config(run, "UPDATE"),
+        config(run, "DELETE", "CREATE"),
+    ]
 
     ran = machine.apply({"deployments": [component("d1", *configs, signal=heat.url())]})
 
@@ -114,11 +161,25 @@ def test_an_action_in_two_configs_fails_and_names_both(machine: Machine, heat: S
 @pytest.mark.parametrize(
     ("configs", "path"),
     [
-        ({"configs": [{"actions": ["CREATE"], "config": "true"}]}, "config.configs[0].tool"),
+        (
+            {"configs": [{"actions": ["CREATE"], "config": "true"}]},
+            "config.configs[0].tool",
+        ),
         ({"configs": [config("true", "CREATE", tool="")]}, "config.configs[0].tool"),
         ({"configs": [config("true", "CREATE", tool=7)]}, "config.configs[0].tool"),
-        ({"configs": [config("true", "UPDATE"), {"tool": "script", "config": "true"}]}, "config.configs[1].actions"),
-        ({"configs": [config("true", "CREATE", actions="CREATE")]}, "config.configs[0].actions"),
+        (
+            {
+                "configs": [
+                    config("true", "UPDATE"),
+                    {"tool": "script", "config": "true"},
+                ]
+            },
+            "config.configs[1].actions",
+        ),
+        (
+            {"configs": [config("true", "CREATE", actions="CREATE")]},
+            "config.configs[0].actions",
+        ),
         ({"configs": ["script"]}, "config.configs[0]"),
         ({"configs": {"CREATE": "true"}}, "config"),
         ({}, "config"),
@@ -135,7 +196,9 @@ def test_a_malformed_component_fails_with_the_path(
     """A component of an unknown shape is answered as failed, with the place of the mistake; the others are applied."""
     bad = deployment("bad", configs, group="component", signal=heat.url("bad"))
 
-    ran = machine.apply({"deployments": [bad, deployment("good", signal=heat.url("good"))]})
+    ran = machine.apply(
+        {"deployments": [bad, deployment("good", signal=heat.url("good"))]}
+    )
 
     assert ran.code == 1
     (value,) = heat.values("bad")
@@ -148,7 +211,9 @@ def test_a_malformed_component_fails_with_the_path(
 def test_a_component_needs_an_action(machine: Machine, heat: SignalServer) -> None:
     """Without the input `deploy_action` nothing says which config is meant."""
     given = component("d1", config("true", "CREATE"), signal=heat.url())
-    given["inputs"] = [each for each in given["inputs"] if each["name"] != "deploy_action"]
+    given["inputs"] = [
+        each for each in given["inputs"] if each["name"] != "deploy_action"
+    ]
 
     assert machine.apply([given]).code == 1
     (value,) = heat.values()
@@ -162,7 +227,9 @@ def test_a_component_may_be_json_text(machine: Machine, heat: SignalServer) -> N
 
     machine.apply([deployment("d1", text, group="component", signal=heat.url())])
 
-    assert heat.values() == [{"deploy_stdout": "made\n", "deploy_stderr": "", "deploy_status_code": 0}]
+    assert heat.values() == [
+        {"deploy_stdout": "made\n", "deploy_stderr": "", "deploy_status_code": 0}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -193,13 +260,25 @@ def test_the_options_of_a_component_are_the_tools(
 
 @pytest.mark.parametrize("group", ["script", "component"])
 @pytest.mark.parametrize("status", ["COMPLETE", "FAILED"])
-def test_only_work_in_progress_is_done(machine: Machine, heat: SignalServer, group: str, status: str) -> None:
+def test_only_work_in_progress_is_done(
+    machine: Machine, heat: SignalServer, group: str, status: str
+) -> None:
     """A deployment whose status is another than IN_PROGRESS asks for nothing, until it is in progress."""
 
     def given(status: str) -> list[dict[str, Any]]:
         run = noting(machine.folder, "ran")
-        body: object = {"configs": [config(run, "CREATE")]} if group == "component" else run
-        return [deployment("d1", body, group=group, inputs={"deploy_status": status}, signal=heat.url())]
+        body: object = (
+            {"configs": [config(run, "CREATE")]} if group == "component" else run
+        )
+        return [
+            deployment(
+                "d1",
+                body,
+                group=group,
+                inputs={"deploy_status": status},
+                signal=heat.url(),
+            )
+        ]
 
     assert machine.apply(given(status)).code == 0
     assert done(machine.folder) == []
@@ -214,22 +293,40 @@ def test_only_work_in_progress_is_done(machine: Machine, heat: SignalServer, gro
     assert len(heat.signals) == 1
 
 
-def test_a_failed_action_stands_in_the_way_of_none_after_it(machine: Machine, heat: SignalServer) -> None:
+def test_a_failed_action_stands_in_the_way_of_none_after_it(
+    machine: Machine, heat: SignalServer
+) -> None:
     """After an UPDATE that failed, the DELETE is run like any other."""
-    configs = [config("#!/bin/sh\nexit 9\n", "UPDATE"), config(noting(machine.folder, "deleted"), "DELETE")]
+    configs = [
+        config("#!/bin/sh\nexit 9\n", "UPDATE"),
+        config(noting(machine.folder, "deleted"), "DELETE"),
+    ]
 
-    failed = machine.apply([component("d1", *configs, action="UPDATE", signal=heat.url())])
-    deleted = machine.apply([component("d2", *configs, action="DELETE", signal=heat.url())])
+    failed = machine.apply(
+        [component("d1", *configs, action="UPDATE", signal=heat.url())]
+    )
+    deleted = machine.apply(
+        [component("d2", *configs, action="DELETE", signal=heat.url())]
+    )
 
     assert (failed.code, deleted.code) == (1, 0)
     assert [value["deploy_status_code"] for value in heat.values()] == [9, 0]
     assert done(machine.folder) == ["deleted"]
 
 
-def test_deployments_are_run_in_the_order_of_the_document(machine: Machine, heat: SignalServer) -> None:
+def test_deployments_are_run_in_the_order_of_the_document(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Deployments run in the order of the document, and a failed one does not stop the others."""
-    given = [component(f"d{n}", config(noting(machine.folder, str(n)), "CREATE"), signal=heat.url()) for n in (3, 1, 2)]
-    given.insert(1, component("d0", config("#!/bin/sh\nexit 1\n", "CREATE"), signal=heat.url()))
+    given = [
+        component(
+            f"d{n}", config(noting(machine.folder, str(n)), "CREATE"), signal=heat.url()
+        )
+        for n in (3, 1, 2)
+    ]
+    given.insert(
+        1, component("d0", config("#!/bin/sh\nexit 1\n", "CREATE"), signal=heat.url())
+    )
 
     assert machine.apply(given).code == 1
     assert done(machine.folder) == ["3", "1", "2"]
@@ -238,14 +335,29 @@ def test_deployments_are_run_in_the_order_of_the_document(machine: Machine, heat
 
 def test_each_config_has_its_own_tool(machine: Machine, heat: SignalServer) -> None:
     """A component may be made with one tool and removed with another, and each gets only its own config."""
-    machine.hook("puppet", '#!/bin/sh\ncat >"$0.given"\necho \'{"deploy_status_code": 0}\'\n')
-    configs = [config("notify { 'hi': }", "CREATE", tool="puppet"), config(SAY, "DELETE")]
+    machine.hook(
+        "puppet", '#!/bin/sh\ncat >"$0.given"\necho \'{"deploy_status_code": 0}\'\n'
+    )
+    configs = [
+        config("notify { 'hi': }", "CREATE", tool="puppet"),
+        config(SAY, "DELETE"),
+    ]
 
-    machine.apply([component("d1", *configs, options={"puppet": {"tags": "x"}}, signal=heat.url())])
+    machine.apply(
+        [
+            component(
+                "d1", *configs, options={"puppet": {"tags": "x"}}, signal=heat.url()
+            )
+        ]
+    )
     machine.apply([component("d2", *configs, action="DELETE", signal=heat.url())])
 
     given = json.loads((machine.hooks / "puppet.given").read_text())
-    assert (given["id"], given["group"], given["config"]) == ("d1", "puppet", "notify { 'hi': }")
+    assert (given["id"], given["group"], given["config"]) == (
+        "d1",
+        "puppet",
+        "notify { 'hi': }",
+    )
     assert given["options"] == {"puppet": {"tags": "x"}}
     assert [value["deploy_status_code"] for value in heat.values()] == [0, 0]
     assert heat.values()[1]["deploy_stdout"] == "DELETE"

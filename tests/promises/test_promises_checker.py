@@ -45,7 +45,11 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture
 def world(played: World) -> Iterator[World]:
     """The same, and as it was again after the test."""
-    folder, signals, handed = played.machine.folder, [*played.heat.signals], copy.deepcopy(played.handed)
+    folder, signals, handed = (
+        played.machine.folder,
+        [*played.heat.signals],
+        copy.deepcopy(played.handed),
+    )
     yield played
     played.heat.signals[:], played.handed = signals, handed
     (folder / "said").write_text("")
@@ -89,13 +93,22 @@ def two_results(world: World) -> None:
 
 def false_success(world: World) -> None:
     each = one(world, fails=True)
-    world.heat.signals[:] = [told(world, each, deploy_status_code=0), *world.heard(one(world).id)]
+    world.heat.signals[:] = [
+        told(world, each, deploy_status_code=0),
+        *world.heard(one(world).id),
+    ]
 
 
 def success_of_what_was_cut_short(world: World) -> None:
     each = one(world)
     path = world.machine.folder / "evidence" / each.id
-    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "ended" not in line))
+    path.write_text(
+        "".join(
+            line
+            for line in path.read_text().splitlines(keepends=True)
+            if "ended" not in line
+        )
+    )
 
 
 def success_of_what_never_ran(world: World) -> None:
@@ -104,23 +117,34 @@ def success_of_what_never_ran(world: World) -> None:
 
 def false_failure(world: World) -> None:
     each = one(world)
-    world.heat.signals[:] = [told(world, each, deploy_status_code=1), *world.heard(one(world, fails=True).id)]
+    world.heat.signals[:] = [
+        told(world, each, deploy_status_code=1),
+        *world.heard(one(world, fails=True).id),
+    ]
 
 
 def false_interruption(world: World) -> None:
     each = one(world)
-    lie = told(world, each, deploy_status_code=125, deploy_stderr="interrupted: it was not")
+    lie = told(
+        world, each, deploy_status_code=125, deploy_stderr="interrupted: it was not"
+    )
     world.heat.signals[:] = [lie, *world.heard(one(world, fails=True).id)]
 
 
 def false_time_limit(world: World) -> None:
     each = one(world)
-    world.heat.signals[:] = [told(world, each, deploy_status_code=124), *world.heard(one(world, fails=True).id)]
+    world.heat.signals[:] = [
+        told(world, each, deploy_status_code=124),
+        *world.heard(one(world, fails=True).id),
+    ]
 
 
 def anothers_output(world: World) -> None:
     each = one(world)
-    world.heat.signals[:] = [told(world, each, identity="another"), *world.heard(one(world, fails=True).id)]
+    world.heat.signals[:] = [
+        told(world, each, identity="another"),
+        *world.heard(one(world, fails=True).id),
+    ]
 
 
 def ran_twice(world: World) -> None:
@@ -179,7 +203,11 @@ def secret_in_the_environment(world: World) -> None:
 
 
 def kill_point_in_the_environment(world: World) -> None:
-    note(world, f"{one(world).id}.surroundings", f"{kill_points.VARIABLE}=runner.word 1 /tmp/file")
+    note(
+        world,
+        f"{one(world).id}.surroundings",
+        f"{kill_points.VARIABLE}=runner.word 1 /tmp/file",
+    )
 
 
 def traceback(world: World) -> None:
@@ -203,8 +231,14 @@ def inputs_left(world: World) -> None:
 
 
 def process_left(world: World) -> None:
-    process = world.machine.start("/bin/sh", "-c", "read word", str(world.machine.state), stdin=subprocess.PIPE)
-    wait_until(lambda: str(world.machine.state) in Path(f"/proc/{process.pid}/cmdline").read_text())
+    process = world.machine.start(
+        "/bin/sh", "-c", "read word", str(world.machine.state), stdin=subprocess.PIPE
+    )
+    wait_until(
+        lambda: (
+            str(world.machine.state) in Path(f"/proc/{process.pid}/cmdline").read_text()
+        )
+    )
 
 
 LIES: dict[Callable[[World], None], str] = {

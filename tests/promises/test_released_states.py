@@ -23,7 +23,9 @@ from support.stacking import Stacks
 
 SAMPLES = sorted(state_samples.STATES.iterdir())
 
-each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=[each.name for each in SAMPLES])
+each_sample = pytest.mark.parametrize(
+    "sample", SAMPLES, ids=[each.name for each in SAMPLES]
+)
 
 
 def lines(path: Path) -> list[str]:
@@ -35,7 +37,9 @@ def lines(path: Path) -> list[str]:
 def test_everything_in_it_is_read(sample: Path) -> None:
     """Each entry of the journal, the last documents, and the learned settings are read."""
     state = sample / "state"
-    assert {key: entry.state.value for key, entry in journal.read(state).items()} == state_samples.STATES_OF
+    assert {
+        key: entry.state.value for key, entry in journal.read(state).items()
+    } == state_samples.STATES_OF
     documents = Documents(state)
     assert (documents.warnings, list(documents.held)) == ([], ["request"])
     taught, trouble = learned.load(state, change=False)
@@ -48,7 +52,9 @@ def test_everything_in_it_is_read(sample: Path) -> None:
     "an upgrade from any released version, killed while a deployment ran, results waited and others had not begun",
     "nothing runs twice; what waited is delivered once, what was cut short as a failure; what had not begun runs",
 )
-def test_nothing_runs_twice_and_results_are_delivered(sample: Path, machine: Machine, heat: SignalServer) -> None:
+def test_nothing_runs_twice_and_results_are_delivered(
+    sample: Path, machine: Machine, heat: SignalServer
+) -> None:
     """Results that waited arrive once, and only the deployment runs that had not begun."""
     deployments = state_samples.place(sample, machine, heat)
 
@@ -56,13 +62,21 @@ def test_nothing_runs_twice_and_results_are_delivered(sample: Path, machine: Mac
 
     assert "damaged" not in done.err
     assert lines(machine.folder / "ran") == ["queued"]
-    codes = {name: [each["deploy_status_code"] for each in heat.values(name)] for name in state_samples.STATES_OF}
+    codes = {
+        name: [each["deploy_status_code"] for each in heat.values(name)]
+        for name in state_samples.STATES_OF
+    }
     cut_short = codes.pop("cut-short")
     assert len(cut_short) == 1
     assert cut_short[0] != 0
-    assert {name: found for name, found in codes.items() if found} == {"waiting": [0], "queued": [0]}
+    assert {name: found for name, found in codes.items() if found} == {
+        "waiting": [0],
+        "queued": [0],
+    }
     assert heat.values("waiting")[0]["answer"] == "of waiting"
-    states = {key: entry.state.value for key, entry in journal.read(machine.state).items()}
+    states = {
+        key: entry.state.value for key, entry in journal.read(machine.state).items()
+    }
     now_delivered = dict.fromkeys(("waiting", "cut-short", "queued"), "signalled")
     assert states == {**state_samples.STATES_OF, **now_delivered}
     assert machine.apply({"deployments": deployments}).err == ""
@@ -85,15 +99,24 @@ def test_stacks_go_on(sample: Path, machine: Machine, heat: SignalServer) -> Non
     assert lines(machine.folder / "site.log") == []
     stacks("update", "site", "-t", str(template), "--parameter", "colour=blue")
     assert lines(machine.folder / "site.log") == ["create blue"]
-    words = ("-t", str(state_samples.NOTES), "--input", f"folder={machine.folder}/notes")
+    words = (
+        "-t",
+        str(state_samples.NOTES),
+        "--input",
+        f"folder={machine.folder}/notes",
+    )
     stacks("update", "notes", *words)
     assert not (machine.folder / "notes").exists(), "an operation ran again"
 
     followed = json.loads((machine.state / "follow/web/record.json").read_text())
     settings = f"[agent]\nstate_dir = {machine.state}\n[follow web]\nurl = file:///gone\npath = stack.yaml\n"
     config = machine.write(settings, "agent.conf")
-    shown = json.loads(machine.agent("status", "--json", "--config", str(config)).out)["followed"]
-    assert [(each["name"], each["revision"]) for each in shown] == [("web", followed["revision"])]
+    shown = json.loads(machine.agent("status", "--json", "--config", str(config)).out)[
+        "followed"
+    ]
+    assert [(each["name"], each["revision"]) for each in shown] == [
+        ("web", followed["revision"])
+    ]
 
     (machine.folder / "notes").mkdir()  # as the operation of that day has done
     for name in state_samples.STACKS:
@@ -106,4 +129,6 @@ def test_a_release_has_its_sample() -> None:
     """The state that a version writes is here from the day of its release."""
     if not re.fullmatch(r"[\d.]+", __version__):
         pytest.skip(f"{__version__} is no release")
-    assert __version__ in {each.name for each in SAMPLES}, "PYTHONPATH=tests python -m support.state_samples writes it"
+    assert __version__ in {each.name for each in SAMPLES}, (
+        "PYTHONPATH=tests python -m support.state_samples writes it"
+    )

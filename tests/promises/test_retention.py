@@ -25,7 +25,9 @@ MEBI = 1024 * 1024
 def settings(machine: Machine, **values: object) -> Path:
     """Write a file of settings."""
     path = machine.folder / "kept.conf"
-    path.write_text("[agent]\n" + "".join(f"{name} = {value}\n" for name, value in values.items()))
+    path.write_text(
+        "[agent]\n" + "".join(f"{name} = {value}\n" for name, value in values.items())
+    )
     return path
 
 
@@ -34,7 +36,9 @@ def old(machine: Machine, days: float) -> None:
     path = machine.state / "retention.json"
     said = json.loads(path.read_bytes())
     path.write_text(json.dumps({**said, "lived": said["lived"] + days * DAY}))
-    (machine.state / shortcut.FILE).unlink(missing_ok=True)  # it goes by the kernel's clock, which has not moved
+    (machine.state / shortcut.FILE).unlink(
+        missing_ok=True
+    )  # it goes by the kernel's clock, which has not moved
 
 
 def put(path: Path, text: str = SECRET) -> None:
@@ -53,9 +57,13 @@ def holds(machine: Machine, text: str = SECRET) -> set[str]:
     }
 
 
-def secret(machine: Machine, identity: str = "d1", then: str = "", **fields: Any) -> dict[str, Any]:
+def secret(
+    machine: Machine, identity: str = "d1", then: str = "", **fields: Any
+) -> dict[str, Any]:
     """Return a deployment with a secret in its inputs, its config, its output and its result."""
-    script = f'{counting(machine, identity)}\n# {SECRET}\necho "it is $api_token"\n{then}\n'
+    script = (
+        f'{counting(machine, identity)}\n# {SECRET}\necho "it is $api_token"\n{then}\n'
+    )
     script += 'printf %s "$api_token" >"$heat_outputs_path.token"\n'
     inputs = [{"name": "api_token", "type": "String", "value": SECRET}]
     return deployment(identity, script, inputs=inputs, outputs=["token"], **fields)
@@ -63,7 +71,9 @@ def secret(machine: Machine, identity: str = "d1", then: str = "", **fields: Any
 
 def prune(machine: Machine, *arguments: str, **values: object) -> Done:
     """Remove what is kept no longer by these settings."""
-    return machine.agent("prune", "--config", str(settings(machine, **values)), *arguments)
+    return machine.agent(
+        "prune", "--config", str(settings(machine, **values)), *arguments
+    )
 
 
 # Secrets.
@@ -81,8 +91,15 @@ def test_secrets_of_what_is_done_go(machine: Machine, heat: SignalServer) -> Non
     assert not list((machine.state / "heat-config-script").iterdir())
     assert heat.values()[0]["token"] == SECRET
     kept = json.loads((machine.state / "deployed/d1.json").read_bytes())
-    assert {each["name"]: each.get("value") for each in kept["inputs"]}["api_token"] == "***"
-    assert json.loads((machine.state / "deployed/d1.notify.json").read_bytes())["deploy_stdout"] == "it is ***\n"
+    assert {each["name"]: each.get("value") for each in kept["inputs"]}[
+        "api_token"
+    ] == "***"
+    assert (
+        json.loads((machine.state / "deployed/d1.notify.json").read_bytes())[
+            "deploy_stdout"
+        ]
+        == "it is ***\n"
+    )
     assert machine.apply(given).code == 0
     assert ran(machine) == ["d1"]
     assert machine.agent("log", "d1").out == f"it is {'*' * len(SECRET)}\n"
@@ -92,11 +109,20 @@ def test_secrets_of_what_is_done_go(machine: Machine, heat: SignalServer) -> Non
     assert shown["result"]["deploy_status_code"] == 0
 
 
-def test_leftover_process_prints_no_secret_once_secrets_are_forgotten(machine: Machine) -> None:
+def test_leftover_process_prints_no_secret_once_secrets_are_forgotten(
+    machine: Machine,
+) -> None:
     """Once the secrets of a deployment are not known any more, its output cannot grow: they could not be masked."""
     go, said = machine.folder / "go", machine.folder / "said"
     later = f"(until [ -e {go} ]; do sleep 0.05; done; echo later $api_token; touch {said}) &\n"
-    assert machine.apply([secret(machine, then=later)], "--config", str(settings(machine, keep_secrets=0))).code == 0
+    assert (
+        machine.apply(
+            [secret(machine, then=later)],
+            "--config",
+            str(settings(machine, keep_secrets=0)),
+        ).code
+        == 0
+    )
     go.touch()
     wait_until(said.exists)
     assert holds(machine) == set()
@@ -107,7 +133,9 @@ def test_secrets_stay_for_a_day(machine: Machine) -> None:
     """Secrets stay readable for a day, and go at the first run after that."""
     given = [secret(machine)]
     machine.apply(given)
-    assert {"deployed/d1.json", "heat-config-script/d1", "runs/d1/stdout"} <= holds(machine)
+    assert {"deployed/d1.json", "heat-config-script/d1", "runs/d1/stdout"} <= holds(
+        machine
+    )
     old(machine, 0.9)
     machine.apply([])
     assert "runs/d1/stdout" in holds(machine)
@@ -133,7 +161,9 @@ def test_secrets_stay_no_longer_than_the_output(machine: Machine) -> None:
     assert holds(machine) == set()
 
 
-def test_secrets_stay_until_the_result_is_delivered(machine: Machine, heat: SignalServer) -> None:
+def test_secrets_stay_until_the_result_is_delivered(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Secrets stay until the result is delivered, and the delivered result is complete."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
@@ -156,10 +186,16 @@ def test_files_of_other_hooks_are_removed(machine: Machine) -> None:
     """Files that a hook of a hook directory wrote under the deployment's id are removed."""
     folder = machine.state / "heat-config-own"
     reply = '{"deploy_stdout": "x", "deploy_stderr": "", "deploy_status_code": 0}'
-    machine.hook("own", f"#!/bin/sh\nmkdir -p {folder}\ncat >{folder}/d1\ncp {folder}/d1 {folder}/d2\necho '{reply}'\n")
+    machine.hook(
+        "own",
+        f"#!/bin/sh\nmkdir -p {folder}\ncat >{folder}/d1\ncp {folder}/d1 {folder}/d2\necho '{reply}'\n",
+    )
     given = [secret(machine) | {"group": "own"}]
 
-    assert machine.apply(given, "--config", str(settings(machine, keep_secrets=0))).code == 0
+    assert (
+        machine.apply(given, "--config", str(settings(machine, keep_secrets=0))).code
+        == 0
+    )
 
     assert holds(machine) == {"heat-config-own/d2"}
 
@@ -218,7 +254,10 @@ def test_departed_deployment_leaves_only_its_id(machine: Machine) -> None:
     assert not list(machine.state.rglob("*d2*"))
     assert (machine.state / "deployed/d1.json").is_file()
     assert set(machine.status()) == {"d1"}
-    assert {each["id"] for each in machine.agent("status", "--json", "--all").json["deployments"]} == {"d1", "d2"}
+    assert {
+        each["id"]
+        for each in machine.agent("status", "--json", "--all").json["deployments"]
+    } == {"d1", "d2"}
     assert "1 older deployment without details" in machine.agent("status").out
     assert "it was pruned" in machine.agent("log", "d2").err
     assert machine.agent("show", "d2").code == 0
@@ -238,12 +277,16 @@ def test_current_deployment_loses_only_its_output(machine: Machine) -> None:
     assert (machine.state / "deployed/d1.json").is_file()
     assert machine.status()["d1"]["state"] == "unasked"
     assert "it was pruned" in machine.agent("log", "d1").err
-    assert machine.agent("show", "d1", "--json").json["result"]["deploy_status_code"] == 0
+    assert (
+        machine.agent("show", "d1", "--json").json["result"]["deploy_status_code"] == 0
+    )
     machine.apply(given)
     assert ran(machine) == ["d1"]
 
 
-def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(machine: Machine, heat: SignalServer) -> None:
+def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(
+    machine: Machine, heat: SignalServer
+) -> None:
     """An unsent result is sent when its deployment returns, even if its secrets were removed meanwhile."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
@@ -262,7 +305,9 @@ def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(machine:
     assert ran(machine) == ["d1"]
 
 
-def test_removed_result_is_sent_as_a_failure(machine: Machine, heat: SignalServer) -> None:
+def test_removed_result_is_sent_as_a_failure(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A result that was removed before delivery is sent as a failure, and nothing runs again."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
@@ -301,7 +346,13 @@ def test_so_many_are_kept(machine: Machine) -> None:
 def test_so_much_is_kept(machine: Machine) -> None:
     """The oldest go first; the plan says what, and changes nothing."""
     for number in range(3):
-        machine.apply([deployment(f"d{number}", "#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x\n")])
+        machine.apply(
+            [
+                deployment(
+                    f"d{number}", "#!/bin/sh\nhead -c 300000 /dev/zero | tr '\\0' x\n"
+                )
+            ]
+        )
     machine.apply([])
     before = {path: path.stat().st_size for path in machine.state.rglob("*")}
 
@@ -343,7 +394,10 @@ def test_files_set_aside_are_removed_after_their_time(machine: Machine) -> None:
 
 def test_a_document_that_is_not_applied_any_more(machine: Machine) -> None:
     """Deployments of a document count as gone once it has not been applied for the retention time."""
-    one, two = machine.write([deployment("d1", counting(machine))], "one.json"), machine.write([], "two.json")
+    one, two = (
+        machine.write([deployment("d1", counting(machine))], "one.json"),
+        machine.write([], "two.json"),
+    )
     machine.apply(one)
     old(machine, 20)
     machine.apply(one)
@@ -363,12 +417,16 @@ def test_a_document_that_is_not_applied_any_more(machine: Machine) -> None:
 # Output while it is printed.
 
 
-def test_output_is_bounded_while_a_run_prints(machine: Machine, heat: SignalServer) -> None:
+def test_output_is_bounded_while_a_run_prints(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Its beginning and its end are in the result, and in the log, which says how much was left out."""
     go = machine.folder / "go"
     text = f"#!/bin/sh\necho begins\nhead -c 30000000 /dev/zero | tr '\\0' x\n{until(go)}\necho\necho ends\n"
     conf = str(settings(machine, output_limit="4M"))
-    agent = machine.start_apply([deployment("d1", text, signal=heat.url())], "--config", conf)
+    agent = machine.start_apply(
+        [deployment("d1", text, signal=heat.url())], "--config", conf
+    )
     path = machine.state / "runs/d1/stdout"
     wait_until(lambda: path.exists() and path.stat().st_size > 30_000_000, 60)
     descriptor = path.open("rb")
@@ -395,7 +453,9 @@ def test_output_is_bounded_while_a_run_prints(machine: Machine, heat: SignalServ
 def test_output_printed_at_once_is_bounded(machine: Machine) -> None:
     """A run may have come to its end before anybody looked."""
     text = "#!/bin/sh\nhead -c 20000000 /dev/zero | tr '\\0' x\n"
-    machine.apply([deployment("d1", text)], "--config", str(settings(machine, output_limit="4M")))
+    machine.apply(
+        [deployment("d1", text)], "--config", str(settings(machine, output_limit="4M"))
+    )
     assert (machine.state / "runs/d1/stdout").stat().st_blocks * 512 <= 4 * MEBI
 
 
@@ -411,7 +471,9 @@ def test_output_printed_after_the_end_is_bounded(machine: Machine) -> None:
     assert path.stat().st_size == 20 * MEBI
 
 
-def test_files_over_the_limit_are_reported(machine: Machine, heat: SignalServer) -> None:
+def test_files_over_the_limit_are_reported(
+    machine: Machine, heat: SignalServer
+) -> None:
     """`status` and `doctor` report more files than the limit if undelivered results keep them."""
     heat.refuse()
     machine.apply([deployment("d1", signal=heat.url())], "--deliver-for", "0")
@@ -429,7 +491,9 @@ def test_files_over_the_limit_are_reported(machine: Machine, heat: SignalServer)
 # The daemon.
 
 
-def test_the_daemon_removes_what_is_kept_no_longer(machine: Machine, daemon: Daemon) -> None:
+def test_the_daemon_removes_what_is_kept_no_longer(
+    machine: Machine, daemon: Daemon
+) -> None:
     """At its start, once a deployment is done, and when it is asked to."""
     machine.apply([secret(machine)])
     daemon.configure(keep_secrets=0)
@@ -448,7 +512,9 @@ def test_the_daemon_removes_what_is_kept_no_longer(machine: Machine, daemon: Dae
     assert daemon.stop() == 0
 
 
-def test_settings_are_heeded_when_they_are_read_again(machine: Machine, daemon: Daemon) -> None:
+def test_settings_are_heeded_when_they_are_read_again(
+    machine: Machine, daemon: Daemon
+) -> None:
     """Secrets go as soon as they are to go sooner."""
     daemon.put([secret(machine)])
     daemon.start()
@@ -469,6 +535,8 @@ def test_prune_on_nothing(machine: Machine) -> None:
 @pytest.mark.parametrize("value", ["-1", "many", "1X", "0.5M"])
 def test_an_invalid_size_is_refused(machine: Machine, value: str) -> None:
     """The message says what is expected."""
-    done = machine.apply([deployment()], "--config", str(settings(machine, keep_size=value)))
+    done = machine.apply(
+        [deployment()], "--config", str(settings(machine, keep_size=value))
+    )
     assert done.code == 2
     assert "expected a number of bytes" in done.err

@@ -29,7 +29,9 @@ from support.outcomes import BODY_LIMIT, SH, left_out, result
         ("kill -HUP 0; sleep 5", 129),
     ],
 )
-def test_the_exit_code_is_the_scripts(machine: Machine, heat: SignalServer, script: str, code: int) -> None:
+def test_the_exit_code_is_the_scripts(
+    machine: Machine, heat: SignalServer, script: str, code: int
+) -> None:
     """The status code is the exit code, or 128 and the signal that ended the script, even if it sent it itself."""
     value = result(machine, heat, f"{SH}echo before\n{script}\n")
 
@@ -42,11 +44,17 @@ def test_the_exit_code_is_the_scripts(machine: Machine, heat: SignalServer, scri
     [
         ("CREATE", "true", "declared and not produced: url, size"),
         ("UPDATE", "echo 1 >$heat_outputs_path.size", "declared and not produced: url"),
-        ("CREATE", "echo 1 >$heat_outputs_path.size; echo u >$heat_outputs_path.url", ""),
+        (
+            "CREATE",
+            "echo 1 >$heat_outputs_path.size; echo u >$heat_outputs_path.url",
+            "",
+        ),
         ("DELETE", "true", ""),
     ],
 )
-def test_output_that_was_not_produced_is_named(machine: Machine, action: str, script: str, note: str) -> None:
+def test_output_that_was_not_produced_is_named(
+    machine: Machine, action: str, script: str, note: str
+) -> None:
     """The deployment has succeeded, and its line says which outputs nothing can refer to."""
     given = deployment("d1", f"{SH}{script}\n", outputs=["url", "size"], action=action)
     done = machine.apply([given])
@@ -55,7 +63,9 @@ def test_output_that_was_not_produced_is_named(machine: Machine, action: str, sc
     assert note in done.out
 
 
-def test_a_script_that_kills_its_supervisor_has_failed(machine: Machine, heat: SignalServer) -> None:
+def test_a_script_that_kills_its_supervisor_has_failed(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Where nothing is left that could say how the script ended, its result says so, and is a failure."""
     value = result(machine, heat, f"{SH}echo before\nkill -9 0\n")
 
@@ -64,8 +74,13 @@ def test_a_script_that_kills_its_supervisor_has_failed(machine: Machine, heat: S
     assert "killed" in value["deploy_stderr"]
 
 
-@pytest.mark.parametrize("interpreter", ["#!/no/such/interpreter\n", "#!/etc/passwd\n", "#!" + "/x" * 300 + "\n"])
-def test_a_script_that_cannot_be_started_has_failed(machine: Machine, heat: SignalServer, interpreter: str) -> None:
+@pytest.mark.parametrize(
+    "interpreter",
+    ["#!/no/such/interpreter\n", "#!/etc/passwd\n", "#!" + "/x" * 300 + "\n"],
+)
+def test_a_script_that_cannot_be_started_has_failed(
+    machine: Machine, heat: SignalServer, interpreter: str
+) -> None:
     """An interpreter that is not there, or is none, is a failure with a code and the system's words for it."""
     value = result(machine, heat, f"{interpreter}exit 0\n")
 
@@ -74,10 +89,15 @@ def test_a_script_that_cannot_be_started_has_failed(machine: Machine, heat: Sign
 
 
 @pytest.mark.parametrize("by", ["option", "text option", "command line", "component"])
-def test_a_time_limit_ends_the_whole_tree(machine: Machine, heat: SignalServer, by: str) -> None:
+def test_a_time_limit_ends_the_whole_tree(
+    machine: Machine, heat: SignalServer, by: str
+) -> None:
     """When the limit is over every process of the run is asked to end, also one in a session of its own: status 124."""
     limit = pace.limit(1.5)
-    by_option: dict[str, dict[str, Any]] = {"option": {"timeout": limit}, "text option": {"timeout": f"{limit:g}"}}
+    by_option: dict[str, dict[str, Any]] = {
+        "option": {"timeout": limit},
+        "text option": {"timeout": f"{limit:g}"},
+    }
     options = by_option.get(by, {})
     arguments = ["--timeout", f"{limit:g}"] if by == "command line" else []
     script = f"{SH}echo begun\necho why >&2\nsetsid sleep 60 &\nsleep 60\n"
@@ -86,7 +106,9 @@ def test_a_time_limit_ends_the_whole_tree(machine: Machine, heat: SignalServer, 
     if by == "component":
         options = {"script": {"timeout": limit}}
         group = "component"
-        config = {"configs": [{"tool": "script", "actions": ["CREATE"], "config": script}]}
+        config = {
+            "configs": [{"tool": "script", "actions": ["CREATE"], "config": script}]
+        }
 
     began = time.monotonic()
     value = result(machine, heat, config, *arguments, options=options, group=group)
@@ -99,13 +121,17 @@ def test_a_time_limit_ends_the_whole_tree(machine: Machine, heat: SignalServer, 
     wait_until(lambda: not machine.processes())
 
 
-def test_processes_that_ignore_term_are_killed(machine: Machine, heat: SignalServer) -> None:
+def test_processes_that_ignore_term_are_killed(
+    machine: Machine, heat: SignalServer
+) -> None:
     """After the grace, what did not heed TERM gets KILL: the script, its child, and a child in a session of its own."""
     stubborn = "trap '' TERM; while :; do sleep 0.1; done"
     script = f'{SH}sh -c "{stubborn}" &\nsetsid sh -c "{stubborn}" &\necho begun\n{stubborn}\n'
 
     began = time.monotonic()
-    value = result(machine, heat, script, "--grace", "0.5", options={"timeout": pace.limit(1.5)})
+    value = result(
+        machine, heat, script, "--grace", "0.5", options={"timeout": pace.limit(1.5)}
+    )
 
     assert 2 < time.monotonic() - began < pace.seconds(30)
     assert value["deploy_status_code"] == 124
@@ -113,7 +139,9 @@ def test_processes_that_ignore_term_are_killed(machine: Machine, heat: SignalSer
     wait_until(lambda: not machine.processes())
 
 
-def test_a_script_may_tidy_up_when_its_time_is_over(machine: Machine, heat: SignalServer) -> None:
+def test_a_script_may_tidy_up_when_its_time_is_over(
+    machine: Machine, heat: SignalServer
+) -> None:
     """TERM comes first, and what the script says when it gets it is in the result, which is a failure all the same."""
     script = f"{SH}trap 'echo tidied; exit 0' TERM\nsleep 60 & wait\n"
 
@@ -124,9 +152,13 @@ def test_a_script_may_tidy_up_when_its_time_is_over(machine: Machine, heat: Sign
 
 
 @pytest.mark.parametrize("option", [0, -1, "soon", True, [5], {"seconds": 5}])
-def test_a_time_limit_that_is_none_fails(machine: Machine, heat: SignalServer, option: object) -> None:
+def test_a_time_limit_that_is_none_fails(
+    machine: Machine, heat: SignalServer, option: object
+) -> None:
     """A limit that cannot be understood is a mistake in the document, named with its path, and nothing is run."""
-    value = result(machine, heat, f"{SH}touch {machine.folder}/ran\n", options={"timeout": option})
+    value = result(
+        machine, heat, f"{SH}touch {machine.folder}/ran\n", options={"timeout": option}
+    )
 
     assert value["deploy_status_code"] != 0
     assert value["deploy_stderr"].startswith(f"{machine.folder}/document.json:1:")
@@ -134,18 +166,32 @@ def test_a_time_limit_that_is_none_fails(machine: Machine, heat: SignalServer, o
     assert not (machine.folder / "ran").exists()
 
 
-def test_a_hanging_script_holds_up_nobody_for_longer_than_its_limit(machine: Machine, heat: SignalServer) -> None:
+def test_a_hanging_script_holds_up_nobody_for_longer_than_its_limit(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The deployment after one that never ends is run as soon as that one is out of time."""
-    hangs = deployment("hangs", f"{SH}sleep 60\n", options={"timeout": 0.3}, signal=heat.url("hangs"))
+    hangs = deployment(
+        "hangs", f"{SH}sleep 60\n", options={"timeout": 0.3}, signal=heat.url("hangs")
+    )
 
-    ran = machine.apply([hangs, deployment("next", f"{SH}echo done\n", signal=heat.url("next"))])
+    ran = machine.apply(
+        [hangs, deployment("next", f"{SH}echo done\n", signal=heat.url("next"))]
+    )
 
     assert ran.code == 1
-    assert [value["deploy_status_code"] for value in heat.values("hangs") + heat.values("next")] == [124, 0]
+    assert [
+        value["deploy_status_code"]
+        for value in heat.values("hangs") + heat.values("next")
+    ] == [124, 0]
 
 
-@pytest.mark.parametrize("how", ["sleep 30 &", "setsid sleep 30 &", "nohup sleep 30 &", "(setsid sleep 30 &)"])
-def test_a_script_may_start_a_daemon(machine: Machine, heat: SignalServer, how: str) -> None:
+@pytest.mark.parametrize(
+    "how",
+    ["sleep 30 &", "setsid sleep 30 &", "nohup sleep 30 &", "(setsid sleep 30 &)"],
+)
+def test_a_script_may_start_a_daemon(
+    machine: Machine, heat: SignalServer, how: str
+) -> None:
     """A background process that keeps the streams open neither delays the result nor is ended with the script."""
     script = f"{SH}{how}\nsleep 0.1\necho started\n"
 
@@ -173,7 +219,9 @@ def test_binary_output_arrives(machine: Machine, heat: SignalServer) -> None:
 def test_a_hundred_megabytes_are_bounded(machine: Machine, heat: SignalServer) -> None:
     """Beginning, end and size of output of any length arrive, and little is held in memory."""
     heat.answers.append(Answer(delay=1.5))
-    script = f"{SH}echo first\nhead -c 100000000 /dev/zero | tr '\\0' x\necho\necho last\n"
+    script = (
+        f"{SH}echo first\nhead -c 100000000 /dev/zero | tr '\\0' x\necho\necho last\n"
+    )
 
     process = machine.start_apply([deployment(config=script, signal=heat.url())])
     heat.wait_for(1, 30)
@@ -189,7 +237,11 @@ def test_a_hundred_megabytes_are_bounded(machine: Machine, heat: SignalServer) -
     assert text.endswith("xxx\nlast\n")
     marker = f"\n[... {left_out(text):,} bytes left out ...]\n"
     assert len(text) - len(marker) + left_out(text) == 100_000_012
-    peak = next(int(line.split()[1]) for line in memory.splitlines() if line.startswith("VmHWM:"))
+    peak = next(
+        int(line.split()[1])
+        for line in memory.splitlines()
+        if line.startswith("VmHWM:")
+    )
     assert peak < 64 * 1024, f"{peak} KiB"
 
 
@@ -205,7 +257,11 @@ def test_big_outputs_share_the_room(machine: Machine, heat: SignalServer) -> Non
     value = result(machine, heat, script, outputs=["big", "zeros", "small"])
 
     assert len(heat.signals[0].body) < BODY_LIMIT
-    assert (value["deploy_stdout"], value["small"], value["deploy_status_code"]) == ("short\n", "whole", 0)
+    assert (value["deploy_stdout"], value["small"], value["deploy_status_code"]) == (
+        "short\n",
+        "whole",
+        0,
+    )
     for name, size in {"big": 5_000_000, "deploy_stderr": 3_000_000}.items():
         assert (
             left_out(value[name])
@@ -216,14 +272,20 @@ def test_big_outputs_share_the_room(machine: Machine, heat: SignalServer) -> Non
     assert 0 < left_out(value["zeros"]) < 1_000_000
 
 
-def test_omitted_output_is_counted_in_bytes(machine: Machine, heat: SignalServer) -> None:
+def test_omitted_output_is_counted_in_bytes(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Also for binary output, the count is that of the bytes that the script printed and that are not shown."""
-    text = result(machine, heat, f"{SH}head -c 3000000 /dev/zero | tr '\\0' '\\377'\n")["deploy_stdout"]
+    text = result(machine, heat, f"{SH}head -c 3000000 /dev/zero | tr '\\0' '\\377'\n")[
+        "deploy_stdout"
+    ]
 
     assert left_out(text) + text.count("\ufffd") == 3_000_000
 
 
-def test_an_output_just_within_bounds_is_whole(machine: Machine, heat: SignalServer) -> None:
+def test_an_output_just_within_bounds_is_whole(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Nothing is cut that fits into a signal."""
     value = result(machine, heat, f"{SH}head -c 940000 /dev/zero | tr '\\0' x\n")
 
@@ -242,25 +304,42 @@ def test_an_output_just_within_bounds_is_whole(machine: Machine, heat: SignalSer
         ":",
     ],
 )
-def test_output_other_than_a_file_counts_as_missing(machine: Machine, heat: SignalServer, make: str) -> None:
+def test_output_other_than_a_file_counts_as_missing(
+    machine: Machine, heat: SignalServer, make: str
+) -> None:
     """A pipe, a folder or a device is not read, and blocks nothing."""
     script = f"{SH}{make} || exit 9\nprintf y >$heat_outputs_path.another\n"
 
     value = result(machine, heat, script, outputs=["out", "another"])
 
-    assert value == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0, "another": "y"}
+    assert value == {
+        "deploy_stdout": "",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+        "another": "y",
+    }
 
 
-def test_an_output_may_be_a_link_to_a_file(machine: Machine, heat: SignalServer) -> None:
+def test_an_output_may_be_a_link_to_a_file(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A script may link its output to a file that it has anyway."""
     script = f"{SH}printf linked >there\nln -s $PWD/there $heat_outputs_path.out\n"
 
     assert result(machine, heat, script, outputs=["out"])["out"] == "linked"
 
 
-def test_a_script_may_be_run_again_whatever_it_left(machine: Machine, heat: SignalServer) -> None:
+def test_a_script_may_be_run_again_whatever_it_left(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A folder that an earlier run left in place of an output does not stop the next."""
-    given = [deployment(config=f"{SH}mkdir -p $heat_outputs_path.out/x\n", outputs=["out"], signal=heat.url())]
+    given = [
+        deployment(
+            config=f"{SH}mkdir -p $heat_outputs_path.out/x\n",
+            outputs=["out"],
+            signal=heat.url(),
+        )
+    ]
     machine.apply(given)
     machine.agent("retry", "d1")
 
@@ -268,14 +347,19 @@ def test_a_script_may_be_run_again_whatever_it_left(machine: Machine, heat: Sign
     assert [value["deploy_status_code"] for value in heat.values()] == [0, 0]
 
 
-@pytest.mark.parametrize(("write", "present"), [("printf why", True), ("printf ''", True), (None, False)])
+@pytest.mark.parametrize(
+    ("write", "present"), [("printf why", True), ("printf ''", True), (None, False)]
+)
 def test_an_error_output_fails_where_it_was_produced(
     machine: Machine, heat: SignalServer, write: str | None, present: bool
 ) -> None:
     """Heat fails a deployment whose error output is there, even empty: so it is sent only where it was produced."""
     given = deployment(
         config=SH + (f"{write} >$heat_outputs_path.bad\n" if write else ""),
-        outputs=[{"name": "bad", "error_output": True}, {"name": "good", "error_output": False}],
+        outputs=[
+            {"name": "bad", "error_output": True},
+            {"name": "good", "error_output": False},
+        ],
         signal=heat.url(),
     )
 
@@ -286,7 +370,9 @@ def test_an_error_output_fails_where_it_was_produced(
     assert machine.status()["d1"]["failed"] is present
 
 
-def test_outputs_of_an_earlier_run_are_not_taken(machine: Machine, heat: SignalServer) -> None:
+def test_outputs_of_an_earlier_run_are_not_taken(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that produces no output reports none, although an earlier one with the same id did."""
     outputs = [{"name": "out"}, {"name": "bad", "error_output": True}]
     first = f"{SH}echo old >$heat_outputs_path.out\necho old >$heat_outputs_path.bad\n"
@@ -300,7 +386,9 @@ def test_outputs_of_an_earlier_run_are_not_taken(machine: Machine, heat: SignalS
 
 
 @pytest.mark.parametrize("how", ["forget", "retry"])
-def test_a_shorter_script_of_the_same_id_has_no_tail(machine: Machine, heat: SignalServer, how: str) -> None:
+def test_a_shorter_script_of_the_same_id_has_no_tail(
+    machine: Machine, heat: SignalServer, how: str
+) -> None:
     """The script is written whole: heat-agents left the end of a longer one behind it, and ran that too."""
     long, short = f"{SH}echo long\n" + "echo tail\n" * 100, f"{SH}echo short\n"
     machine.apply([deployment(config=long, signal=heat.url())])
@@ -313,10 +401,17 @@ def test_a_shorter_script_of_the_same_id_has_no_tail(machine: Machine, heat: Sig
     assert json.loads(notify.read_text()) == heat.values()[1]
 
 
-def test_run_that_stopped_itself_is_ended_in_time(machine: Machine, heat: SignalServer) -> None:
+def test_run_that_stopped_itself_is_ended_in_time(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that has stopped all its processes, the one that watches over it too, is killed when its time is over."""
     begun = time.monotonic()
-    given = deployment("d1", f"{SH}kill -STOP 0\nsleep 60\n", options={"timeout": 0.3}, signal=heat.url())
+    given = deployment(
+        "d1",
+        f"{SH}kill -STOP 0\nsleep 60\n",
+        options={"timeout": 0.3},
+        signal=heat.url(),
+    )
 
     done = machine.apply([given], "--grace", "0.2")
 

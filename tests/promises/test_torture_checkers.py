@@ -28,7 +28,9 @@ class Played:
 
     def __init__(self, folder: Path) -> None:
         steps = (Step(CREATE, FIRST), Step(UPDATE, SECOND))
-        self.place = Place(Machine(folder), Life(1, "planted-pin-4711", 0.0, steps), curious=1.0)
+        self.place = Place(
+            Machine(folder), Life(1, "planted-pin-4711", 0.0, steps), curious=1.0
+        )
         for step in steps:
             self.come = self._taken(step)
         self.kept = folder.with_name("kept")
@@ -107,7 +109,9 @@ def deleted_and_files_left(played: Played) -> list[str]:
 
 
 def traceback(played: Played) -> list[str]:
-    (played.place.machine.folder / "said").write_text("Traceback (most recent call last):\n")
+    (played.place.machine.folder / "said").write_text(
+        "Traceback (most recent call last):\n"
+    )
     return played.wrong()
 
 
@@ -121,19 +125,27 @@ def secret_that_was_said(played: Played) -> list[str]:
 
 
 def token_in_a_listing(played: Played) -> list[str]:
-    return played.place.leaks({"a listing": (played.place.machine.folder / "tokens").read_text()})
+    return played.place.leaks(
+        {"a listing": (played.place.machine.folder / "tokens").read_text()}
+    )
 
 
 def another_output(played: Played) -> list[str]:
-    return replace(played.come, outputs={**played.come.outputs, "last": "odd"}).differs(played.come, loosely=True)
+    return replace(played.come, outputs={**played.come.outputs, "last": "odd"}).differs(
+        played.come, loosely=True
+    )
 
 
 def another_state(played: Played) -> list[str]:
-    return replace(played.come, state="UPDATE_FAILED").differs(played.come, loosely=True)
+    return replace(played.come, state="UPDATE_FAILED").differs(
+        played.come, loosely=True
+    )
 
 
 def another_resource(played: Played) -> list[str]:
-    return replace(played.come, resources=played.come.resources[1:]).differs(played.come, loosely=True)
+    return replace(played.come, resources=played.come.resources[1:]).differs(
+        played.come, loosely=True
+    )
 
 
 def failed_resource(played: Played) -> list[str]:
@@ -142,18 +154,30 @@ def failed_resource(played: Played) -> list[str]:
 
 
 def run_too_often(played: Played) -> list[str]:
-    return replace(played.come, ran=played.come.ran + played.come.ran).differs(played.come, loosely=False)
+    return replace(played.come, ran=played.come.ran + played.come.ran).differs(
+        played.come, loosely=False
+    )
 
 
 def run_lost(played: Played) -> list[str]:
-    return replace(played.come, ran=played.come.ran - played.come.ran).differs(played.come, loosely=False)
+    return replace(played.come, ran=played.come.ran - played.come.ran).differs(
+        played.come, loosely=False
+    )
 
 
 def another_random_value(played: Played) -> list[str]:
-    one, other = (Place(Machine(_folder(played, name)), played.place.life, curious=0.0) for name in ("one", "other"))
+    one, other = (
+        Place(Machine(_folder(played, name)), played.place.life, curious=0.0)
+        for name in ("one", "other")
+    )
     for place, values in ((one, ("abc", "abc")), (other, ("abc", "xyz"))):
-        lines = [f"begun {where}.0 UPDATE v1 {value} 1.0" for where, value in zip(("a", "b"), values, strict=True)]
-        (place.machine.folder / "log").write_text("".join(f"{line}\n" for line in lines))
+        lines = [
+            f"begun {where}.0 UPDATE v1 {value} 1.0"
+            for where, value in zip(("a", "b"), values, strict=True)
+        ]
+        (place.machine.folder / "log").write_text(
+            "".join(f"{line}\n" for line in lines)
+        )
     return other.come_to().differs(one.come_to(), loosely=False)
 
 
@@ -220,7 +244,10 @@ USUAL: Sample = {
 
 def test_fluctuation_does_not_count_as_growth() -> None:
     """A daemon may take more now and then, and much at its start; and a few samples say nothing."""
-    usual: list[Sample] = [{**USUAL, "files": 400 + number % 150, "threads": 3 + number % 4} for number in range(300)]
+    usual: list[Sample] = [
+        {**USUAL, "files": 400 + number % 150, "threads": 3 + number % 4}
+        for number in range(300)
+    ]
     assert not growth.unbounded(usual)
     assert not growth.unbounded([{**USUAL, "memory": 0}, *usual])
     assert not growth.unbounded([])
@@ -230,7 +257,9 @@ def test_fluctuation_does_not_count_as_growth() -> None:
 def test_growth_is_detected(what: str) -> None:
     """The checker finds everything that grows, and everything that is too large at any moment."""
     most = growth.LIMITS[what] * 0.9
-    grown: list[Sample] = [{**USUAL, what: most * (number / 300) ** 3} for number in range(300)]
+    grown: list[Sample] = [
+        {**USUAL, what: most * (number / 300) ** 3} for number in range(300)
+    ]
     assert any(each.startswith(f"{what} grows") for each in growth.unbounded(grown))
     peak: list[Sample] = [USUAL, {**USUAL, what: growth.LIMITS[what] + 1}, USUAL]
     assert any(each.startswith(what) for each in growth.unbounded(peak))
@@ -255,7 +284,15 @@ def test_lives_follow_from_seeds() -> None:
     """The same seed, the same life; and lives are of all kinds."""
     assert Life.of(7, 3) == Life.of(7, 3)
     steps = [step for seed in range(40) for step in Life.of(seed, 3).steps]
-    assert {step.what for step in steps} == {"create", "update", "suspend", "resume", "delete"}
-    assert {(step.fails, step.rollback) for step in steps} == {(a, b) for a in (True, False) for b in (True, False)}
+    assert {step.what for step in steps} == {
+        "create",
+        "update",
+        "suspend",
+        "resume",
+        "delete",
+    }
+    assert {(step.fails, step.rollback) for step in steps} == {
+        (a, b) for a in (True, False) for b in (True, False)
+    }
     assert NAME
     assert json.dumps([str(step) for step in steps])

@@ -31,31 +31,60 @@ def python(tmp_path: Path) -> Path:
 def run(*words: str | Path) -> str:
     """Run a program to its end, and return what it prints."""
     done = subprocess.run(
-        words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=pace.seconds(60), check=False
+        words,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=pace.seconds(60),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_every_module_of_the_agent_loads_without_the_stack_package(python: Path) -> None:
+def test_every_module_of_the_agent_loads_without_the_stack_package(
+    python: Path,
+) -> None:
     """No module of the agent imports the stack package when it is loaded."""
     assert run(python, "-c", IMPORTS) == "heat_config_stack\n"
 
 
-def test_commands_carry_out_deployments_without_the_stack_package(python: Path, tmp_path: Path) -> None:
+def test_commands_carry_out_deployments_without_the_stack_package(
+    python: Path, tmp_path: Path
+) -> None:
     """A document is applied, and its deployment shown."""
     document = tmp_path / "document.json"
     document.write_text(json.dumps([deployment("d1", "#!/bin/sh\necho done\n")]))
     state = tmp_path / "state"
     run(python.with_name("heat-config-apply"), "--state-dir", state, document)
-    shown = json.loads(run(python.with_name("heat-config-agent"), "status", "--json", "--state-dir", state))
+    shown = json.loads(
+        run(
+            python.with_name("heat-config-agent"),
+            "status",
+            "--json",
+            "--state-dir",
+            state,
+        )
+    )
     assert [entry["id"] for entry in shown["deployments"]] == ["d1"]
 
 
 @pytest.mark.slow
-def test_tests_of_the_agent_are_collected_without_the_stack_package(python: Path) -> None:
+def test_tests_of_the_agent_are_collected_without_the_stack_package(
+    python: Path,
+) -> None:
     """Every test that `make test-agent` runs can be loaded."""
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "--collect-only", *agent_alone.FOLDERS]
+    words = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "0",
+        "--collect-only",
+        *agent_alone.FOLDERS,
+    ]
     done = subprocess.run(
         [python, *words],
         cwd=agent_alone.ROOT,

@@ -27,13 +27,39 @@ def test_tests_of_a_file_run_in_one_process(tmp_path: Path) -> None:
     files = [tmp_path / f"test_{name}.py" for name in ("long", "short")]
     for path in files:
         path.write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "conftest", "-n", "2"]
-    command += ["--dist", "loadgroup", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "-p",
+        "conftest",
+        "-n",
+        "2",
+    ]
+    command += [
+        "--dist",
+        "loadgroup",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+    ]
     done = subprocess.run(
-        [*command, "--basetemp", str(tmp_path / "inner"), *(path.name for path in files)],
+        [
+            *command,
+            "--basetemp",
+            str(tmp_path / "inner"),
+            *(path.name for path in files),
+        ],
         cwd=tmp_path,
         env={
-            **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith("PYTEST_")
+            },
             "PYTHONPATH": str(ROOT / "tests"),
         },
         stdin=subprocess.DEVNULL,

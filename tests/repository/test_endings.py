@@ -36,10 +36,31 @@ def test_failed_test_makes_no_other_fail(tmp_path: Path) -> None:
     """Files that a failed test has left open are closed, and its processes ended, before the next test."""
     pid = tmp_path / "pid"
     (tmp_path / "test_some.py").write_text(TESTS.format(pid=str(pid)))
-    words = ["-p", "conftest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--basetemp", str(tmp_path / "in")]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    words = [
+        "-p",
+        "conftest",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        "--basetemp",
+        str(tmp_path / "in"),
+    ]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTEST_")
+    }
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *words, "test_some.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            str(ROOT / "pyproject.toml"),
+            *words,
+            "test_some.py",
+        ],
         cwd=tmp_path,
         env={**environment, "PYTHONPATH": str(ROOT / "tests")},
         stdin=subprocess.DEVNULL,

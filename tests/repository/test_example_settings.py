@@ -23,7 +23,11 @@ def test_the_example_has_every_setting_with_its_default(tmp_path: Path) -> None:
     layer = layers.file(own)
     assert layer.own
     assert layer.mistakes == ()
-    found = {(section, name): value for section, values in layer.sections.items() for name, value in values.items()}
+    found = {
+        (section, name): value
+        for section, values in layer.sections.items()
+        for name, value in values.items()
+    }
     assert found == {(each.section, each.name): each.default for each in SETTINGS}
 
 

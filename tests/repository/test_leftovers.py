@@ -39,9 +39,13 @@ def test_of_a_daemon(daemon, machine):
         pytest.param(1, signal.SIGTERM, marks=pytest.mark.slow),
         (1, signal.SIGKILL),
     ],
-    ids=lambda value: signal.Signals(value).name if isinstance(value, signal.Signals) else str(value),
+    ids=lambda value: (
+        signal.Signals(value).name if isinstance(value, signal.Signals) else str(value)
+    ),
 )
-def test_a_killed_run_leaves_no_process(tmp_path: Path, number: int, workers: int) -> None:
+def test_a_killed_run_leaves_no_process(
+    tmp_path: Path, number: int, workers: int
+) -> None:
     """The daemon, its run, the loaded process and what the run has started end with the process of pytest."""
     test, folder = tmp_path / "test_stubborn.py", tmp_path / "inner"
     test.write_text(STUBBORN)
@@ -59,10 +63,22 @@ def test_a_killed_run_leaves_no_process(tmp_path: Path, number: int, workers: in
         "--timeout",
         "0",
     ]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTEST_")
+    }
     log = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
     run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *words, str(test)],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            str(ROOT / "pyproject.toml"),
+            *words,
+            str(test),
+        ],
         env={**environment, "PYTHONPATH": str(ROOT / "tests")},
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -71,7 +87,9 @@ def test_a_killed_run_leaves_no_process(tmp_path: Path, number: int, workers: in
     )
     os.close(log)
     try:
-        wait_until(lambda: run.poll() is not None or bool([*folder.rglob("there")]), LONG)
+        wait_until(
+            lambda: run.poll() is not None or bool([*folder.rglob("there")]), LONG
+        )
         assert run.poll() is None, (tmp_path / "log").read_text()
         left = leftovers.processes(str(folder))
         assert len(left) > 3

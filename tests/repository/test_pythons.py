@@ -9,12 +9,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-SUPPORTED = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+SUPPORTED = re.findall(
+    r'"Programming Language :: Python :: (3\.\d+)"',
+    (ROOT / "pyproject.toml").read_text(),
+)
 
 
 @pytest.mark.parametrize(
     ("name", "line"),
-    [("noxfile.py", r"^PYTHONS = \((.*)\)$"), (".github/workflows/ci.yml", r"^ +python: \[(.*)\]$")],
+    [
+        ("noxfile.py", r"^PYTHONS = \((.*)\)$"),
+        (".github/workflows/ci.yml", r"^ +python: \[(.*)\]$"),
+    ],
 )
 def test_every_supported_python_is_tested(name: str, line: str) -> None:
     """By nox on a developer's machine, and by the CI at each change."""

@@ -30,7 +30,16 @@ def clone() -> Iterator[Path]:
     """A copy of what git knows of the repository, in a folder that any user may own."""
     folder = Path(tempfile.mkdtemp(prefix="clone-", dir="/tmp"))
     names = subprocess.run(
-        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        [
+            "git",
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ],
         cwd=ROOT,
         capture_output=True,
         check=True,
@@ -48,9 +57,13 @@ def clone() -> Iterator[Path]:
 def test_make_run_needs_no_privileges_and_stays_in_its_folder(clone: Path) -> None:
     """`make run` in a fresh clone applies the example as any user, and leaves nothing outside the folder."""
     if subprocess.run(
-        ["/usr/bin/python3", "-c", "import ensurepip, venv"], capture_output=True, check=False
+        ["/usr/bin/python3", "-c", "import ensurepip, venv"],
+        capture_output=True,
+        check=False,
     ).returncode:
-        pytest.skip("/usr/bin/python3 cannot make an environment: apt-get install python3-venv")
+        pytest.skip(
+            "/usr/bin/python3 cannot make an environment: apt-get install python3-venv"
+        )
     home = clone.parent / "home"
     home.mkdir()
     owned = [clone.parent, *clone.parent.rglob("*")]
@@ -58,12 +71,26 @@ def test_make_run_needs_no_privileges_and_stays_in_its_folder(clone: Path) -> No
         for path in owned:
             os.chown(path, NOBODY, NOBODY)
     # What pip is told about mirrors and certificates is the machine's affair; the user's own folders are ours.
-    kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
-    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("PIP_") or name.endswith("_proxy")
+    }
+    user = (
+        ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        if os.geteuid() == 0
+        else []
+    )
     done = subprocess.run(
         [*user, "make", "run", "PYTHON=/usr/bin/python3"],
         cwd=clone,
-        env={**kept, "PATH": "/usr/bin:/bin", "HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8"},
+        env={
+            **kept,
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "LANG": "C.UTF-8",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -77,21 +104,34 @@ def test_make_run_needs_no_privileges_and_stays_in_its_folder(clone: Path) -> No
 def test_every_example_can_be_applied(machine: Machine, example: Path) -> None:
     """An example ends well, and a second time there is nothing to do."""
     assert machine.apply(example).code == 0
-    assert machine.apply(example, "--json").json["summary"]["skipped"] == len(machine.status())
+    assert machine.apply(example, "--json").json["summary"]["skipped"] == len(
+        machine.status()
+    )
 
 
 def test_the_example_of_a_hook_is_one(machine: Machine) -> None:
     """The hook that hooks/README.md shows works as it stands there."""
-    [source] = re.findall(r"```python\n(#!.*?)```", (ROOT / "hooks/README.md").read_text(), re.DOTALL)
+    [source] = re.findall(
+        r"```python\n(#!.*?)```", (ROOT / "hooks/README.md").read_text(), re.DOTALL
+    )
     machine.hook("shout", source)
     given = deployment(config="quiet\n", group="shout", outputs=["length", "other"])
     [found] = machine.apply([given], "--json").json["deployments"]
-    assert found["result"] == {"deploy_stdout": "QUIET\n", "deploy_stderr": "", "deploy_status_code": 0, "length": "6"}
+    assert found["result"] == {
+        "deploy_stdout": "QUIET\n",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+        "length": "6",
+    }
 
 
-def test_the_example_of_a_module_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_a_module_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The module that hooks/README.md shows is a hook as it stands there: it makes what the config says."""
-    [source] = re.findall(r'```python\n(""".*?)```', (ROOT / "hooks/README.md").read_text(), re.DOTALL)
+    [source] = re.findall(
+        r'```python\n(""".*?)```', (ROOT / "hooks/README.md").read_text(), re.DOTALL
+    )
     (tmp_path / "make_hook.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(heat_config_hooks.HOOKS, "make", "make_hook")
@@ -100,9 +140,16 @@ def test_the_example_of_a_module_is_one(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.delenv(name, raising=False)
     for name in ("WORKING", "OUTPUTS"):
         monkeypatch.setenv(f"HEAT_MAKE_{name}", str(tmp_path / name))
-    config = "all:\n\t@echo $(who)\nhello:\n\t@printf hello >$$heat_outputs_path.greeting\n"
+    config = (
+        "all:\n\t@echo $(who)\nhello:\n\t@printf hello >$$heat_outputs_path.greeting\n"
+    )
     given = deployment(
-        "d1", config, group="make", inputs={"who": "me"}, options={"target": "hello"}, outputs=["greeting"]
+        "d1",
+        config,
+        group="make",
+        inputs={"who": "me"},
+        options={"target": "hello"},
+        outputs=["greeting"],
     )
     reply = io.StringIO()
     (tmp_path / "deployment.json").write_text(json.dumps(given))
@@ -113,13 +160,20 @@ def test_the_example_of_a_module_is_one(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr("sys.stdin", document)
         assert standalone.main() == 0
 
-    expected = {"greeting": "hello", "deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
+    expected = {
+        "greeting": "hello",
+        "deploy_stdout": "",
+        "deploy_stderr": "",
+        "deploy_status_code": 0,
+    }
     assert json.loads(reply.getvalue()) == expected
 
 
 def test_the_script_for_os_refresh_config_applies_the_list(machine: Machine) -> None:
     """In configure.d, our 55-heat-config does what heat-agents' does: it succeeds although a deployment fails."""
-    path = machine.write([deployment("good", "#!/bin/sh\n"), deployment("bad", "#!/bin/sh\nexit 1\n")])
+    path = machine.write(
+        [deployment("good", "#!/bin/sh\n"), deployment("bad", "#!/bin/sh\nexit 1\n")]
+    )
     environment = {
         **machine.environment,
         "PATH": f"{BIN}:/usr/bin:/bin",
@@ -127,12 +181,19 @@ def test_the_script_for_os_refresh_config_applies_the_list(machine: Machine) -> 
         "HEAT_CONFIG_AGENT_STATE": str(machine.state),
     }
     script = ROOT / "packaging/os-refresh-config/55-heat-config"
-    done = subprocess.run([script], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [script], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    assert {name: each["failed"] for name, each in machine.status().items()} == {"good": False, "bad": True}
+    assert {name: each["failed"] for name, each in machine.status().items()} == {
+        "good": False,
+        "bad": True,
+    }
 
 
-@pytest.mark.parametrize("unit", sorted((ROOT / "systemd").glob("*.service")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "unit", sorted((ROOT / "systemd").glob("*.service")), ids=lambda path: path.name
+)
 def test_units_are_valid(unit: Path, tmp_path: Path) -> None:
     """Systemd finds nothing wrong with our units."""
     if shutil.which("systemd-analyze") is None:

@@ -26,7 +26,9 @@ def test_bad(): assert "REPAIRED" in os.environ
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_the_rest_of_a_run_is_all_that_has_not_passed(tmp_path: Path, workers: str) -> None:
+def test_the_rest_of_a_run_is_all_that_has_not_passed(
+    tmp_path: Path, workers: str
+) -> None:
     """A test that failed, or was skipped for want of a tool, runs again; the summary is of both runs."""
     (tmp_path / "test_some.py").write_text(TESTS)
     cache = f"cache_dir={tmp_path}/cache"
@@ -48,7 +50,16 @@ def test_the_rest_of_a_run_is_all_that_has_not_passed(tmp_path: Path, workers: s
             str(tmp_path / "inner"),
         ]
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options, *words, "test_some.py"],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-c",
+                str(ROOT / "pyproject.toml"),
+                *options,
+                *words,
+                "test_some.py",
+            ],
             cwd=tmp_path,
             env={**environment, **variables, "PYTHONPATH": str(ROOT / "tests")},
             stdin=subprocess.DEVNULL,
@@ -58,7 +69,11 @@ def test_the_rest_of_a_run_is_all_that_has_not_passed(tmp_path: Path, workers: s
         )
         return done.stdout + done.stderr
 
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTEST_")
+    }
     first = run()
     assert "1 failed, 1 passed, 1 skipped" in first, first
     assert "test_bad (call): " in first

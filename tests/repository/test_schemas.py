@@ -37,7 +37,10 @@ UNSAID = {
 
 def test_the_schemas_are_schemas() -> None:
     """They follow the draft that they name, and each has a description."""
-    assert sorted(each.name for each in FOLDER.iterdir()) == ["deployment.json", "result.json"]
+    assert sorted(each.name for each in FOLDER.iterdir()) == [
+        "deployment.json",
+        "result.json",
+    ]
     for name in ("deployment", "result"):
         value = schema(name)
         Draft202012Validator.check_schema(value)
@@ -50,7 +53,10 @@ def test_the_schema_knows_our_tools_and_their_common_options() -> None:
     value = schema("deployment")
     assert value["allOf"][1]["if"]["properties"]["group"]["enum"] == sorted(HOOKS)
     assert set(value["$defs"]["options"]["properties"]) == set(options.COMMON)
-    assert value["$defs"]["options"]["properties"]["timeout"]["anyOf"][0]["maximum"] == durations.LONGEST
+    assert (
+        value["$defs"]["options"]["properties"]["timeout"]["anyOf"][0]["maximum"]
+        == durations.LONGEST
+    )
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
@@ -66,9 +72,16 @@ def planned(content: object, hooks: Path) -> list[tuple[object, Step]]:
     tools = Tools([hooks])
     parsed = metadata.parse(Document(source="case", content=content))
     known = Known(entries={}, tools=tools.installed(), now=time.time())
-    found = content["deployments"] if isinstance(content, dict) and parsed.deployments else content
+    found = (
+        content["deployments"]
+        if isinstance(content, dict) and parsed.deployments
+        else content
+    )
     assert isinstance(found, list) or not parsed.deployments
-    return [(found[index(step.deployment)], step) for step in plan.make(parsed.deployments, known)]  # type: ignore[index]
+    return [
+        (found[index(step.deployment)], step)  # type: ignore[index]
+        for step in plan.make(parsed.deployments, known)
+    ]
 
 
 def index(given: Deployment) -> int:
@@ -129,7 +142,10 @@ def test_nothing_that_is_run_is_refused_by_the_schema(entry: Any) -> None:
         ({"options": {"deploy_credentials": "yes"}}, "$.options.deploy_credentials"),
         ({"group": "component"}, "$.config"),
         ({"group": "component", "config": "#!/bin/sh"}, "$.config"),
-        ({"group": "component", "config": {"configs": [{"actions": ["CREATE"]}]}}, "$.config"),
+        (
+            {"group": "component", "config": {"configs": [{"actions": ["CREATE"]}]}},
+            "$.config",
+        ),
         ({"group": "component", "config": {"configs": []}, "inputs": []}, "$.inputs"),
     ],
 )
@@ -175,7 +191,9 @@ def test_a_result_has_a_status_code_and_outputs(fields: dict[str, Any]) -> None:
         {"deploy_status_code": 0, "deploy_stderr": ["line"]},
     ],
 )
-def test_result_without_a_status_does_not_match_the_schema(fields: dict[str, Any]) -> None:
+def test_result_without_a_status_does_not_match_the_schema(
+    fields: dict[str, Any],
+) -> None:
     """To Heat it would be a success."""
     assert wrong("result", fields) != []
 

@@ -17,7 +17,9 @@ from stack.made import made
 from stack.working import Working
 
 
-def main(folder: Path, operation: dict[str, Any], where: str = "", number: str = "0") -> None:
+def main(
+    folder: Path, operation: dict[str, Any], where: str = "", number: str = "0"
+) -> None:
     """Do what the operation says, and print what has become of the stack."""
     armed = int(number)
     passed = 0
@@ -39,10 +41,17 @@ def main(folder: Path, operation: dict[str, Any], where: str = "", number: str =
     if op == "create" and session.root is not None and not session.interrupted:
         pass  # it was made, and only nobody was told
     elif op == "create":
-        session.create(made(operation["resources"], operation["outputs"]), rollback=operation["rollback"])
+        session.create(
+            made(operation["resources"], operation["outputs"]),
+            rollback=operation["rollback"],
+        )
     elif op == "update":
         wanted = {"resources": operation["resources"], "outputs": operation["outputs"]}
-        if session.root is None or session.root.record.action != "ROLLBACK" or session.interrupted:  # else it is over
+        if (
+            session.root is None
+            or session.root.record.action != "ROLLBACK"
+            or session.interrupted
+        ):  # else it is over
             session.update(working.again(wanted), rollback=operation["rollback"])
     elif op == "snapshot" and session.store.snapshots and not session.interrupted:
         pass
@@ -63,9 +72,14 @@ def main(folder: Path, operation: dict[str, Any], where: str = "", number: str =
         "passed": passed,
         "state": list(working.state()) if root else None,
         "states": working.states() if root else {},
-        "outputs": {name: root.output(name) for name in root.definition.outputs} if root and root.defined else {},
+        "outputs": {name: root.output(name) for name in root.definition.outputs}
+        if root and root.defined
+        else {},
         "left": sorted(each.name for each in root.records()) if root else [],
-        "snapshots": [(each.action, each.status, sorted(each.data)) for each in session.store.snapshots.values()],
+        "snapshots": [
+            (each.action, each.status, sorted(each.data))
+            for each in session.store.snapshots.values()
+        ],
     }
     working.close()
     print(json.dumps(told))

@@ -27,7 +27,9 @@ from heat_config_stack.records.records import new_id
 class Function(Later):
     """`{"ref": NAME}` or `{"attr": [NAME, ATTRIBUTE, …]}`."""
 
-    def __init__(self, name: str, attribute: str | None = None, path: tuple[Json, ...] = ()) -> None:
+    def __init__(
+        self, name: str, attribute: str | None = None, path: tuple[Json, ...] = ()
+    ) -> None:
         self.name, self.attribute, self.path = name, attribute, path
 
     @property
@@ -59,7 +61,12 @@ class Types:
         known: bool = True,
     ) -> Definition:
         raise Invalid(
-            [Mistake(f"{identity.name}: {resource}: there is no {found.template} {known} {parameters}")], OPEN
+            [
+                Mistake(
+                    f"{identity.name}: {resource}: there is no {found.template} {known} {parameters}"
+                )
+            ],
+            OPEN,
         )
 
     def of_text(
@@ -73,7 +80,10 @@ class Types:
         mappings: Mapping[str, str] | None = None,
     ) -> Definition:
         """Return a stack without resources, whatever the template says."""
-        return load({"resources": {}, "of": [resource, template, parameters, known, mappings]}, identity)
+        return load(
+            {"resources": {}, "of": [resource, template, parameters, known, mappings]},
+            identity,
+        )
 
     of_file = of_text
 
@@ -87,7 +97,13 @@ class Types:
         return frozenset()
 
     def attributes(self, of: str) -> Mapping[str, Json]:
-        return {"mtu": 1400} if of == "net" else {"accessIPv6": "::1"} if of == "OS::Nova::Server" else {}
+        return (
+            {"mtu": 1400}
+            if of == "net"
+            else {"accessIPv6": "::1"}
+            if of == "OS::Nova::Server"
+            else {}
+        )
 
 
 def _tree(value: Any) -> Tree:
@@ -95,7 +111,9 @@ def _tree(value: Any) -> Tree:
         if value.keys() == {"ref"}:
             return Function(value["ref"])
         if value.keys() == {"attr"}:
-            return Function(value["attr"][0], value["attr"][1], tuple(value["attr"][2:]))
+            return Function(
+                value["attr"][0], value["attr"][1], tuple(value["attr"][2:])
+            )
         return {key: _tree(each) for key, each in value.items()}
     return [_tree(each) for each in value] if isinstance(value, list) else value
 
@@ -104,7 +122,11 @@ def load(source: Json, identity: Identity) -> Definition:
     """Return the definition of a source: `{"resources": {NAME: {type, properties, …}}, "outputs": {NAME: value}}`."""
     resources = {}
     for name, each in source.get("resources", {}).items():
-        values = {key: value for key, value in each.items() if key not in ("type", "properties", "depends_on")}
+        values = {
+            key: value
+            for key, value in each.items()
+            if key not in ("type", "properties", "depends_on")
+        }
         resources[name] = ResourceDefinition(
             name,
             each["type"],
@@ -112,19 +134,31 @@ def load(source: Json, identity: Identity) -> Definition:
             depends_on=tuple(each.get("depends_on", ())),
             **values,
         )
-    outputs = {name: Output(name, _tree(value)) for name, value in source.get("outputs", {}).items()}
+    outputs = {
+        name: Output(name, _tree(value))
+        for name, value in source.get("outputs", {}).items()
+    }
     return Definition(identity, "", {}, (), resources, outputs, Types(), source)
 
 
-def made(resources: dict[str, Any], outputs: dict[str, Any] | None = None, name: str = "s") -> Definition:
+def made(
+    resources: dict[str, Any], outputs: dict[str, Any] | None = None, name: str = "s"
+) -> Definition:
     """Return a definition for a new stack."""
-    return load({"resources": resources, "outputs": outputs or {}}, Identity(name, new_id()))
+    return load(
+        {"resources": resources, "outputs": outputs or {}}, Identity(name, new_id())
+    )
 
 
 def script(text: str, *outputs: str, **values: Any) -> dict[str, Any]:
     """Return a config for the script tool."""
     inputs = [{"name": each} for each in values.pop("inputs", ())]
-    given = {"group": "script", "config": text, "inputs": inputs, "outputs": [{"name": each} for each in outputs]}
+    given = {
+        "group": "script",
+        "config": text,
+        "inputs": inputs,
+        "outputs": [{"name": each} for each in outputs],
+    }
     return {"type": "OS::Heat::SoftwareConfig", "properties": {**given, **values}}
 
 

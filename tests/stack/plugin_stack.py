@@ -26,7 +26,9 @@ class PluginStack(Working):
 
     def create(self, template: str, **parameters: Any) -> None:
         """Create the stack."""
-        self.session.create(define(_source(template, parameters), Identity("s", new_id())))
+        self.session.create(
+            define(_source(template, parameters), Identity("s", new_id()))
+        )
 
     def update(self, template: str, **parameters: Any) -> None:
         """Update the stack."""

@@ -89,7 +89,11 @@ def site(tmp_path: Path) -> PluginStack:
 def children(stack: PluginStack) -> dict[str, str]:
     """Return the states of the resources of the child stack."""
     child = stack.root.resources["site"].child
-    return {} if child is None else {each.name: "_".join(each.state) for each in child.records()}  # type: ignore[attr-defined]
+    return (
+        {}
+        if child is None
+        else {each.name: "_".join(each.state) for each in child.records()}  # type: ignore[attr-defined]
+    )
 
 
 def test_its_life(site: PluginStack) -> None:
@@ -97,7 +101,9 @@ def test_its_life(site: PluginStack) -> None:
     site.create(TEMPLATE)
     assert site.states() == {"word": "CREATE_COMPLETE", "site": "CREATE_COMPLETE"}
     assert (site.output("first"), site.output("pages")) == ("a one", ["a one", "b one"])
-    with pytest.raises(Exception, match=r"The Referenced Attribute \(site none\) is incorrect"):
+    with pytest.raises(
+        Exception, match=r"The Referenced Attribute \(site none\) is incorrect"
+    ):
         site.output("none")
     site.close()
     site.update(TEMPLATE, pages=["b", "c"], title="two")
@@ -126,7 +132,9 @@ def test_mistakes_in_the_child_are_found_before_anything_is_done(
 ) -> None:
     """Those of its template, and those of the code that makes it."""
     with pytest.raises(Invalid) as caught:
-        site.create(f"resources: {{site: {{type: My::Site, properties: {{pages: {pages}, type: '{kind}'}}}}}}")
+        site.create(
+            f"resources: {{site: {{type: My::Site, properties: {{pages: {pages}, type: '{kind}'}}}}}}"
+        )
     assert problem in str(caught.value)
     site.close()
 
@@ -144,7 +152,9 @@ def test_mistakes_in_the_child_are_found_before_anything_is_done(
         ),
     ],
 )
-def test_invalid_child_template_is_a_mistake(tmp_path: Path, returns: str, problem: str) -> None:
+def test_invalid_child_template_is_a_mistake(
+    tmp_path: Path, returns: str, problem: str
+) -> None:
     """The sentence says what the class returns."""
     plugin(
         tmp_path,
@@ -165,10 +175,15 @@ def test_a_failure_in_the_child_fails_the_resource(site: PluginStack) -> None:
     """The reason has the path to the failed resource, and the next update continues from there."""
     plugin(site.folder, BROKEN, "broken")
     broken = PluginStack(site.folder)
-    broken.create("resources: {site: {type: My::Site, properties: {pages: [a, b], type: 'My::Broken'}}}")
+    broken.create(
+        "resources: {site: {type: My::Site, properties: {pages: [a, b], type: 'My::Broken'}}}"
+    )
     assert broken.state() == ("CREATE", "FAILED")
     reason = broken.root.record.reason
-    assert any(f"RuntimeError: resources.site.resources.{name}: broken" in reason for name in "ab")
+    assert any(
+        f"RuntimeError: resources.site.resources.{name}: broken" in reason
+        for name in "ab"
+    )
     broken.update("resources: {site: {type: My::Site, properties: {pages: [a, b]}}}")
     assert broken.state() == ("UPDATE", "COMPLETE")
     broken.close()
@@ -257,7 +272,10 @@ outputs: {{sizes: {{value: {{get_attr: [site, sizes]}}}}, refs: {{value: {{get_a
     assert stack.root.record.reason == ""
     assert (stack.output("sizes"), stack.output("refs")) == ([1, 2], {"0": 0, "1": 1})
     stack.update(template, size=3)
-    assert (stack.output("sizes"), stack.output("refs")) == ([1, 2, 1, 2, 3], {"0": 0, "1": 1, "2": 2})
+    assert (stack.output("sizes"), stack.output("refs")) == (
+        [1, 2, 1, 2, 3],
+        {"0": 0, "1": 1, "2": 2},
+    )
     assert set(children(stack)) == {"0", "1", "2"}
     stack.close()
 
@@ -288,27 +306,44 @@ def resource_mapping():
 def test_a_part_of_heats_engine_can_be_imported_and_not_used(tmp_path: Path) -> None:
     """Its use fails the resource with a sentence; a class that derives from it makes the module unusable."""
     plugin(tmp_path, OF_ENGINE)
-    plugin(tmp_path, "from heat.engine import stack\nclass Mine(stack.Stack):\n    pass\n", "derived")
+    plugin(
+        tmp_path,
+        "from heat.engine import stack\nclass Mine(stack.Stack):\n    pass\n",
+        "derived",
+    )
     stack = PluginStack(tmp_path)
     part = "heat.engine.stack.Stack, a part of Heat's own engine, which plug-ins cannot use here"
-    assert [each.partition(" is not used: ")[2] for each in stack.plugins.disabled] == [f"it needs {part}"]
+    assert [each.partition(" is not used: ")[2] for each in stack.plugins.disabled] == [
+        f"it needs {part}"
+    ]
     stack.create("resources: {r: {type: My::Uses}}")
-    assert "heat.objects.raw_template.RawTemplate needs Heat's engine or a cloud" in stack.root.record.reason
+    assert (
+        "heat.objects.raw_template.RawTemplate needs Heat's engine or a cloud"
+        in stack.root.record.reason
+    )
     stack.close()
 
 
 def test_a_class_without_handlers_and_one_that_makes_no_child(tmp_path: Path) -> None:
     """The handlers of the base class create and update the child; a handler that makes none fails."""
-    text = SITE[: SITE.index("    def handle_create")] + SITE[SITE.index("\n\ndef resource_mapping") :]
+    text = (
+        SITE[: SITE.index("    def handle_create")]
+        + SITE[SITE.index("\n\ndef resource_mapping") :]
+    )
     lazy = "class Lazy(Site):\n    def handle_create(self):\n        pass\n\n\ndef resource_mapping"
-    text = text.replace("def resource_mapping", lazy).replace("'My::Site': Site", "'My::Site': Site, 'My::Lazy': Lazy")
+    text = text.replace("def resource_mapping", lazy).replace(
+        "'My::Site': Site", "'My::Site': Site, 'My::Lazy': Lazy"
+    )
     plugin(tmp_path, text)
     stack = PluginStack(tmp_path)
     stack.create("resources: {site: {type: My::Site, properties: {pages: [a]}}}")
     stack.update("resources: {site: {type: My::Site, properties: {pages: [a, b]}}}")
     assert children(stack) == {"a": "CREATE_COMPLETE", "b": "CREATE_COMPLETE"}
     stack.update("resources: {lazy: {type: My::Lazy, properties: {pages: [a]}}}")
-    assert "the handler has created no child stack: Lazy has to do that" in stack.root.record.reason
+    assert (
+        "the handler has created no child stack: Lazy has to do that"
+        in stack.root.record.reason
+    )
     stack.close()
 
 
@@ -337,7 +372,9 @@ def resource_mapping():
 """
 
 
-def test_another_process_continues_with_the_child(site: PluginStack, tmp_path: Path) -> None:
+def test_another_process_continues_with_the_child(
+    site: PluginStack, tmp_path: Path
+) -> None:
     """The child stays, with what is complete in it; only the interrupted member is replaced."""
     plugin(tmp_path, ENDING.replace("FLAG", str(tmp_path / "flag")), "ending")
     template = "resources: {site: {type: My::Site, properties: {pages: [a, b], type: 'My::Ending'}}}"

@@ -31,14 +31,19 @@ resources:
 def stacks(machine: Machine) -> Stacks:
     """A machine with the stack `site`, as the first version left it."""
     shutil.copytree(SAMPLE, machine.state)
-    for path in (machine.state, *machine.state.rglob("*")):  # version control keeps no such modes
+    for path in (
+        machine.state,
+        *machine.state.rglob("*"),
+    ):  # version control keeps no such modes
         path.chmod(0o700 if path.is_dir() else 0o600)
     folder = machine.state / "stacks/site"
     stack = (folder / "stack").read_text()
     (folder / "stack").write_text(stack.replace(THERE, str(machine.state)))
     journal = (folder / "journal").read_text().replace(THERE, str(machine.state))
     records = [line.partition(" ")[2].encode() for line in journal.splitlines()]
-    (folder / "journal").write_bytes(b"".join(b"%08x %s\n" % (zlib.crc32(record), record) for record in records))
+    (folder / "journal").write_bytes(
+        b"".join(b"%08x %s\n" % (zlib.crc32(record), record) for record in records)
+    )
     return Stacks(machine)
 
 
@@ -47,8 +52,12 @@ def test_it_is_shown(stacks: Stacks) -> None:
     listed = stacks("resource", "list", "site")
 
     assert listed.err == ""
-    resources = {line.split()[0]: line.split()[1] for line in listed.out.splitlines()[1:]}
-    assert resources == dict.fromkeys(("config", "disk", "greeting", "text"), "CREATE_COMPLETE")
+    resources = {
+        line.split()[0]: line.split()[1] for line in listed.out.splitlines()[1:]
+    }
+    assert resources == dict.fromkeys(
+        ("config", "disk", "greeting", "text"), "CREATE_COMPLETE"
+    )
     assert stacks("output", "show", "site", "answer").out == "hello\n"
 
 

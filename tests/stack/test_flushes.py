@@ -40,10 +40,16 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 def create(working: Working, number: int) -> None:
     """Create a stack of so many deployments, each of which prints what the one before it has printed, and more."""
-    resources = {"c": script('printf "${word}x" | tee $heat_outputs_path.said', "said", inputs=["word"])}
+    resources = {
+        "c": script(
+            'printf "${word}x" | tee $heat_outputs_path.said', "said", inputs=["word"]
+        )
+    }
     resources["d0"] = deployment("c", input_values={"word": "begin"})
     for each in range(1, number):
-        resources[f"d{each}"] = deployment("c", input_values={"word": {"attr": [f"d{each - 1}", "said"]}})
+        resources[f"d{each}"] = deployment(
+            "c", input_values={"word": {"attr": [f"d{each - 1}", "said"]}}
+        )
     last = {"attr": [f"d{number - 1}", "said"]}
     working.session.create(made(resources, {"said": last}))
     assert working.state() == ("CREATE", "COMPLETE")
@@ -60,26 +66,51 @@ def test_additional_deployment_costs_two_flushes(disk: Disk, tmp_path: Path) -> 
         folder.mkdir(parents=True)
         create(Working(folder), number)
         counts.append(Counter(disk.flushes))
-    more = {name: (counts[1][name] - counts[0][name]) / (MANY - FEW) for name in counts[1] | counts[0]}
-    assert {name: number for name, number in more.items() if number} == {"journal": 1, "stack": 1}
+    more = {
+        name: (counts[1][name] - counts[0][name]) / (MANY - FEW)
+        for name in counts[1] | counts[0]
+    }
+    assert {name: number for name, number in more.items() if number} == {
+        "journal": 1,
+        "stack": 1,
+    }
     assert counts[1]["deployed"] > 0, "its files were never made safe"
 
 
-def test_nothing_relies_on_what_is_not_on_disk(disk: Disk, working: Working, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_relies_on_what_is_not_on_disk(
+    disk: Disk, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A deployment begins, and a result counts as delivered, once the stack and the journal have it on disk."""
     begun, delivered = [], []
     running, settled = Journal.running, Journal.settled
 
     def begin(journal: Journal, key: str, run: Run) -> None:
-        running(journal, key, run)  # when it returns, the supervisor gets the word to begin
+        running(
+            journal, key, run
+        )  # when it returns, the supervisor gets the word to begin
         begun.append(key)
         word = "begin" + (len(begun) - 1) * "x"
-        assert f'"{word}"' in disk.safe["stack"], "it begins before its input is on disk"
-        assert key in disk.safe["stack"], "it begins before the stack knows for certain what it has begun"
-        assert f'"{run.mark}"' in disk.safe["journal"], "it begins before the journal says so"
-        assert len(begun) == 1 or f'"{word}"' in disk.safe["journal"], "the result before it is not on disk"
+        assert f'"{word}"' in disk.safe["stack"], (
+            "it begins before its input is on disk"
+        )
+        assert key in disk.safe["stack"], (
+            "it begins before the stack knows for certain what it has begun"
+        )
+        assert f'"{run.mark}"' in disk.safe["journal"], (
+            "it begins before the journal says so"
+        )
+        assert len(begun) == 1 or f'"{word}"' in disk.safe["journal"], (
+            "the result before it is not on disk"
+        )
 
-    def settle(journal: Journal, key: str, state: State, trouble: str = "", *, untidy: bool = False) -> None:
+    def settle(
+        journal: Journal,
+        key: str,
+        state: State,
+        trouble: str = "",
+        *,
+        untidy: bool = False,
+    ) -> None:
         delivered.append(key)
         word = "begin" + len(delivered) * "x"
         assert f'"{word}"' in disk.safe["stack"], "the stack may lose the result"

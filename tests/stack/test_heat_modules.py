@@ -16,9 +16,24 @@ from stack.made import made
 from stack.plugin_stack import PluginStack
 from stack.working import Working
 
-HEAT = next(iter(sorted((Path(__file__).parents[2] / ".venv/heat").glob("lib/python3.*/site-packages/heat"))), None)
+HEAT = next(
+    iter(
+        sorted(
+            (Path(__file__).parents[2] / ".venv/heat").glob(
+                "lib/python3.*/site-packages/heat"
+            )
+        )
+    ),
+    None,
+)
 
-CLIENTS = {"keystoneauth1": 3, "keystoneclient": 1, "neutron_lib": 1, "stevedore": 1, "tenacity": 3}
+CLIENTS = {
+    "keystoneauth1": 3,
+    "keystoneclient": 1,
+    "neutron_lib": 1,
+    "stevedore": 1,
+    "tenacity": 3,
+}
 """The libraries that modules import and that are not installed, with the number of those modules."""
 
 
@@ -34,13 +49,35 @@ def test_all_load_but_those_that_need_a_library(resources: Path) -> None:
     """The reason for each of the others is a library that is not installed, with the way to install it."""
     loaded = plugins.load([resources])
     reasons = [each.partition(" is not used: it needs ")[2] for each in loaded.disabled]
-    needed = Counter(library for reason in reasons for library in reason.partition(",")[0].split(" and "))
-    missing = {name: number for name, number in CLIENTS.items() if importlib.util.find_spec(name) is None}
+    needed = Counter(
+        library
+        for reason in reasons
+        for library in reason.partition(",")[0].split(" and ")
+    )
+    missing = {
+        name: number
+        for name, number in CLIENTS.items()
+        if importlib.util.find_spec(name) is None
+    }
     assert needed == missing
-    assert all(re.search(r"not installed: install [a-z][a-z0-9, -]+ for /", each) for each in reasons)
-    assert {"OS::Cinder::Volume", "AWS::EC2::Instance", "OS::Heat::SoftwareComponent"} <= loaded.types.keys()
+    assert all(
+        re.search(r"not installed: install [a-z][a-z0-9, -]+ for /", each)
+        for each in reasons
+    )
+    assert {
+        "OS::Cinder::Volume",
+        "AWS::EC2::Instance",
+        "OS::Heat::SoftwareComponent",
+    } <= loaded.types.keys()
     # Those that are carried out here, and whose classes need Heat's engine, stay ours.
-    assert not {"OS::Heat::ResourceGroup", "OS::Heat::Stack", "OS::Heat::SoftwareDeployment"} & loaded.types.keys()
+    assert (
+        not {
+            "OS::Heat::ResourceGroup",
+            "OS::Heat::Stack",
+            "OS::Heat::SoftwareDeployment",
+        }
+        & loaded.types.keys()
+    )
     assert not plugins.PARTNERS & loaded.types.keys()
 
 
@@ -119,22 +156,39 @@ outputs:
 """
 
 
-def test_groups_derived_from_heats_are_carried_out(resources: Path, tmp_path: Path) -> None:
+def test_groups_derived_from_heats_are_carried_out(
+    resources: Path, tmp_path: Path
+) -> None:
     """Their members, outputs and batches are those of Heat's classes, with child stacks of this machine."""
     shutil.rmtree(resources / "aws" / "ec2")  # the members are this machine
     (resources / "mine.py").write_text(DERIVED)
     stack = PluginStack(Path(shutil.move(resources, tmp_path / "plugins")).parent)
     stack.create(GROUPS)
     assert stack.root.record.reason == ""
-    assert (stack.output("group"), stack.output("second")) == (["derived 0", "derived 1"], "derived 1")
-    assert (stack.output("chain"), stack.output("scaled"), stack.output("size")) == (["one"], ["one"] * 2, 2)
+    assert (stack.output("group"), stack.output("second")) == (
+        ["derived 0", "derived 1"],
+        "derived 1",
+    )
+    assert (stack.output("chain"), stack.output("scaled"), stack.output("size")) == (
+        ["one"],
+        ["one"] * 2,
+        2,
+    )
     assert stack.output("instances") == stack.output("more") == "127.0.0.1,127.0.0.1"
     assert stack.output("ours") == "127.0.0.1"
     stack.update(GROUPS, size=3, value="two")
     assert stack.root.record.reason == ""
-    assert stack.output("names") == {"0": "derived 0", "1": "derived 1", "2": "derived 2"}
+    assert stack.output("names") == {
+        "0": "derived 0",
+        "1": "derived 1",
+        "2": "derived 2",
+    }
     assert (stack.output("chain"), stack.output("scaled")) == (["two"], ["two"] * 3)
-    assert stack.output("instances") == stack.output("more") == "127.0.0.1,127.0.0.1,127.0.0.1"
+    assert (
+        stack.output("instances")
+        == stack.output("more")
+        == "127.0.0.1,127.0.0.1,127.0.0.1"
+    )
     stack.session.delete()
     assert stack.session.root is None
     stack.close()
@@ -162,7 +216,10 @@ def test_configs_of_heats_own_classes_are_carried_out(resources: Path) -> None:
                         "inputs": [{"name": "i", "default": "x"}],
                     },
                 },
-                "cloud": {"type": "OS::Heat::CloudConfig", "properties": {"cloud_config": {"a": [1]}}},
+                "cloud": {
+                    "type": "OS::Heat::CloudConfig",
+                    "properties": {"cloud_config": {"a": [1]}},
+                },
                 "both": {
                     "type": "OS::Heat::MultipartMime",
                     "properties": {"parts": [{"config": {"ref": "cloud"}}]},
@@ -172,13 +229,19 @@ def test_configs_of_heats_own_classes_are_carried_out(resources: Path) -> None:
                     "properties": {"config": {"ref": "text"}, "server": "here"},
                 },
             },
-            {"cloud": {"attr": ["cloud", "config"]}, "both": {"attr": ["both", "config"]}},
+            {
+                "cloud": {"attr": ["cloud", "config"]},
+                "both": {"attr": ["both", "config"]},
+            },
         )
     )
     assert set(working.states().values()) == {"CREATE_COMPLETE"}
     assert working.root.output("cloud") == "#cloud-config\na:\n- 1\n"
     assert "#cloud-config\na:\n- 1\n" in str(working.root.output("both"))
-    assert [each.outputs["deploy_stdout"] for each in working.root.world.store.deployments.values()] == ["hello\n"]
+    assert [
+        each.outputs["deploy_stdout"]
+        for each in working.root.world.store.deployments.values()
+    ] == ["hello\n"]
     working.session.delete()
     assert working.session.root is None
     working.close()

@@ -29,19 +29,28 @@ def resources(log: Path, text: str) -> dict[str, Any]:
         "config": script(say, "o"),
         "first": deployment("config", *every),
         "replaced": tried(text, update_replace_value=text),
-        "second": deployment("config", *every, input_values={"i": {"attr": ["first", "o"]}}),
+        "second": deployment(
+            "config", *every, input_values={"i": {"attr": ["first", "o"]}}
+        ),
         "group": {
             "type": "OS::Heat::SoftwareDeploymentGroup",
-            "properties": {"config": {"ref": "config"}, "servers": {"a": "x", "b": "y"}, "actions": list(every)},
+            "properties": {
+                "config": {"ref": "config"},
+                "servers": {"a": "x", "b": "y"},
+                "actions": list(every),
+            },
         },
-        "last": value({"attr": ["second", "o"]}) | {"depends_on": ["group", "replaced"]},
+        "last": value({"attr": ["second", "o"]})
+        | {"depends_on": ["group", "replaced"]},
     }
 
 
 OUTPUTS = {"o": {"attr": ["last", "value"]}}
 
 
-def run(folder: Path, operation: dict[str, Any], *arguments: str) -> dict[str, Any] | None:
+def run(
+    folder: Path, operation: dict[str, Any], *arguments: str
+) -> dict[str, Any] | None:
     """Run the driver, and return what it printed; None where it was killed."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **loaded.STARTED}
     words = [_DRIVES, str(TESTS), str(folder), json.dumps(operation), *arguments]
@@ -76,7 +85,10 @@ def copied(start: Path, folder: Path) -> Path:
     shutil.copytree(start, folder, symlinks=True)
     kept = folder / "stacks/s/stack"
     if kept.exists():
-        lines = [json.loads(line[9:].replace(str(start), str(folder))) for line in kept.read_text().splitlines()]
+        lines = [
+            json.loads(line[9:].replace(str(start), str(folder)))
+            for line in kept.read_text().splitlines()
+        ]
         kept.write_bytes(b"".join(line_of(*each) for each in lines))
         (folder / "stacks/s/stack.lock").unlink()  # it says how long the file was
     return folder
@@ -116,10 +128,14 @@ SAVED = [*CREATED, {"op": "snapshot", "text": ""}, {"op": "update", "text": "two
         pytest.param("snapshot", "", CREATED, id="snapshot"),
         pytest.param("restore", "", SAVED, id="restore"),
         pytest.param("delete", "", SAVED, id="delete with a snapshot"),
-        pytest.param("adopt", "one", [*CREATED, {"op": "abandon", "text": ""}], id="adopt"),
+        pytest.param(
+            "adopt", "one", [*CREATED, {"op": "abandon", "text": ""}], id="adopt"
+        ),
     ],
 )
-def test_killed_at_any_moment(tmp_path: Path, op: str, text: str, before: list[dict[str, Any]], where: str) -> None:
+def test_killed_at_any_moment(
+    tmp_path: Path, op: str, text: str, before: list[dict[str, Any]], where: str
+) -> None:
     """The records and the scripts' effects are the same, wherever the first attempt was killed."""
     start = prepared(tmp_path / "start", before)
     folder = copied(start, tmp_path / "whole")
@@ -137,7 +153,9 @@ def test_killed_at_any_moment(tmp_path: Path, op: str, text: str, before: list[d
         at = f"{where} {number} of {whole['passed']}, {'killed' if killed is None else 'not killed'}"
         assert {**again, "passed": 0} == {**whole, "passed": 0}, at
         assert sorted((folder / "log").read_text().splitlines()) == log, at
-    assert died > whole["passed"] / 2  # how often something is put on disk is a matter of time
+    assert (
+        died > whole["passed"] / 2
+    )  # how often something is put on disk is a matter of time
 
 
 def test_a_script_that_runs_meanwhile_is_followed(tmp_path: Path) -> None:
@@ -150,8 +168,17 @@ def test_a_script_that_runs_meanwhile_is_followed(tmp_path: Path) -> None:
         "rollback": False,
     }
     begun = subprocess.Popen(
-        [sys.executable, str(TESTS / "stack/driver.py"), str(tmp_path), json.dumps(operation)],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TESTS), "HOME": str(tmp_path)},
+        [
+            sys.executable,
+            str(TESTS / "stack/driver.py"),
+            str(tmp_path),
+            json.dumps(operation),
+        ],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(TESTS),
+            "HOME": str(tmp_path),
+        },
     )
     with endings.ended(begun):
         wait_until((tmp_path / "log").exists, 60)

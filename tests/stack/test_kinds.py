@@ -19,7 +19,9 @@ FOLDER = Path(__file__).with_name("templates")
 def templates(machine: Machine) -> None:
     """The templates in the machine's folder, with that in the place of FOLDER."""
     for path in FOLDER.iterdir():
-        (machine.folder / path.name).write_text(path.read_text().replace("FOLDER", str(machine.folder)))
+        (machine.folder / path.name).write_text(
+            path.read_text().replace("FOLDER", str(machine.folder))
+        )
 
 
 def run(machine: Machine, *words: str) -> str:
@@ -69,7 +71,10 @@ def test_several_tools(machine: Machine) -> None:
     if not (BIN / "ansible-playbook").exists() and not shutil.which("ansible-playbook"):
         pytest.skip("ansible-playbook is not installed: pip install '.[ansible]'")
     said = "made by ansible, by puppet"
-    assert applied(machine, "tools") == {"said": said, "read": {"word": said, "many": 3, "list": ["a", said]}}
+    assert applied(machine, "tools") == {
+        "said": said,
+        "read": {"word": said, "many": 3, "list": ["a", said]},
+    }
 
 
 def test_user_data_runs_and_wait_condition_hears_it(machine: Machine) -> None:
@@ -89,8 +94,16 @@ def test_a_group_of_servers(machine: Machine) -> None:
 def test_a_component_has_a_life(machine: Machine) -> None:
     """Each action runs its own config, and an action without one runs none."""
     assert applied(machine, "component") == {"now": "created 1"}
-    assert applied(machine, "component", "--parameter", "version=2") == {"now": "updated 2"}
+    assert applied(machine, "component", "--parameter", "version=2") == {
+        "now": "updated 2"
+    }
     for action in ("suspend", "resume"):
         assert stack(machine, action, "component")[-1]["exit_code"] == 0
     assert stack(machine, "delete", "component", "--yes")[-1]["exit_code"] == 0
-    assert lines(machine, "life") == ["create 1", "update 2", "SUSPEND", "RESUME", "DELETE"]
+    assert lines(machine, "life") == [
+        "create 1",
+        "update 2",
+        "SUSPEND",
+        "RESUME",
+        "DELETE",
+    ]

@@ -23,16 +23,30 @@ from support import pace
 
 def again(working: Working, resources: dict[str, Any], **how: Any) -> None:
     """Update the stack."""
-    working.session.update(working.again({"resources": resources, "outputs": {}}), **how)
+    working.session.update(
+        working.again({"resources": resources, "outputs": {}}), **how
+    )
 
 
 def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
     """Nothing of the stack changes by it."""
-    former = {"a": tried("1"), "b": tried("2", update_replace_value="x"), "c": value(3), "d": value(4)}
-    changed = {"a": tried("9"), "b": tried("2", update_replace_value="y"), "c": value(3), "e": value(5)}
+    former = {
+        "a": tried("1"),
+        "b": tried("2", update_replace_value="x"),
+        "c": value(3),
+        "d": value(4),
+    }
+    changed = {
+        "a": tried("9"),
+        "b": tried("2", update_replace_value="y"),
+        "c": value(3),
+        "e": value(5),
+    }
     working.session.create(made(former))
     before = (working.stack / FILE).read_bytes()
-    found = working.session.preview(working.again({"resources": changed, "outputs": {}}))
+    found = working.session.preview(
+        working.again({"resources": changed, "outputs": {}})
+    )
     assert {each.name: each.effect for each in found} == {
         "a": "updated",
         "b": "replaced",
@@ -52,8 +66,14 @@ def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
 
 def test_a_failed_update_goes_back_by_itself(working: Working) -> None:
     """A failed update is rolled back, and the resources after the failed one are as before."""
-    working.session.create(made({"a": tried("1"), "b": tried("2") | {"depends_on": ["a"]}}))
-    again(working, {"a": tried("9"), "b": tried("2", fail=True) | {"depends_on": ["a"]}}, rollback=True)
+    working.session.create(
+        made({"a": tried("1"), "b": tried("2") | {"depends_on": ["a"]}})
+    )
+    again(
+        working,
+        {"a": tried("9"), "b": tried("2", fail=True) | {"depends_on": ["a"]}},
+        rollback=True,
+    )
     assert working.state() == ("ROLLBACK", "COMPLETE")
     assert working.root.resources["a"].get_attribute("output") == "1"
     working.close()
@@ -62,7 +82,10 @@ def test_a_failed_update_goes_back_by_itself(working: Working) -> None:
 
 def test_a_stack_that_could_not_be_made_is_gone_with_rollback(working: Working) -> None:
     """Nothing is left of it but its name, under which another can be made."""
-    working.session.create(made({"a": tried("1"), "b": tried("2", fail=True) | {"depends_on": ["a"]}}), rollback=True)
+    working.session.create(
+        made({"a": tried("1"), "b": tried("2", fail=True) | {"depends_on": ["a"]}}),
+        rollback=True,
+    )
     assert working.state() == ("ROLLBACK", "COMPLETE")
     assert not working.root.records()
     working.close()
@@ -86,7 +109,11 @@ def test_mistakes_are_shown_together(working: Working) -> None:
         )
     paths = [".".join(map(str, each.path)) for each in caught.value.mistakes]
     assert paths == [
-        *("resources.a.type", "resources.b.properties", "resources.b.properties.wait_secs"),
+        *(
+            "resources.a.type",
+            "resources.b.properties",
+            "resources.b.properties.wait_secs",
+        ),
         *("resources.c.properties", "resources.d.update_policy", "outputs"),
     ]
     assert working.session.root is None
@@ -94,8 +121,12 @@ def test_mistakes_are_shown_together(working: Working) -> None:
 
 def test_a_circle_is_named(working: Working) -> None:
     """All that are in it, in their order."""
-    with pytest.raises(Invalid, match=r"Circular Dependency Found: (a → b → a|b → a → b)"):
-        working.session.create(made({"a": value({"ref": "b"}), "b": value({"ref": "a"})}))
+    with pytest.raises(
+        Invalid, match=r"Circular Dependency Found: (a → b → a|b → a → b)"
+    ):
+        working.session.create(
+            made({"a": value({"ref": "b"}), "b": value({"ref": "a"})})
+        )
 
 
 def test_stacks_are_side_by_side(tmp_path: Path) -> None:
@@ -122,7 +153,9 @@ def test_stacks_are_side_by_side(tmp_path: Path) -> None:
 
 def test_its_file_is_for_nobody_else(working: Working) -> None:
     """There are secrets in it."""
-    working.session.create(made({"a": {"type": "OS::Heat::RandomString"}}, {"o": {"attr": ["a", "value"]}}))
+    working.session.create(
+        made({"a": {"type": "OS::Heat::RandomString"}}, {"o": {"attr": ["a", "value"]}})
+    )
     secret = working.root.output("o")
     assert len(secret) == 32
     assert stat.S_IMODE((working.stack / FILE).stat().st_mode) == 0o600
@@ -147,7 +180,10 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
     """A signal with the token is confirmed; without the token it is refused."""
     resources = {
         "h": {"type": "OS::Heat::WaitConditionHandle"},
-        "w": {"type": "OS::Heat::WaitCondition", "properties": {"handle": {"ref": "h"}, "timeout": 30, "count": 2}},
+        "w": {
+            "type": "OS::Heat::WaitCondition",
+            "properties": {"handle": {"ref": "h"}, "timeout": 30, "count": 2},
+        },
     }
     answers: list[int] = []
 
@@ -169,7 +205,10 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
     def heard(event: dict[str, Any]) -> None:
         if (event["path"], event["status"]) == ("w", "IN_PROGRESS"):
             handle = working.root.resources["h"]
-            address, token = handle.get_attribute("endpoint"), handle.get_attribute("token")
+            address, token = (
+                handle.get_attribute("endpoint"),
+                handle.get_attribute("token"),
+            )
             threads.append(threading.Thread(target=signals, args=(address, token)))
             threads[0].start()
 
@@ -190,7 +229,11 @@ def test_resource_of_a_cloud_is_a_placeholder(working: Working) -> None:
                 "net": {"type": "OS::Neutron::Net", "properties": {"name": "n"}},
                 "web": {
                     "type": "OS::Nova::Server",
-                    "properties": {"name": "web1", "flavor": "f", "networks": [{"network": {"ref": "net"}}]},
+                    "properties": {
+                        "name": "web1",
+                        "flavor": "f",
+                        "networks": [{"network": {"ref": "net"}}],
+                    },
                 },
             },
             {
@@ -202,18 +245,31 @@ def test_resource_of_a_cloud_is_a_placeholder(working: Working) -> None:
             },
         )
     )
-    found = {name: working.root.output(name) for name in working.root.definition.outputs}
-    assert found == {"mtu": 1400, "name": "web1", "address": "127.0.0.1", "six": "::1", "unknown": None}
+    found = {
+        name: working.root.output(name) for name in working.root.definition.outputs
+    }
+    assert found == {
+        "mtu": 1400,
+        "name": "web1",
+        "address": "127.0.0.1",
+        "six": "::1",
+        "unknown": None,
+    }
     assert [each.name for each in working.root.placeholders()] == ["net", "web"]
 
 
 @pytest.mark.slow
 def test_long_chain_of_values_is_carried_out(working: Working) -> None:
     """A thousand values, each made of the one before, are made, changed and removed."""
-    chain = {f"v{at}": value({"attr": [f"v{at - 1}", "value"]} if at else "x") for at in range(1000)}
+    chain = {
+        f"v{at}": value({"attr": [f"v{at - 1}", "value"]} if at else "x")
+        for at in range(1000)
+    }
     working.session.create(made(chain, {"last": {"attr": ["v999", "value"]}}))
     assert working.root.output("last") == "x"
-    working.session.update(working.again({"resources": {**chain, "v0": value("y")}, "outputs": {}}))
+    working.session.update(
+        working.again({"resources": {**chain, "v0": value("y")}, "outputs": {}})
+    )
     assert working.root.resources["v999"].get_attribute("value") == "y"
     working.session.delete()
     assert not working.session.store.resources
@@ -221,12 +277,20 @@ def test_long_chain_of_values_is_carried_out(working: Working) -> None:
 
 def test_the_order_of_a_suspend_after_a_change_of_type(working: Working) -> None:
     """A resource that was replaced by one of another type is suspended after what needs it, and resumed before."""
-    chain: dict[str, Any] = {"a": tried(), "b": {**tried(), "depends_on": ["a"]}, "c": {**tried(), "depends_on": ["b"]}}
+    chain: dict[str, Any] = {
+        "a": tried(),
+        "b": {**tried(), "depends_on": ["a"]},
+        "c": {**tried(), "depends_on": ["b"]},
+    }
     working.session.create(made(chain))
     changed = {**chain, "b": {**value("x"), "depends_on": ["a"]}}
     working.session.update(working.again({"resources": changed}))
     for action, order in (("SUSPEND", ["c", "b", "a"]), ("RESUME", ["a", "b", "c"])):
         working.events.clear()
         getattr(working.session, action.lower())()
-        done = [each["path"] for each in working.events if (each["action"], each["status"]) == (action, "COMPLETE")]
+        done = [
+            each["path"]
+            for each in working.events
+            if (each["action"], each["status"]) == (action, "COMPLETE")
+        ]
         assert done == [*order, ""]

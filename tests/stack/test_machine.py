@@ -13,12 +13,21 @@ def test_an_output_of_one_is_an_input_of_the_next(working: Working) -> None:
     working.session.create(
         made(
             {
-                "first": script('printf "hello $who" > $heat_outputs_path.said', "said", inputs=["who"]),
+                "first": script(
+                    'printf "hello $who" > $heat_outputs_path.said',
+                    "said",
+                    inputs=["who"],
+                ),
                 "second": script("echo $word", inputs=["word"]),
                 "one": deployment("first", input_values={"who": "ada"}),
-                "two": deployment("second", input_values={"word": {"attr": ["one", "said"]}}),
+                "two": deployment(
+                    "second", input_values={"word": {"attr": ["one", "said"]}}
+                ),
             },
-            {"said": {"attr": ["one", "said"]}, "printed": {"attr": ["two", "deploy_stdout"]}},
+            {
+                "said": {"attr": ["one", "said"]},
+                "printed": {"attr": ["two", "deploy_stdout"]},
+            },
         )
     )
     assert working.state() == ("CREATE", "COMPLETE")
@@ -40,7 +49,11 @@ def test_a_failure_holds_up_what_needs_it_and_nothing_else(working: Working) -> 
         )
     )
     states = working.states()
-    assert (states["fails"], states["after"], states["other"]) == ("CREATE_FAILED", "INIT_COMPLETE", "CREATE_COMPLETE")
+    assert (states["fails"], states["after"], states["other"]) == (
+        "CREATE_FAILED",
+        "INIT_COMPLETE",
+        "CREATE_COMPLETE",
+    )
     assert working.root.record.reason.endswith(
         "resources.fails: Deployment to server failed: deploy_status_code : "
         "Deployment exited with non-zero status code: 3"
@@ -50,7 +63,10 @@ def test_a_failure_holds_up_what_needs_it_and_nothing_else(working: Working) -> 
 def test_each_action_is_carried_out_in_its_turn(working: Working) -> None:
     """Suspended, resumed and removed, a deployment's script runs for those actions that it is for."""
     log = working.folder / "log"
-    resources = {"c": script(f"echo $deploy_action >> {log}"), "d": deployment("c", "CREATE", "SUSPEND", "DELETE")}
+    resources = {
+        "c": script(f"echo $deploy_action >> {log}"),
+        "d": deployment("c", "CREATE", "SUSPEND", "DELETE"),
+    }
     working.session.create(made(resources))
     working.close()
     working.session.suspend()
@@ -86,7 +102,12 @@ def test_nobody_is_waited_for_who_is_not_to_answer(working: Working) -> None:
     """With NO_SIGNAL the deployment is complete at once, and its script runs nevertheless."""
     log = working.folder / "log"
     working.session.create(
-        made({"c": script(f"sleep 0.2; echo ran >> {log}"), "d": deployment("c", signal_transport="NO_SIGNAL")})
+        made(
+            {
+                "c": script(f"sleep 0.2; echo ran >> {log}"),
+                "d": deployment("c", signal_transport="NO_SIGNAL"),
+            }
+        )
     )
     assert working.states()["d"] == "CREATE_COMPLETE"
     assert log.read_text() == "ran\n"
@@ -104,11 +125,15 @@ def test_only_what_is_for_one_server(working: Working) -> None:
                 "web": server,
                 "db": server,
                 "one": deployment("c", server={"ref": "web"}),
-                "other": deployment("c", server={"ref": "db"}) | {"depends_on": ["one"]},
-                "after": deployment("c", server={"ref": "web"}) | {"depends_on": ["other"]},
+                "other": deployment("c", server={"ref": "db"})
+                | {"depends_on": ["one"]},
+                "after": deployment("c", server={"ref": "web"})
+                | {"depends_on": ["other"]},
             }
         )
     )
     assert working.state() == ("CREATE", "COMPLETE")
     assert log.read_text().split() == ["one", "after"]
-    assert "not carried out" in working.root.resources["other"].get_attribute("deploy_stderr")
+    assert "not carried out" in working.root.resources["other"].get_attribute(
+        "deploy_stderr"
+    )

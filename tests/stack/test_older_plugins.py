@@ -65,7 +65,9 @@ outputs: {b: {value: {get_attr: [site, b]}}}
     assert stack.output("b") == "1-ap-southeast-1-small-key!"
     stack.update(template.replace("SIZE", "m"))
     assert stack.output("b") == "2-ap-southeast-1-large-key!"
-    with pytest.raises(Invalid, match=r"Fn::Split in a template of a plug-in is not supported"):
+    with pytest.raises(
+        Invalid, match=r"Fn::Split in a template of a plug-in is not supported"
+    ):
         stack.update("resources: {site: {type: My::Odd}}")
     stack.update("resources: {site: {type: My::Old, properties: {Key: k}}}")
     assert "Parameter 'Key' is invalid: too short" in stack.root.record.reason
@@ -172,11 +174,22 @@ outputs:
   token: {value: {get_attr: [pool, token]}}
 """
     )
-    assert stack.root.record.reason == "Resource CREATE failed: ValueError: resources.broken: no pool"
-    assert (stack.output("id"), stack.output("own"), stack.output("device")) == ("/x/[]", "ANYTHING", ["h", 1])
-    with pytest.raises(Exception, match=r"The client \(context.keystone_session\) is not available"):
+    assert (
+        stack.root.record.reason
+        == "Resource CREATE failed: ValueError: resources.broken: no pool"
+    )
+    assert (stack.output("id"), stack.output("own"), stack.output("device")) == (
+        "/x/[]",
+        "ANYTHING",
+        ["h", 1],
+    )
+    with pytest.raises(
+        Exception, match=r"The client \(context.keystone_session\) is not available"
+    ):
         stack.output("token")
-    assert [each["path"] for each in stack.events if each["reason"] == "half way"] == ["device"]
+    assert [each["path"] for each in stack.events if each["reason"] == "half way"] == [
+        "device"
+    ]
     stack.close()
 
 
@@ -221,7 +234,10 @@ def test_a_plugin_that_takes_signals(tmp_path: Path) -> None:
     stack.session.signal("hook", {"alarm": 1})
     assert (stack.output("url"), stack.output("last")) == ("", {"alarm": 1})
     stack.update("resources: {hook: {type: My::Hook}, token: {type: My::Token}}")
-    assert "resources.token: The client (keystone) is not available" in stack.root.record.reason
+    assert (
+        "resources.token: The client (keystone) is not available"
+        in stack.root.record.reason
+    )
     stack.session.delete()
     stack.close()
 
@@ -251,13 +267,19 @@ def resource_mapping():
 """
 
 
-def test_a_class_that_derives_from_one_of_an_installed_heat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_derives_from_one_of_an_installed_heat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Heat's own resources are found there, also where older releases had them, and no type of theirs is added."""
-    place = tmp_path / "site" / "heat" / "engine" / "resources" / "openstack" / "neutron"
+    place = (
+        tmp_path / "site" / "heat" / "engine" / "resources" / "openstack" / "neutron"
+    )
     place.mkdir(parents=True)
     for folder in (place, *list(place.parents)[:4]):
         (folder / "__init__.py").touch()
-    (place / "neutron.py").write_text(INSTALLED + "\n\ndef resource_mapping():\n    return {'OS::Neutron::X': X}\n")
+    (place / "neutron.py").write_text(
+        INSTALLED + "\n\ndef resource_mapping():\n    return {'OS::Neutron::X': X}\n"
+    )
     plugin(tmp_path, OF_INSTALLED)
     monkeypatch.syspath_prepend(tmp_path / "site")
     plugin_imports.installed_heat.cache_clear()

@@ -106,7 +106,9 @@ def noted(tmp_path: Path) -> Working:
     folder = tmp_path / "plugins"
     (folder / "tests").mkdir(parents=True)
     (folder / "note.py").write_text(GUIDE)
-    (folder / "tests" / "test_note.py").write_text("raise AssertionError('nobody loads tests')")
+    (folder / "tests" / "test_note.py").write_text(
+        "raise AssertionError('nobody loads tests')"
+    )
     found = plugins.load([folder])
     assert not found.disabled
     return Working(tmp_path, known_types(found.types))
@@ -121,14 +123,25 @@ def test_its_life(noted: Working, tmp_path: Path) -> None:
     """A resource of a plug-in is created, checked, updated in place or replaced, and deleted."""
     one, two = tmp_path / "one", tmp_path / "two"
     tags = [{"key": "a"}, {"key": "b", "weight": "7"}]
-    outputs = {"length": {"attr": ["n", "length"]}, "weights": {"attr": ["n", "weights"]}}
+    outputs = {
+        "length": {"attr": ["n", "length"]},
+        "weights": {"attr": ["n", "weights"]},
+    }
     noted.session.create(made({"n": note(one, text="hello", tags=tags)}, outputs))
     assert one.read_text() == "hello"
     assert (noted.root.output("length"), noted.root.output("weights")) == (5, [1, 7])
     first = noted.root.resources["n"].uuid
-    noted.session.update(noted.again({"resources": {"n": note(one, text="bye", tags=tags)}, "outputs": outputs}))
+    noted.session.update(
+        noted.again(
+            {"resources": {"n": note(one, text="bye", tags=tags)}, "outputs": outputs}
+        )
+    )
     assert (one.read_text(), noted.root.resources["n"].uuid) == ("bye", first)
-    noted.session.update(noted.again({"resources": {"n": note(two, text="bye", tags=tags)}, "outputs": outputs}))
+    noted.session.update(
+        noted.again(
+            {"resources": {"n": note(two, text="bye", tags=tags)}, "outputs": outputs}
+        )
+    )
     assert noted.root.resources["n"].uuid != first
     assert (one.exists(), two.read_text()) == (False, "bye")
     noted.session.delete()
@@ -160,7 +173,9 @@ def test_an_immutable_property_is_not_changed(noted: Working, tmp_path: Path) ->
     """The update fails, and the note is as it was."""
     one = tmp_path / "one"
     noted.session.create(made({"n": note(one, kind="a")}))
-    noted.session.update(noted.again({"resources": {"n": note(one, kind="b")}, "outputs": {}}))
+    noted.session.update(
+        noted.again({"resources": {"n": note(one, kind="b")}, "outputs": {}})
+    )
     assert noted.state() == ("UPDATE", "FAILED")
     assert "NotSupported" in noted.root.record.reason
     noted.close()
@@ -186,7 +201,9 @@ def test_missing_plugin_of_a_stack_is_reported(noted: Working, tmp_path: Path) -
     """Without it nobody can do anything about the stack, and that is said; nothing is lost by it."""
     noted.session.create(made({"n": note(tmp_path / "one")}))
     noted.close()
-    with pytest.raises(UsageError, match="n has the type My::Note, which does not exist"):
+    with pytest.raises(
+        UsageError, match="n has the type My::Note, which does not exist"
+    ):
         _ = Working(tmp_path).session
     noted.session.delete()
     assert not (tmp_path / "one").exists()
@@ -197,11 +214,18 @@ def test_plugin_with_missing_modules_is_disabled(tmp_path: Path) -> None:
     """A sentence names it and what it needs; the others are used."""
     (tmp_path / "good.py").write_text(GUIDE)
     (tmp_path / "lacks.py").write_text("import surely_not_installed_anywhere\n")
-    (tmp_path / "cloudy.py").write_text("from heat.engine.clients.os import nova\nclass A(nova.Plugin): pass\n")
-    (tmp_path / "broken.py").write_text("def resource_mapping():\n    return {'A::B': 3}\n")
+    (tmp_path / "cloudy.py").write_text(
+        "from heat.engine.clients.os import nova\nclass A(nova.Plugin): pass\n"
+    )
+    (tmp_path / "broken.py").write_text(
+        "def resource_mapping():\n    return {'A::B': 3}\n"
+    )
     found = plugins.load([tmp_path, tmp_path / "nowhere"])
     assert list(found.types) == ["My::Note"]
-    assert found.disabled.pop() == f"{tmp_path}/nowhere of plugin_dirs is not a folder: no plug-in is loaded from it"
+    assert (
+        found.disabled.pop()
+        == f"{tmp_path}/nowhere of plugin_dirs is not a folder: no plug-in is loaded from it"
+    )
     install = "install surely-not-installed-anywhere"
     part = "a part of Heat's own engine, which plug-ins cannot use here"
     assert [each.partition(" is not used: ")[2] for each in found.disabled] == [
@@ -339,7 +363,9 @@ def rich(tmp_path: Path) -> Working:
     (folder / "rich.py").write_text(RICH)
     (folder / "names.py").write_text("NAME = 'My::Rich'\n")
     (folder / "beside.py").write_text("NAME = 'My::Beside'\n")
-    (folder / "inner" / "deep.py").write_text("from ..names import NAME as OTHER\nNAME = OTHER + '::Deep'\n")
+    (folder / "inner" / "deep.py").write_text(
+        "from ..names import NAME as OTHER\nNAME = OTHER + '::Deep'\n"
+    )
     found = plugins.load([folder])
     assert not found.disabled
     assert list(found.types) == ["My::Rich", "My::Beside", "My::Rich::Deep"]
@@ -361,7 +387,10 @@ def test_modules_import_one_another_and_heat_in_handlers(rich: Working) -> None:
 
 def test_an_older_property_is_translated(rich: Working) -> None:
     """A deprecated property is translated, also in members of a list, and meets a requirement."""
-    resource = {"type": "My::Rich", "properties": {"old": "o", "nets": [{"uuid": "u"}, {"net": "n"}]}}
+    resource = {
+        "type": "My::Rich",
+        "properties": {"old": "o", "nets": [{"uuid": "u"}, {"net": "n"}]},
+    }
     rich.session.create(made({"r": resource}, {"new": {"attr": ["r", "new"]}}))
     assert rich.root.output("new") == "o"
     assert rich.root.resources["r"].data()["nets"] == ["u", "n"]
@@ -386,7 +415,9 @@ def test_a_plugin_is_signalled(rich: Working) -> None:
     rich.close()
 
 
-def test_a_thing_that_is_gone_already_is_deleted(rich: Working, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_thing_that_is_gone_already_is_deleted(
+    rich: Working, caplog: pytest.LogCaptureFixture
+) -> None:
     """By the default handler; any other exception fails the resource, with its traceback in the log."""
     rich.session.create(made({"r": thing(), "s": thing(id="stuck")}))
     assert rich.root.resources["r"].FnGetAtt("show") == {"id": "thing"}
@@ -439,8 +470,12 @@ def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
         "class One(base.Base):\n    pass\n"
         "def resource_mapping():\n    return {'My::One': One}\n"
     )
-    (folder / "two.py").write_text("from heat.engine.resources.openstack.base import other\n")
-    (folder / "three.py").write_text("import base64, nowhere_one\nfrom . import seven\n")
+    (folder / "two.py").write_text(
+        "from heat.engine.resources.openstack.base import other\n"
+    )
+    (folder / "three.py").write_text(
+        "import base64, nowhere_one\nfrom . import seven\n"
+    )
     (folder / "seven.py").write_text(
         "import nowhere_two\ntry:\n    import nowhere_three\nexcept ImportError:\n    pass\n"
     )
@@ -462,10 +497,16 @@ def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
         f"it needs nowhere_two, which is not installed: install nowhere-two for {sys.executable}",
     }
     working = Working(tmp_path, known_types(loaded.types))
-    working.session.create(made({"r": {"type": "My::One", "properties": {"size": "3", "at": "10.0.0.1"}}}))
+    working.session.create(
+        made({"r": {"type": "My::One", "properties": {"size": "3", "at": "10.0.0.1"}}})
+    )
     assert working.states() == {"r": "CREATE_COMPLETE"}
     with pytest.raises(Invalid, match="no address"):
-        working.session.update(working.again({"resources": {"r": {"type": "My::One", "properties": {"at": "x"}}}}))
+        working.session.update(
+            working.again(
+                {"resources": {"r": {"type": "My::One", "properties": {"at": "x"}}}}
+            )
+        )
     working.close()
 
 
@@ -508,5 +549,7 @@ def test_small_parts_of_heat(tmp_path: Path) -> None:
     assert found.disabled == []
     working = Working(tmp_path, known_types(found.types))
     working.session.create(made({"r": {"type": "My::Small"}}))
-    assert "resources.r: No port unique match found for a." in working.root.record.reason
+    assert (
+        "resources.r: No port unique match found for a." in working.root.record.reason
+    )
     working.close()

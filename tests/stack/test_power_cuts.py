@@ -38,7 +38,9 @@ class Moment(NamedTuple):
 class Disk:
     """Keeps what a power cut may leave at each flush."""
 
-    def __init__(self, working: Working, copies: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, working: Working, copies: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.working, self.copies = working, copies
         self.moments: list[Moment] = []
         self.safe: dict[str, bytes | None] = dict.fromkeys(FILES)
@@ -65,7 +67,10 @@ class Disk:
 
     def _keep(self) -> None:
         stack = self.working.stack
-        after = {name: (stack / name).read_bytes() if (stack / name).exists() else None for name in FILES}
+        after = {
+            name: (stack / name).read_bytes() if (stack / name).exists() else None
+            for name in FILES
+        }
         copy = self.copies / str(len(self.moments))
         shutil.copytree(self.working.folder, copy, symlinks=True)
         self.moments.append(Moment(dict(self.safe), after, copy))
@@ -73,7 +78,11 @@ class Disk:
     def cuts(self) -> Iterator[dict[str, bytes | None]]:
         """Make the folder what each power cut may leave; yield what the files have kept."""
         for moment in self.moments:
-            kept = [(s, j) for s in (moment.before, moment.after) for j in (moment.before, moment.after)]
+            kept = [
+                (s, j)
+                for s in (moment.before, moment.after)
+                for j in (moment.before, moment.after)
+            ]
             for stack, entries in {(s["stack"], j["journal"]) for s, j in kept}:
                 self._restore(moment, {"stack": stack, "journal": entries})
                 yield {"stack": stack, "journal": entries}
@@ -91,10 +100,14 @@ class Disk:
 def definition(log: Path, word: str, *, in_a_row: bool) -> Definition:
     """Return a stack whose scripts say which action of which deployment they run for."""
     say = f'echo "$deploy_resource_name $deploy_action" >>{log}\n'
-    say += 'printf "$deploy_resource_name after $deploy_action" >$heat_outputs_path.said'
+    say += (
+        'printf "$deploy_resource_name after $deploy_action" >$heat_outputs_path.said'
+    )
     resources: dict[str, Any] = {"config": script(say, "said", inputs=["word"])}
     for before, name in zip([None, *NODES], NODES, strict=False):
-        resources[name] = deployment("config", "CREATE", "UPDATE", "DELETE", input_values={"word": word})
+        resources[name] = deployment(
+            "config", "CREATE", "UPDATE", "DELETE", input_values={"word": word}
+        )
         if before and in_a_row:
             resources[name]["depends_on"] = [before]
     return made(resources)
@@ -104,7 +117,11 @@ class Life:
     """A stack that is worked on, and the power cuts of one operation."""
 
     def __init__(self, working: Working, *, in_a_row: bool) -> None:
-        self.working, self.in_a_row, self.log = working, in_a_row, working.folder / "log"
+        self.working, self.in_a_row, self.log = (
+            working,
+            in_a_row,
+            working.folder / "log",
+        )
 
     def carry_out(self, operation: str) -> None:
         """Carry an operation out, or go on with it."""
@@ -129,23 +146,47 @@ class Life:
         action = expected[0].split()[1]
         before = Reader(kept["journal"] or b"").entries
         session = self.working.session
-        over = session.root is not None and not session.interrupted and session.root.record.action == action
+        over = (
+            session.root is not None
+            and not session.interrupted
+            and session.root.record.action == action
+        )
         if not over:
             self.carry_out(action.lower())
-        store, status = session.store, session.root.record.status if session.root is not None else "COMPLETE"
-        names = {each.config: store.resources[each.resource].name for each in store.deployments.values()}
-        failed = {each.config for each in store.deployments.values() if each.status == "FAILED"}
+        store, status = (
+            session.store,
+            session.root.record.status if session.root is not None else "COMPLETE",
+        )
+        names = {
+            each.config: store.resources[each.resource].name
+            for each in store.deployments.values()
+        }
+        failed = {
+            each.config
+            for each in store.deployments.values()
+            if each.status == "FAILED"
+        }
         self.working.close()
-        assert max(Counter(self.lines).values(), default=0) <= 1, "a script has run twice"
+        assert max(Counter(self.lines).values(), default=0) <= 1, (
+            "a script has run twice"
+        )
         for each in failed:  # those that may have been interrupted, and no others
             result = f'"{names[each]} after {action}"'.encode()
-            assert before[each].state is State.RUNNING, f"{names[each]} has failed, and had not begun"
-            assert not any(result in (content or b"") for content in kept.values()), f"{result!r} was on disk"
+            assert before[each].state is State.RUNNING, (
+                f"{names[each]} has failed, and had not begun"
+            )
+            assert not any(result in (content or b"") for content in kept.values()), (
+                f"{result!r} was on disk"
+            )
         assert status == ("FAILED" if failed else "COMPLETE")
         assert failed or sorted(self.lines) == sorted(expected), "a script has not run"
-        for entry in journal.read(self.working.stack).values() if names and not over else ():
+        for entry in (
+            journal.read(self.working.stack).values() if names and not over else ()
+        ):
             assert entry.settled, f"{entry.name} is {entry.state}"
-            assert entry.id not in names or entry.failed == (entry.id in failed), f"the journal tells of {entry.name}"
+            assert entry.id not in names or entry.failed == (entry.id in failed), (
+                f"the journal tells of {entry.name}"
+            )
 
 
 @pytest.mark.slow
@@ -159,7 +200,11 @@ class Life:
 @pytest.mark.parametrize("in_a_row", [True, False], ids=["in a row", "independent"])
 @pytest.mark.parametrize("operation", ["create", "update", "delete"])
 def test_the_power_goes_at_each_flush(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, in_a_row: bool, tried: Callable[[int], None]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+    in_a_row: bool,
+    tried: Callable[[int], None],
 ) -> None:
     """The next boot goes on with what both files have, and it does not matter which of them has more."""
     folder = tmp_path / "machine"
@@ -181,7 +226,9 @@ def test_the_power_goes_at_each_flush(
     assert sorted(expected) == [f"{name} {operation.upper()}" for name in NODES]
     cuts = 0
     for cuts, kept in enumerate(disk.cuts(), 1):
-        monkeypatch.setattr(processes, "boot_id", lambda number=cuts: f"{number}-{boot}")
+        monkeypatch.setattr(
+            processes, "boot_id", lambda number=cuts: f"{number}-{boot}"
+        )
         life.check(kept, expected)
     assert cuts > 2 * len(NODES)
     tried(cuts)

@@ -24,8 +24,17 @@ OUTPUTS = {
 def group(**properties: Any) -> dict[str, Any]:
     """Return a group of one to four members, and policies for it."""
     member = {"type": "OS::Heat::TestResource", "properties": {"value": "m"}}
-    resources = {"g": {"type": "OS::Heat::AutoScalingGroup"}, "up": policy(CHANGE, 2), "down": policy(CHANGE, -1)}
-    resources["g"]["properties"] = {"resource": member, "min_size": 1, "max_size": 4, **properties}
+    resources = {
+        "g": {"type": "OS::Heat::AutoScalingGroup"},
+        "up": policy(CHANGE, 2),
+        "down": policy(CHANGE, -1),
+    }
+    resources["g"]["properties"] = {
+        "resource": member,
+        "min_size": 1,
+        "max_size": 4,
+        **properties,
+    }
     return resources
 
 
@@ -50,9 +59,13 @@ def test_a_group_has_its_desired_size_and_a_policy_changes_it(working: Working) 
     working.session.signal("down", None)
     assert list(working.root.output("names")) == ["1", "2", "3"]
     working.close()
-    working.session.update(working.again({"resources": group(desired_capacity=2), "outputs": OUTPUTS}))
+    working.session.update(
+        working.again({"resources": group(desired_capacity=2), "outputs": OUTPUTS})
+    )
     assert working.root.output("size") == 2
-    working.session.update(working.again({"resources": group(desired_capacity=1), "outputs": OUTPUTS}))
+    working.session.update(
+        working.again({"resources": group(desired_capacity=1), "outputs": OUTPUTS})
+    )
     assert list(working.root.output("names")) == ["3"]
     working.session.delete()
     assert working.session.root is None
@@ -61,32 +74,46 @@ def test_a_group_has_its_desired_size_and_a_policy_changes_it(working: Working) 
 @pytest.mark.parametrize(
     "updates",
     [
-        pytest.param([({"min_size": 3}, 3), ({}, 3), ({"max_size": 2}, 2)], id="no desired size"),
         pytest.param(
-            [({"desired_capacity": 3}, 3), ({}, 3), ({"desired_capacity": 0, "min_size": 0}, 3)],
+            [({"min_size": 3}, 3), ({}, 3), ({"max_size": 2}, 2)], id="no desired size"
+        ),
+        pytest.param(
+            [
+                ({"desired_capacity": 3}, 3),
+                ({}, 3),
+                ({"desired_capacity": 0, "min_size": 0}, 3),
+            ],
             id="a desired size for a time",
         ),
     ],
 )
-def test_the_size_at_updates(working: Working, updates: list[tuple[dict[str, Any], int]]) -> None:
+def test_the_size_at_updates(
+    working: Working, updates: list[tuple[dict[str, Any], int]]
+) -> None:
     """As Heat has it: without a desired size, or with 0, a group stays as large as it is, within its limits."""
     working.session.create(made(group(), OUTPUTS))
     assert working.root.output("size") == 1
     for properties, size in updates:
-        working.session.update(working.again({"resources": group(**properties), "outputs": OUTPUTS}))
+        working.session.update(
+            working.again({"resources": group(**properties), "outputs": OUTPUTS})
+        )
         assert working.root.output("size") == size
 
 
 def test_a_policy_waits_for_its_cooldown(working: Working) -> None:
     """A signal before that changes nothing."""
-    working.session.create(made({**group(), "up": policy(CHANGE, 1, cooldown=60)}, OUTPUTS))
+    working.session.create(
+        made({**group(), "up": policy(CHANGE, 1, cooldown=60)}, OUTPUTS)
+    )
     working.session.signal("up", None)
     working.session.signal("up", None)
     assert working.root.output("size") == 2
 
 
 @pytest.mark.parametrize("cooldown", [0, None, -1])
-def test_a_group_cools_down_after_its_creation(working: Working, cooldown: int | None) -> None:
+def test_a_group_cools_down_after_its_creation(
+    working: Working, cooldown: int | None
+) -> None:
     """As in Heat, a policy cannot shorten that with a cooldown of its own."""
     up = policy(CHANGE, 1) if cooldown is None else policy(CHANGE, 1, cooldown=cooldown)
     working.session.create(made({**group(cooldown=60), "up": up}, OUTPUTS))
@@ -98,7 +125,9 @@ def test_a_suspended_policy_takes_no_signal(working: Working) -> None:
     """As in Heat, a signal is refused while a resource is suspended."""
     working.session.create(made(group(), OUTPUTS))
     working.session.suspend()
-    with pytest.raises(UsageError, match="Signal resource during SUSPEND is not supported"):
+    with pytest.raises(
+        UsageError, match="Signal resource during SUSPEND is not supported"
+    ):
         working.session.signal("up", None)
     working.session.resume()
     working.session.signal("up", None)
@@ -118,7 +147,9 @@ def test_a_suspended_policy_takes_no_signal(working: Working) -> None:
         (10, 10, PERCENT, 3, 13),
     ],
 )
-def test_the_new_size(size: int, adjustment: float, kind: str, step: int | None, expected: int) -> None:
+def test_the_new_size(
+    size: int, adjustment: float, kind: str, step: int | None, expected: int
+) -> None:
     """A percentage is rounded to one member at least, and otherwise towards the old size."""
     assert new_size(size, adjustment, kind, step) == expected
 
@@ -127,7 +158,10 @@ def test_the_new_size(size: int, adjustment: float, kind: str, step: int | None,
     ("properties", "problem"),
     [
         ({"min_size": 5}, "MinSize can not be greater than MaxSize"),
-        ({"desired_capacity": 9}, "DesiredCapacity must be between MinSize and MaxSize"),
+        (
+            {"desired_capacity": 9},
+            "DesiredCapacity must be between MinSize and MaxSize",
+        ),
         ({"resource": {"properties": {}}}, 'Resource member is missing "type"'),
         ({"resource": {"type": "OS::Heat::Valu"}}, "could not be found"),
     ],

@@ -29,10 +29,21 @@ class Failing(Later):
         return ()
 
 
-def with_sections(sections: dict[str, Any], of: Any, type_: str = "OS::Heat::Value") -> Definition:
+def with_sections(
+    sections: dict[str, Any], of: Any, type_: str = "OS::Heat::Value"
+) -> Definition:
     """Return a definition of `w`, a value, and `v`, whose sections are functions."""
-    properties = {"resource_def": {"type": "OS::Heat::None"}} if type_.endswith("Group") else {"value": 1}
-    definition = made({"w": value(of), "v": {"type": type_, "properties": properties, "depends_on": ["w"]}})
+    properties = (
+        {"resource_def": {"type": "OS::Heat::None"}}
+        if type_.endswith("Group")
+        else {"value": 1}
+    )
+    definition = made(
+        {
+            "w": value(of),
+            "v": {"type": type_, "properties": properties, "depends_on": ["w"]},
+        }
+    )
     changed = replace(definition.resources["v"], **sections)
     return replace(definition, resources={**definition.resources, "v": changed})
 
@@ -44,14 +55,18 @@ def mistakes(definition: Definition) -> list[Mistake]:
 
 def test_a_function_gives_all_of_the_metadata(working: Working) -> None:
     """Metadata from a function is resolved once the resource that it needs exists."""
-    working.session.create(with_sections({"metadata": Function("w", "value")}, {"tier": "web"}))
+    working.session.create(
+        with_sections({"metadata": Function("w", "value")}, {"tier": "web"})
+    )
     assert working.root.resources["v"].metadata_get() == {"tier": "web"}
 
 
 def test_a_function_gives_all_of_an_update_policy(working: Working) -> None:
     """The group is created in its batches."""
     policy = {"batch_create": {"max_batch_size": 1}}
-    definition = with_sections({"update_policy": Function("w", "value")}, policy, "OS::Heat::ResourceGroup")
+    definition = with_sections(
+        {"update_policy": Function("w", "value")}, policy, "OS::Heat::ResourceGroup"
+    )
     working.session.create(definition)
     assert working.state() == ("CREATE", "COMPLETE")
     assert working.root.resources["v"].t["UpdatePolicy"] == policy
@@ -59,7 +74,9 @@ def test_a_function_gives_all_of_an_update_policy(working: Working) -> None:
 
 def test_a_function_gives_the_deletion_policy(working: Working) -> None:
     """A deletion policy from a function is stored with its resource."""
-    working.session.create(with_sections({"deletion_policy": Function("w", "value")}, "retain"))
+    working.session.create(
+        with_sections({"deletion_policy": Function("w", "value")}, "retain")
+    )
     assert working.root.resources["v"].t.deletion_policy() == "Retain"
 
 
@@ -71,7 +88,9 @@ def test_a_function_gives_the_deletion_policy(working: Working) -> None:
         ("deletion_policy", 'Invalid deletion policy "[3]"'),
     ],
 )
-def test_a_function_that_gives_something_else_fails_its_resource(working: Working, section: str, problem: str) -> None:
+def test_a_function_that_gives_something_else_fails_its_resource(
+    working: Working, section: str, problem: str
+) -> None:
     """The sentence names the section."""
     working.session.create(with_sections({section: Function("w", "value")}, [3]))
     assert working.state() == ("CREATE", "FAILED")
@@ -80,7 +99,9 @@ def test_a_function_that_gives_something_else_fails_its_resource(working: Workin
 
 def test_a_function_without_a_value_for_an_update_policy_is_a_mistake() -> None:
     """The mistake has the path of the section."""
-    (mistake,) = mistakes(with_sections({"update_policy": Failing()}, 1, "OS::Heat::ResourceGroup"))
+    (mistake,) = mistakes(
+        with_sections({"update_policy": Failing()}, 1, "OS::Heat::ResourceGroup")
+    )
     assert mistake.path == ("resources", "v", "update_policy")
 
 
@@ -88,11 +109,19 @@ def test_a_function_without_a_value_for_an_update_policy_is_a_mistake() -> None:
     ("properties", "problem"),
     [
         ({"resource_def": {"properties": {"value": 1}}}, "Property type not assigned"),
-        ({"count": "two", "resource_def": {"type": "OS::Heat::Value"}}, "Value 'two' is not an integer"),
-        ({"count": 10**30, "resource_def": {"type": "OS::Heat::None"}}, "Maximum resources per stack exceeded"),
+        (
+            {"count": "two", "resource_def": {"type": "OS::Heat::Value"}},
+            "Value 'two' is not an integer",
+        ),
+        (
+            {"count": 10**30, "resource_def": {"type": "OS::Heat::None"}},
+            "Maximum resources per stack exceeded",
+        ),
     ],
 )
-def test_a_group_with_a_mistake_and_an_output_of_its_members(properties: dict[str, Any], problem: str) -> None:
+def test_a_group_with_a_mistake_and_an_output_of_its_members(
+    properties: dict[str, Any], problem: str
+) -> None:
     """There is one mistake, although the output cannot be checked."""
     group = {"type": "OS::Heat::ResourceGroup", "properties": properties}
     (mistake,) = mistakes(made({"g": group}, {"o": {"attr": ["g", "value"]}}))
@@ -144,29 +173,42 @@ def test_a_plugin_with_schemas_that_are_dicts(tmp_path: Path) -> None:
     assert "unknown keys in the schema of a property: Typ" in problems("My::Broken")[0]
     working = Working(tmp_path, types)
     outputs = {"twice": {"attr": ["o", "twice"]}}
-    working.session.create(made({"o": {"type": "My::Older", "properties": {"size": 4}}}, outputs))
+    working.session.create(
+        made({"o": {"type": "My::Older", "properties": {"size": 4}}}, outputs)
+    )
     assert working.root.output("twice") == 8
     working.close()
 
 
-def test_a_stack_that_was_rolled_back_to_nothing_can_be_updated(working: Working) -> None:
+def test_a_stack_that_was_rolled_back_to_nothing_can_be_updated(
+    working: Working,
+) -> None:
     """A stack that was rolled back to nothing can be updated, even with a retained resource left."""
     kept = {**tried("a"), "deletion_policy": "Retain"}
     source = {"resources": {"a": kept, "b": {**tried(fail=True), "depends_on": ["a"]}}}
     working.session.create(made(source["resources"]), rollback=True)
     assert working.state() == ("ROLLBACK", "COMPLETE")
     working.close()
-    working.session.update(working.again({"resources": {"a": tried("a"), "c": script("true")}, "outputs": {}}))
+    working.session.update(
+        working.again(
+            {"resources": {"a": tried("a"), "c": script("true")}, "outputs": {}}
+        )
+    )
     assert working.states() == {"a": "CREATE_COMPLETE", "c": "CREATE_COMPLETE"}
 
 
 def test_stack_with_a_failed_rollback_can_be_updated(working: Working) -> None:
     """The update needs no earlier definition to compare with."""
     stubborn = {**tried("a"), "deletion_policy": "Retain"}
-    working.session.create(made({"a": stubborn, "b": {**tried(fail=True), "depends_on": ["a"]}}), rollback=True)
+    working.session.create(
+        made({"a": stubborn, "b": {**tried(fail=True), "depends_on": ["a"]}}),
+        rollback=True,
+    )
     record = working.root.record
     record.status = "FAILED"
     working.session.store.put(record)
     working.close()
-    working.session.update(working.again({"resources": {"a": tried("a")}, "outputs": {}}), rollback=True)
+    working.session.update(
+        working.again({"resources": {"a": tried("a")}, "outputs": {}}), rollback=True
+    )
     assert working.state() == ("UPDATE", "COMPLETE")

@@ -34,13 +34,22 @@ def resources(prefix: str, handle: str, condition: str) -> dict[str, Any]:
     """Return a handle and a condition, with the names of properties that the prefix has."""
     names = ("Handle", "Timeout") if prefix.startswith("AWS") else ("handle", "timeout")
     properties = {names[0]: {"ref": "h"}, names[1]: 20}
-    return {"h": {"type": f"{prefix}{handle}"}, "w": {"type": f"{prefix}{condition}", "properties": properties}}
+    return {
+        "h": {"type": f"{prefix}{handle}"},
+        "w": {"type": f"{prefix}{condition}", "properties": properties},
+    }
 
 
 @pytest.mark.parametrize(
     ("types", "data", "body", "outcome", "result"),
     [
-        (("AWS::CloudFormation::", "WaitConditionHandle", "WaitCondition"), "Data", CFN, "COMPLETE", {"1": "d"}),
+        (
+            ("AWS::CloudFormation::", "WaitConditionHandle", "WaitCondition"),
+            "Data",
+            CFN,
+            "COMPLETE",
+            {"1": "d"},
+        ),
         (
             ("AWS::CloudFormation::", "WaitConditionHandle", "WaitCondition"),
             "Data",
@@ -48,22 +57,51 @@ def resources(prefix: str, handle: str, condition: str) -> dict[str, Any]:
             "FAILED",
             None,
         ),
-        (("OS::Heat::", "SwiftSignalHandle", "SwiftSignal"), "data", None, "COMPLETE", {"1": None}),
-        (("OS::Heat::", "SwiftSignalHandle", "SwiftSignal"), "data", {"data": 7, "id": "x"}, "COMPLETE", {"x": 7}),
-        (("OS::Heat::", "SwiftSignalHandle", "SwiftSignal"), "data", {"status": "FAILURE"}, "FAILED", None),
+        (
+            ("OS::Heat::", "SwiftSignalHandle", "SwiftSignal"),
+            "data",
+            None,
+            "COMPLETE",
+            {"1": None},
+        ),
+        (
+            ("OS::Heat::", "SwiftSignalHandle", "SwiftSignal"),
+            "data",
+            {"data": 7, "id": "x"},
+            "COMPLETE",
+            {"x": 7},
+        ),
+        (
+            ("OS::Heat::", "SwiftSignalHandle", "SwiftSignal"),
+            "data",
+            {"status": "FAILURE"},
+            "FAILED",
+            None,
+        ),
     ],
 )
 def test_a_condition_waits_for_a_signal_at_the_url_of_its_handle(  # noqa: PLR0917
-    working: Working, types: tuple[str, str, str], data: str, body: Any, outcome: str, result: Any
+    working: Working,
+    types: tuple[str, str, str],
+    data: str,
+    body: Any,
+    outcome: str,
+    result: Any,
 ) -> None:
     """The reference of the handle is the URL, and nothing else is needed to signal it."""
     answers: list[int] = []
     senders: list[threading.Thread] = []
 
     def answer(event: dict[str, Any]) -> None:
-        if (event["path"], event["action"], event["status"]) == ("w", "CREATE", "IN_PROGRESS"):
+        if (event["path"], event["action"], event["status"]) == (
+            "w",
+            "CREATE",
+            "IN_PROGRESS",
+        ):
             url = working.root.resources["h"].FnGetRefId()
-            senders.append(threading.Thread(target=lambda: answers.append(send(url, body))))
+            senders.append(
+                threading.Thread(target=lambda: answers.append(send(url, body)))
+            )
             senders[-1].start()
 
     working.session.world.happened = answer
@@ -78,7 +116,9 @@ def test_a_condition_waits_for_a_signal_at_the_url_of_its_handle(  # noqa: PLR09
 
 def test_a_signal_of_another_form_is_refused(working: Working) -> None:
     """A handle of CloudFormation takes exactly four keys."""
-    working.session.create(made({"h": {"type": "AWS::CloudFormation::WaitConditionHandle"}}))
+    working.session.create(
+        made({"h": {"type": "AWS::CloudFormation::WaitConditionHandle"}})
+    )
     with pytest.raises(Exception, match="Status, Reason, Data, UniqueId"):
         working.session.signal("h", {"status": "SUCCESS"})
     working.session.signal("h", CFN)
@@ -86,7 +126,10 @@ def test_a_signal_of_another_form_is_refused(working: Working) -> None:
 
 def test_an_access_policy_names_resources_of_its_stack(working: Working) -> None:
     """With Heat's sentence."""
-    policy = {"type": "OS::Heat::AccessPolicy", "properties": {"AllowedResources": ["a", "b"]}}
+    policy = {
+        "type": "OS::Heat::AccessPolicy",
+        "properties": {"AllowedResources": ["a", "b"]},
+    }
     other = {"type": "OS::Heat::Value", "properties": {"value": 1}}
     with pytest.raises(Invalid, match="AccessPolicy resource b not in stack"):
         working.session.create(made({"p": policy, "a": other}))

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_stack.records.records import Record, ResourceRecord, StackRecord, to_json
+from heat_config_stack.records.records import (
+    Record,
+    ResourceRecord,
+    StackRecord,
+    to_json,
+)
 from heat_config_stack.records.store import FILE, Line, Store, damage_of, read_lines
 from support import planted
 from support.promises import seed
@@ -21,9 +26,23 @@ def filled(folder: Path) -> Store:
     store.flush()
     for number in range(8):
         for status in ("IN_PROGRESS", "COMPLETE"):
-            record = ResourceRecord(f"{number}" * 36, f"r{number}", root.id, status=status, data={"n": number})
+            record = ResourceRecord(
+                f"{number}" * 36,
+                f"r{number}",
+                root.id,
+                status=status,
+                data={"n": number},
+            )
             store.put(record)
-            store.event({"time": 1.0, "path": record.name, "action": "CREATE", "status": status, "reason": ""})
+            store.event(
+                {
+                    "time": 1.0,
+                    "path": record.name,
+                    "action": "CREATE",
+                    "status": status,
+                    "reason": "",
+                }
+            )
             store.flush(durable=True)
     return store
 
@@ -73,7 +92,10 @@ def test_any_damage_is_noticed(tmp_path: Path) -> None:
         assert bool(heard) == bool(list(folder.glob("stack.damaged-*"))), heard
         read.close()
         again = Store(folder, warn=pytest.fail)
-        assert (bool(again.damage), known(again) == expected) == (bool(read.damage), same)
+        assert (bool(again.damage), known(again) == expected) == (
+            bool(read.damage),
+            same,
+        )
         again.close()
 
 
@@ -91,7 +113,15 @@ def test_a_file_that_has_grown_is_written_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"x", b"[" * 100, b'00000000 ["stack","a",', bytes(50), b'["stack","a",1]J00000000 ["event","",']
+    "line",
+    [
+        b"",
+        b"x",
+        b"[" * 100,
+        b'00000000 ["stack","a",',
+        bytes(50),
+        b'["stack","a",1]J00000000 ["event","",',
+    ],
 )
 def test_damaged_line_is_attributed_only_if_it_is_the_last(line: bytes) -> None:
     """It is known only of a line that is what is left of one, and no more than one."""
@@ -107,10 +137,15 @@ def test_each_record_is_read_once(tmp_path: Path) -> None:
     records = [line for line in found if isinstance(line, Line) and line.key]
     assert len(found) == content.count(b"\n")
     assert [line.key[:1] for line in records] == [*"001234567"]
-    assert all(isinstance(line.values, dict) and line.values["status"] == "COMPLETE" for line in records[1:])
+    assert all(
+        isinstance(line.values, dict) and line.values["status"] == "COMPLETE"
+        for line in records[1:]
+    )
     assert sum(isinstance(line, Line) and line.kind == "event" for line in found) == 16
     damaged = content.replace(b'"status":"COMPLETE"', b'"status":"COMPLETf"', 1)
-    assert sum(isinstance(line, Line) and bool(line.key) for line in read_lines(damaged)) > len(records)
+    assert sum(
+        isinstance(line, Line) and bool(line.key) for line in read_lines(damaged)
+    ) > len(records)
 
 
 def test_the_records_of_one_kind_are_read(tmp_path: Path) -> None:

@@ -74,8 +74,12 @@ outputs:
 
 def test_two_tiers(tmp_path: Path) -> None:
     """The outputs of the database reach each web server and the stack's outputs, and then the stack is deleted."""
-    source = Source(File("site.yaml", ROOT), files={"tier.yaml": TIER}, parameters={"site": "blog"})
-    given = effective.make({"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, state=tmp_path)
+    source = Source(
+        File("site.yaml", ROOT), files={"tier.yaml": TIER}, parameters={"site": "blog"}
+    )
+    given = effective.make(
+        {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, state=tmp_path
+    )
     folder = tmp_path / "stacks" / "site"
     machine = ThisMachine(folder, given, Report())
     session = Session(folder, known_types(), machine, load)
@@ -83,7 +87,9 @@ def test_two_tiers(tmp_path: Path) -> None:
     assert (root.record.status, root.record.reason) == ("COMPLETE", "")
     password = root.output("password")
     assert root.output("url") == f"db://{password}@127.0.0.1"
-    assert root.output("sites") == [f"{number} uses db://{password}@127.0.0.1" for number in (0, 1)]
+    assert root.output("sites") == [
+        f"{number} uses db://{password}@127.0.0.1" for number in (0, 1)
+    ]
     assert root.output("where") == "http://host/blog"
     assert [each.name for each in root.placeholders()] == ["database_server"]
     session.close()

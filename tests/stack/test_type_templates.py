@@ -18,7 +18,9 @@ def test_the_template_of_every_type_is_valid() -> None:
     for name in type_schemas.names(types):
         class_ = types.known(name)
         assert class_ is not None
-        declared = type_schemas.declaration(name, class_, placeholder=class_.is_placeholder)
+        declared = type_schemas.declaration(
+            name, class_, placeholder=class_.is_placeholder
+        )
         template = type_schemas.generated_template(declared, type_schemas.HOT)
         assert template["parameters"].keys() == declared["properties"].keys()
         source = Source(File("t.yaml", json.dumps(template, default=repr)))
@@ -36,8 +38,14 @@ def test_the_template_of_a_type_is_heats() -> None:
     class_ = types.known("OS::Heat::RandomString")
     assert class_ is not None
     declared = type_schemas.declaration("OS::Heat::RandomString", class_)
-    hot, cfn = (type_schemas.generated_template(declared, kind) for kind in (type_schemas.HOT, type_schemas.CFN))
-    assert (hot["heat_template_version"], hot["description"]) == ("2016-10-14", "Initial template of RandomString")
+    hot, cfn = (
+        type_schemas.generated_template(declared, kind)
+        for kind in (type_schemas.HOT, type_schemas.CFN)
+    )
+    assert (hot["heat_template_version"], hot["description"]) == (
+        "2016-10-14",
+        "Initial template of RandomString",
+    )
     assert hot["parameters"]["length"] == {
         "type": "number",
         "description": "Length of the text.",
@@ -49,7 +57,10 @@ def test_the_template_of_a_type_is_heats() -> None:
         "show": {"get_attr": ["RandomString", "show"]},
         "OS::stack_id": {"get_resource": "RandomString"},
     }
-    assert (cfn["HeatTemplateFormatVersion"], cfn["Description"]) == ("2012-12-12", hot["description"])
+    assert (cfn["HeatTemplateFormatVersion"], cfn["Description"]) == (
+        "2012-12-12",
+        hot["description"],
+    )
     assert cfn["Resources"]["RandomString"]["Properties"] == {
         "length": {"Ref": "length"},
         "character_classes": {"Fn::Split": [",", {"Ref": "character_classes"}]},

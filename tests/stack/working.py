@@ -21,7 +21,9 @@ from stack import made
 class Working:
     """A stack that is worked on, now by one process and then by another."""
 
-    def __init__(self, folder: Path, types: Types | None = None, load: Loader = made.load) -> None:
+    def __init__(
+        self, folder: Path, types: Types | None = None, load: Loader = made.load
+    ) -> None:
         self.folder, self.types, self.load = folder, types or known_types(), load
         self.stack = folder / "stacks" / "s"
         self._open: tuple[Session, ThisMachine] | None = None
@@ -32,10 +34,19 @@ class Working:
     def session(self) -> Session:
         """Return the session, which is opened if need be."""
         if self._open is None:
-            given = effective.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
+            given = effective.make(
+                {"PATH": os.environ["PATH"], "HOME": str(self.folder)},
+                state=self.folder,
+            )
             machine = ThisMachine(self.stack, given, Report())
             try:
-                opened = Session(self.stack, self.types, machine, self.load, happened=self.events.append)
+                opened = Session(
+                    self.stack,
+                    self.types,
+                    machine,
+                    self.load,
+                    happened=self.events.append,
+                )
             except BaseException:
                 machine.close()
                 raise
@@ -62,7 +73,9 @@ class Working:
 
     def states(self) -> dict[str, str]:
         """Return the state of each resource."""
-        return {name: "_".join(each.state) for name, each in self.root.resources.items()}
+        return {
+            name: "_".join(each.state) for name, each in self.root.resources.items()
+        }
 
     def again(self, source: Json) -> Definition:
         """Return another definition for the stack that is there."""

@@ -24,7 +24,9 @@ COMMANDS = ("heat-config-agent", "heat-config-apply", "heat-config-hook")
 def make(folder: Path) -> Path:
     """Make the environment in a folder, and return its Python."""
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "python"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", folder / "python"], check=True
+    )
     packages = folder / "agent"
     packages.mkdir()
     (packages / "heat_config_agent").symlink_to(ROOT / "agent" / "heat_config_agent")
@@ -32,9 +34,15 @@ def make(folder: Path) -> Path:
     (site,) = (folder / "python").glob("lib/python3*/site-packages")
     # Its lines are added to the path. The `.pth` file of `.venv`, which names both packages, is not read there.
     paths = [packages, ROOT / "hooks", sysconfig.get_path("purelib")]
-    (site / "agent_alone.pth").write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
+    (site / "agent_alone.pth").write_text(
+        "".join(f"{path}\n" for path in paths), encoding="utf-8"
+    )
     for name in COMMANDS:
-        _, _, program = (Path(sys.executable).parent / name).read_text(encoding="utf-8").partition("\n")
+        _, _, program = (
+            (Path(sys.executable).parent / name)
+            .read_text(encoding="utf-8")
+            .partition("\n")
+        )
         command = python.with_name(name)
         command.write_text(f"#!{python}\n{program}", encoding="utf-8")
         command.chmod(0o755)
@@ -46,7 +54,9 @@ def main() -> int:
     python = make(ROOT / ".venv" / "agent-alone")
     words = sys.argv[1:]
     os.chdir(ROOT)
-    return subprocess.run([python, "-m", "pytest", *words, *FOLDERS], check=False).returncode
+    return subprocess.run(
+        [python, "-m", "pytest", *words, *FOLDERS], check=False
+    ).returncode
 
 
 if __name__ == "__main__":

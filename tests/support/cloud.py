@@ -34,26 +34,51 @@ class Cloud:
         """Return Keystone's answer with a token; `said` replaces its usual content."""
         usual = {
             "methods": ["password"],
-            "user": {"id": "u1", "name": "user", "domain": {"id": "d1", "name": "heat"}},
-            "project": {"id": PROJECT, "name": "project", "domain": {"id": "d1", "name": "heat"}},
+            "user": {
+                "id": "u1",
+                "name": "user",
+                "domain": {"id": "d1", "name": "heat"},
+            },
+            "project": {
+                "id": PROJECT,
+                "name": "project",
+                "domain": {"id": "d1", "name": "heat"},
+            },
             "issued_at": "2026-01-01T00:00:00.000000Z",
             "expires_at": "2026-01-01T01:00:00.000000Z",
             "catalog": self.catalog(),
         }
         body = json.dumps({"token": {**usual, **said}}).encode()
-        return Answer(201, {"X-Subject-Token": token, "Content-Type": "application/json"}, body)
+        return Answer(
+            201, {"X-Subject-Token": token, "Content-Type": "application/json"}, body
+        )
 
-    def catalog(self, region: str = "RegionOne", messaging: str = "") -> list[dict[str, Any]]:
+    def catalog(
+        self, region: str = "RegionOne", messaging: str = ""
+    ) -> list[dict[str, Any]]:
         """Return a catalog of the services with their addresses."""
-        places = {"orchestration": f"/v1/{PROJECT}", "messaging": messaging, "key-manager": ""}
+        places = {
+            "orchestration": f"/v1/{PROJECT}",
+            "messaging": messaging,
+            "key-manager": "",
+        }
         return [
             {
                 "type": service,
                 "name": service,
                 "id": service,
                 "endpoints": [
-                    {"id": each, "interface": each, "region": region, "region_id": region, "url": url}
-                    for each, url in {"admin": "http://127.0.0.1:9", "public": self.service.origin + path}.items()
+                    {
+                        "id": each,
+                        "interface": each,
+                        "region": region,
+                        "region_id": region,
+                        "url": url,
+                    }
+                    for each, url in {
+                        "admin": "http://127.0.0.1:9",
+                        "public": self.service.origin + path,
+                    }.items()
                 ],
             }
             for service, path in places.items()

@@ -13,7 +13,9 @@ from support.machine import Done, Machine, deployment
 SH = "#!/bin/sh\n"
 
 
-def run(machine: Machine, program: str, *arguments: str, given: str = "", **environment: str) -> Done:
+def run(
+    machine: Machine, program: str, *arguments: str, given: str = "", **environment: str
+) -> Done:
     """Run any of the commands to its end, with something on standard input."""
     process = machine.start(program, *arguments, stdin=subprocess.PIPE, **environment)
     out, err = process.communicate(given, timeout=pace.seconds(60))
@@ -42,9 +44,13 @@ def runs(machine: Machine) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def counted(machine: Machine, identity: str = "d1", end: str = "", **fields: Any) -> dict[str, Any]:
+def counted(
+    machine: Machine, identity: str = "d1", end: str = "", **fields: Any
+) -> dict[str, Any]:
     """Return a deployment that leaves its id in a file each time it is run."""
-    return deployment(identity, f"{SH}echo {identity} >>{machine.folder}/runs\n{end}\n", **fields)
+    return deployment(
+        identity, f"{SH}echo {identity} >>{machine.folder}/runs\n{end}\n", **fields
+    )
 
 
 def hook_places(machine: Machine) -> dict[str, str]:

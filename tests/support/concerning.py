@@ -54,7 +54,11 @@ def concerning(path: str, recorded: Ran) -> list[str]:
 
 
 def _is_test(path: str) -> bool:
-    return path.startswith("tests/") and Path(path).name.startswith("test_") and path.endswith(".py")
+    return (
+        path.startswith("tests/")
+        and Path(path).name.startswith("test_")
+        and path.endswith(".py")
+    )
 
 
 def _named_after(path: str) -> list[str]:
@@ -63,7 +67,10 @@ def _named_after(path: str) -> list[str]:
     for package, tests in UNIT_TESTS.items():
         if module.is_relative_to(package):
             room = tests / module.parent.relative_to(package)
-            return [str(test.relative_to(ROOT)) for test in (ROOT / room).glob(f"test_{module.stem}*.py")]
+            return [
+                str(test.relative_to(ROOT))
+                for test in (ROOT / room).glob(f"test_{module.stem}*.py")
+            ]
     return []
 
 
@@ -108,16 +115,35 @@ def run_by(test: str) -> dict[str, int]:
 
     with tempfile.TemporaryDirectory(prefix="concerning-") as folder:
         environment = {**os.environ, "COVERAGE_FILE": f"{folder}/coverage"}
-        command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-        subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "coverage",
+            "run",
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            test,
+        ]
+        subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False
+        )
         ran: dict[str, set[int]] = {}
         for path in Path(folder).glob("coverage*"):
             data = CoverageData(str(path))
             data.read()
             for module in data.measured_files():
                 ran.setdefault(module, set()).update(data.lines(module) or ())
-    counts = {module: len(lines & in_functions(module)) for module, lines in ran.items()}
-    return {Path(module).relative_to(ROOT).as_posix(): count for module, count in sorted(counts.items()) if count}
+    counts = {
+        module: len(lines & in_functions(module)) for module, lines in ran.items()
+    }
+    return {
+        Path(module).relative_to(ROOT).as_posix(): count
+        for module, count in sorted(counts.items())
+        if count
+    }
 
 
 @cache
@@ -137,12 +163,18 @@ def merged(recorded: Ran, test: str, counts: dict[str, int]) -> Ran:
     """Return a recording with the result of one test file in the place of its earlier one."""
     result = {}
     for module in sorted(recorded.keys() | counts.keys()):
-        tests = {name: lines for name, lines in recorded.get(module, {}).items() if name != test}
+        tests = {
+            name: lines
+            for name, lines in recorded.get(module, {}).items()
+            if name != test
+        }
         if module in counts:
             tests[test] = counts[module]
         most = sorted(tests, key=lambda name: (-tests[name], name))[:KEPT]
         if most and (ROOT / module).exists():
-            result[module] = {name: tests[name] for name in sorted(most) if (ROOT / name).exists()}
+            result[module] = {
+                name: tests[name] for name in sorted(most) if (ROOT / name).exists()
+            }
     return result
 
 
@@ -153,15 +185,26 @@ def read() -> Ran:
 
 def write(recorded: Ran) -> None:
     """Write a recording, one module on a line."""
-    lines = ",\n".join(f"{json.dumps(module)}: {json.dumps(tests)}" for module, tests in recorded.items())
+    lines = ",\n".join(
+        f"{json.dumps(module)}: {json.dumps(tests)}"
+        for module, tests in recorded.items()
+    )
     RECORD.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
 def usual() -> list[str]:
     """Return the test files of `make test`."""
-    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\ntestpaths = [")[2]
+    settings = (
+        (ROOT / "pyproject.toml")
+        .read_text(encoding="utf-8")
+        .partition("\ntestpaths = [")[2]
+    )
     folders = re.findall(r'"(.+)"', settings.partition("]")[0])
-    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py"))]
+    paths = [
+        path
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("test_*.py"))
+    ]
     return [path.relative_to(ROOT).as_posix() for path in paths]
 
 
@@ -183,7 +226,10 @@ def main() -> int:
         return 0
     recorded, paths = read(), [Path(word).resolve() for word in words]
     if not paths:
-        print("name a file: make test-of FILE=agent/heat_config_agent/state/lock.py", file=sys.stderr)
+        print(
+            "name a file: make test-of FILE=agent/heat_config_agent/state/lock.py",
+            file=sys.stderr,
+        )
         return 2
     tests: set[str] = set()
     for path in paths:
@@ -192,7 +238,10 @@ def main() -> int:
             return 2
         tests.update(concerning(path.relative_to(ROOT).as_posix(), recorded))
     if not tests:
-        print(f"no test is known to concern {' '.join(words)}: record the tests with `make map`", file=sys.stderr)
+        print(
+            f"no test is known to concern {' '.join(words)}: record the tests with `make map`",
+            file=sys.stderr,
+        )
         return 1
     print(*sorted(tests))
     return 0

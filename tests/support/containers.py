@@ -19,7 +19,21 @@ from support.tools import need
 IMAGE = "localhost/busybox:test"
 """Nothing but busybox, under the names in `APPLETS`."""
 
-APPLETS = ("sh", "sleep", "echo", "cat", "true", "false", "env", "id", "kill", "printf", "touch", "ls", "httpd")
+APPLETS = (
+    "sh",
+    "sleep",
+    "echo",
+    "cat",
+    "true",
+    "false",
+    "env",
+    "id",
+    "kill",
+    "printf",
+    "touch",
+    "ls",
+    "httpd",
+)
 
 LASTING = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
 """A command that goes on until it is asked to end."""
@@ -79,7 +93,9 @@ class Podman:
             self._hold()
             troubles.append(self._trouble())
         if troubles[-1]:
-            pytest.skip(f"podman runs no containers here; see «podman run», which says: {' / '.join(troubles)}")
+            pytest.skip(
+                f"podman runs no containers here; see «podman run», which says: {' / '.join(troubles)}"
+            )
 
     def __call__(self, *arguments: str) -> str:
         """Run podman and return what it prints."""
@@ -95,11 +111,15 @@ class Podman:
 
     def running(self) -> set[str]:
         """Return the names of the containers that are running."""
-        return {name for name, each in self.containers().items() if each["State"]["Running"]}
+        return {
+            name for name, each in self.containers().items() if each["State"]["Running"]
+        }
 
     def labels(self) -> dict[str, dict[str, str]]:
         """Return the labels of each container, by name."""
-        return {name: each["Config"]["Labels"] for name, each in self.containers().items()}
+        return {
+            name: each["Config"]["Labels"] for name, each in self.containers().items()
+        }
 
     def clear(self) -> None:
         """Remove all containers."""
@@ -125,8 +145,12 @@ class Podman:
         )
 
     def _unmount(self) -> None:
-        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        for mount in reversed([each for each in mounts if each.startswith(f"{self.folder}/")]):
+        mounts = [
+            line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()
+        ]
+        for mount in reversed(
+            [each for each in mounts if each.startswith(f"{self.folder}/")]
+        ):
             subprocess.run(["umount", mount], check=False)
 
     def _write(self, within: str, containers: str, engine: str) -> None:
@@ -136,9 +160,13 @@ class Podman:
         wrapper = self.folder / "bin/podman"
         wrapper.parent.mkdir(parents=True, exist_ok=True)
         (self.folder / "containers.conf").write_text(
-            _CONFIGURATION.format(folder=self.folder, containers=containers, engine=engine)
+            _CONFIGURATION.format(
+                folder=self.folder, containers=containers, engine=engine
+            )
         )
-        wrapper.write_text(_WRAPPER.format(folder=self.folder, podman=self._real, within=within))
+        wrapper.write_text(
+            _WRAPPER.format(folder=self.folder, podman=self._real, within=within)
+        )
         (wrapper.parent / "docker").write_text(_DOCKER)
         for program in wrapper.parent.iterdir():
             program.chmod(0o755)
@@ -158,7 +186,9 @@ class Podman:
         )
         assert self._holder.stdout is not None
         if self._holder.stdout.readline() != "ready\n":
-            pytest.skip("this machine gives no mount namespaces: run the tests where «unshare --mount true» works")
+            pytest.skip(
+                "this machine gives no mount namespaces: run the tests where «unshare --mount true» works"
+            )
         inside = f"{need('nsenter', 'util-linux')} --target {self._holder.pid} --mount --net -- "
         # The other mounts have another working folder.
         self._write(
@@ -175,7 +205,16 @@ class Podman:
             shutil.copy(need("busybox", "busybox-static"), source / "bin/busybox")
             for name in APPLETS:
                 (source / "bin" / name).symlink_to("busybox")
-            subprocess.run(["tar", "--create", f"--file={source}.tar", f"--directory={source}", "bin"], check=True)
+            subprocess.run(
+                [
+                    "tar",
+                    "--create",
+                    f"--file={source}.tar",
+                    f"--directory={source}",
+                    "bin",
+                ],
+                check=True,
+            )
         for arguments in (
             ("import", "--change=ENV PATH=/bin", f"{source}.tar", IMAGE),
             ("run", "--rm", IMAGE, "true"),
@@ -189,14 +228,18 @@ class Podman:
 @pytest.fixture(scope="session")
 def own_podman() -> Iterator[Podman]:
     """Podman for all tests of a session."""
-    folder = Path(tempfile.mkdtemp(prefix="podman-", dir="/tmp"))  # podman takes no path of more than 50 characters
+    folder = Path(
+        tempfile.mkdtemp(prefix="podman-", dir="/tmp")
+    )  # podman takes no path of more than 50 characters
     podman = Podman(folder)
     try:
         podman.set_up()
         yield podman
     finally:
         podman.end()
-        shutil.rmtree(folder, ignore_errors=True)  # some of it may be mounted still, where the machine is slow
+        shutil.rmtree(
+            folder, ignore_errors=True
+        )  # some of it may be mounted still, where the machine is slow
 
 
 @pytest.fixture

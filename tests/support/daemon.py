@@ -58,26 +58,43 @@ class Daemon:
         for section, values in self.settings.items():
             lines.append(f"[{section}]")
             for name, value in values.items():
-                lines += [f"{name} = {each}" for each in (value if isinstance(value, list) else [value])]
+                lines += [
+                    f"{name} = {each}"
+                    for each in (value if isinstance(value, list) else [value])
+                ]
         self.path.write_text("\n".join(lines) + "\n")
 
     def put(self, deployments: object, name: str = "site") -> None:
         """Put a document into the directory: a text as it is, all else as JSON."""
         path = self.local / f"{name}.json"
         temporary = self.local / f".{name}.new"
-        temporary.write_text(deployments if isinstance(deployments, str) else json.dumps(deployments))
+        temporary.write_text(
+            deployments if isinstance(deployments, str) else json.dumps(deployments)
+        )
         temporary.replace(path)
 
     def start(self, *before: str, wait: bool = True, **environment: str) -> None:
         """Start it, by the command `before` if there is one, and wait until it says in its file how it is."""
         if not self.path.exists():
             self.configure()
-        words = [*before, str(BIN / "heat-config-agent"), "run", "--config", str(self.path)]
+        words = [
+            *before,
+            str(BIN / "heat-config-agent"),
+            "run",
+            "--config",
+            str(self.path),
+        ]
         variables = {**self.machine.environment, **environment}
         with self._log.open("ab") as log:
             if self._may_begin_loaded(before, variables):
-                program, arguments = (before[1], words[2:]) if before else ("heat-config-agent", words[1:])
-                self.process = loaded.Loaded(program, arguments, variables, self.machine.folder, (log, log))
+                program, arguments = (
+                    (before[1], words[2:])
+                    if before
+                    else ("heat-config-agent", words[1:])
+                )
+                self.process = loaded.Loaded(
+                    program, arguments, variables, self.machine.folder, (log, log)
+                )
             else:
                 self.process = subprocess.Popen(
                     words,
@@ -92,14 +109,22 @@ class Daemon:
             wait_until(lambda: self.ended or self._is_up(), LONG)
             assert not self.ended, self.log
 
-    def _may_begin_loaded(self, before: tuple[str, ...], variables: Mapping[str, str]) -> bool:
+    def _may_begin_loaded(
+        self, before: tuple[str, ...], variables: Mapping[str, str]
+    ) -> bool:
         """Return whether the daemon may begin loaded: by itself, or by code for Python."""
         is_python = before[:2] == (sys.executable, "-c")
-        return self.begins_loaded and (not before or is_python) and loaded.may_be(variables)
+        return (
+            self.begins_loaded
+            and (not before or is_python)
+            and loaded.may_be(variables)
+        )
 
     def _is_up(self) -> bool:
         held = lock.holder(self.machine.state)
-        return held == (self.pid, lock.DAEMON) and self.health().get("process") == self.pid
+        return (
+            held == (self.pid, lock.DAEMON) and self.health().get("process") == self.pid
+        )
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it by a signal, and return its exit code."""
@@ -133,7 +158,11 @@ class Daemon:
 
     def said(self, *words: str) -> list[str]:
         """Return the lines with all these words."""
-        return [line for line in self.log.splitlines() if all(word in line for word in words)]
+        return [
+            line
+            for line in self.log.splitlines()
+            if all(word in line for word in words)
+        ]
 
     def wait_said(self, *words: str, times: int = 1) -> None:
         """Wait until it has said a line with all these words."""
@@ -146,16 +175,25 @@ class Daemon:
 
     def source(self, name: str = "local") -> Mapping[str, Any]:
         """Return what it says of a source in use; nothing where it is not."""
-        return next((each for each in self.health().get("sources", ()) if each["name"] == name), {})
+        return next(
+            (each for each in self.health().get("sources", ()) if each["name"] == name),
+            {},
+        )
 
     def command(self, command: str, *arguments: str) -> Done:
         """Run another of the agent's commands, with the same settings."""
-        return self.machine.command("heat-config-agent", [command, "--config", str(self.path), *arguments], {})
+        return self.machine.command(
+            "heat-config-agent", [command, "--config", str(self.path), *arguments], {}
+        )
 
     def states(self) -> dict[str, str]:
         """Return how far each deployment has come, by id."""
         known = journal.read(self.machine.state).values()
-        return {each.id: each.state.value for each in known if each.removed is not Removed.ALL}
+        return {
+            each.id: each.state.value
+            for each in known
+            if each.removed is not Removed.ALL
+        }
 
     def wait_state(self, identity: str, *states: str) -> None:
         """Wait until a deployment has come so far."""

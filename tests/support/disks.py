@@ -39,7 +39,9 @@ class Disk:
 
     def limit_inodes(self, number: int) -> None:
         """Have room for so many files in all."""
-        subprocess.run(["mount", "-o", f"remount,nr_inodes={number}", self.path], check=True)
+        subprocess.run(
+            ["mount", "-o", f"remount,nr_inodes={number}", self.path], check=True
+        )
 
     def take_all_inodes(self) -> None:
         """Have no room for one more file, though a daemon makes and removes some just now."""
@@ -59,9 +61,15 @@ class Disk:
         subprocess.run(["mount", "-o", f"remount,{mode}", self.path], check=True)
 
 
-def counting(machine: Machine, identity: str = "d1", then: str = "", **fields: Any) -> dict[str, Any]:
+def counting(
+    machine: Machine, identity: str = "d1", then: str = "", **fields: Any
+) -> dict[str, Any]:
     """Return a deployment whose script counts its runs."""
-    return deployment(identity, f"#!/bin/sh\necho {identity} >>{machine.folder}/ran\n{then}\n", **fields)
+    return deployment(
+        identity,
+        f"#!/bin/sh\necho {identity} >>{machine.folder}/ran\n{then}\n",
+        **fields,
+    )
 
 
 def ran(machine: Machine) -> list[str]:

@@ -46,7 +46,9 @@ def assert_grouped(config: pytest.Config) -> None:
     pytest-xdist 3.8 appends the group to the name of a test by an attribute that pytest 9.2 does not have any more, and
     no word is said: every process then starts the servers of a file for itself, the real cloud too.
     """
-    if config.getoption("dist", "no") == "loadgroup" and not hasattr(pytest.Item, "_nodeid"):
+    if config.getoption("dist", "no") == "loadgroup" and not hasattr(
+        pytest.Item, "_nodeid"
+    ):
         raise pytest.UsageError(
             f"pytest {pytest.__version__} and this pytest-xdist do not keep the tests of a group in one process: "
             "install the versions of packaging/constraints.txt (make .venv/tested)"
@@ -71,7 +73,11 @@ def _group(item: pytest.Item) -> str:
 @functools.cache
 def _of_file(path: Path) -> str:
     """Return the group of the tests of a file; it is asked for thousands of tests."""
-    return str(path.relative_to(_TESTS).with_suffix("")) if path.is_relative_to(_TESTS) else path.stem
+    return (
+        str(path.relative_to(_TESTS).with_suffix(""))
+        if path.is_relative_to(_TESTS)
+        else path.stem
+    )
 
 
 def _seconds(item: pytest.Item) -> float:

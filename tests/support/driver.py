@@ -22,7 +22,9 @@ class Driver(ABC):
         """Variables beside the usual ones, for whoever carries out."""
 
     @abstractmethod
-    def run(self, deployment: dict[str, Any], *, seconds: float = 110) -> dict[str, Any]:
+    def run(
+        self, deployment: dict[str, Any], *, seconds: float = 110
+    ) -> dict[str, Any]:
         """Carry out a deployment, whose id has to be new, and return its result as the server gets it."""
 
     @abstractmethod
@@ -38,7 +40,9 @@ class Applied(Driver):
         self.machine = machine
         self._heat = heat
 
-    def run(self, deployment: dict[str, Any], *, seconds: float = 110) -> dict[str, Any]:
+    def run(
+        self, deployment: dict[str, Any], *, seconds: float = 110
+    ) -> dict[str, Any]:
         signal = [
             {"name": "deploy_signal_id", "type": "String", "value": self._heat.url()},
             {"name": "deploy_signal_verb", "type": "String", "value": "POST"},
@@ -48,7 +52,9 @@ class Applied(Driver):
         done = self.machine.apply(document, seconds=seconds, **self.environment)
         values = self._heat.values()[before:]
         assert len(values) == 1, done.out + done.err
-        assert done.code == (1 if int(values[0]["deploy_status_code"]) else 0), done.out + done.err
+        assert done.code == (1 if int(values[0]["deploy_status_code"]) else 0), (
+            done.out + done.err
+        )
         return values[0]
 
     def working(self, tool: str) -> Path:
@@ -58,7 +64,9 @@ class Applied(Driver):
 class Alone(Driver):
     """By itself: a link in a hook directory of heat-agents, which is given the deployment and prints its reply."""
 
-    def run(self, deployment: dict[str, Any], *, seconds: float = 110) -> dict[str, Any]:
+    def run(
+        self, deployment: dict[str, Any], *, seconds: float = 110
+    ) -> dict[str, Any]:
         tool = deployment["group"]
         link = self.folder / "hook-directory" / tool
         link.parent.mkdir(exist_ok=True)

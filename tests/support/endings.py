@@ -42,11 +42,15 @@ def words(process: psutil.Process) -> list[str]:
     return []
 
 
-def children(process: psutil.Process | int, *, recursive: bool = False) -> list[psutil.Process]:
+def children(
+    process: psutil.Process | int, *, recursive: bool = False
+) -> list[psutil.Process]:
     """Return the children of a process that have not ended; none where it has ended itself."""
     with contextlib.suppress(psutil.NoSuchProcess):
         parent = psutil.Process(process) if isinstance(process, int) else process
-        return [each for each in parent.children(recursive=recursive) if not has_ended(each)]
+        return [
+            each for each in parent.children(recursive=recursive) if not has_ended(each)
+        ]
     return []
 
 
@@ -67,7 +71,9 @@ def end(*processes: subprocess.Popen[Any] | None) -> None:
             kill(*_held(psutil.Process(process.pid)))
         process.wait()
         for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
-            with contextlib.suppress(OSError):  # there may be no reader of what was written
+            with contextlib.suppress(
+                OSError
+            ):  # there may be no reader of what was written
                 stream.close()
 
 
@@ -83,7 +89,9 @@ def ended(process: Popen) -> Iterator[Popen]:
 def _held(root: psutil.Process) -> list[psutil.Process]:
     """Return a process and all below it, stopped: those that are killed start no others meanwhile."""
     held: list[psutil.Process] = []
-    while new := [each for each in (root, *children(root, recursive=True)) if each not in held]:
+    while new := [
+        each for each in (root, *children(root, recursive=True)) if each not in held
+    ]:
         for each in new:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.suspend()

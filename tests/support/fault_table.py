@@ -46,7 +46,13 @@ class Row:
 def record(row: Row, times: int, *, held: bool) -> None:
     """Note what came of a test."""
     line = json.dumps(
-        {"promise": row.promise, "fault": row.fault, "outcome": row.outcome, "times": times, "held": held}
+        {
+            "promise": row.promise,
+            "fault": row.fault,
+            "outcome": row.outcome,
+            "times": times,
+            "held": held,
+        }
     )
     with LOG.open("a") as file:
         file.write(f"{line}\n")
@@ -77,7 +83,11 @@ def rows(text: str) -> set[Row]:
         if line.startswith("## "):
             promise = int(line.removeprefix("## ").partition(".")[0])
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("| ") and len(cells) == 3 and cells[0] not in ("fault", "---"):
+        if (
+            line.startswith("| ")
+            and len(cells) == 3
+            and cells[0] not in ("fault", "---")
+        ):
             parsed.add(Row(promise, cells[0], cells[1]))
     return parsed
 
@@ -86,21 +96,39 @@ def table(counts: dict[Row, int]) -> str:
     """Return the document: a summary that fits on one screen, then a table for each promise."""
     parts = [_HEAD, _summary(counts)]
     for promise, name in PROMISES.items():
-        mine = [(row, times) for row, times in sorted(counts.items()) if row.promise == promise]
+        mine = [
+            (row, times)
+            for row, times in sorted(counts.items())
+            if row.promise == promise
+        ]
         lines = [f"| {row.fault} | {row.outcome} | {times} |" for row, times in mine]
         parts.append(
-            "\n".join([f"## {promise}. {name}", "", "| fault | outcome | tried |", "| --- | --- | ---: |", *lines, ""])
+            "\n".join(
+                [
+                    f"## {promise}. {name}",
+                    "",
+                    "| fault | outcome | tried |",
+                    "| --- | --- | ---: |",
+                    *lines,
+                    "",
+                ]
+            )
         )
     return "\n".join(parts)
 
 
 def _summary(counts: dict[Row, int]) -> str:
     """Return how many faults were tried against each promise, and how often."""
-    lines = [f"**{len(counts)} faults were tried, {sum(counts.values())} times in all, and every outcome held.**", ""]
+    lines = [
+        f"**{len(counts)} faults were tried, {sum(counts.values())} times in all, and every outcome held.**",
+        "",
+    ]
     for promise, name in PROMISES.items():
         mine = [times for row, times in counts.items() if row.promise == promise]
         anchor = f"{promise}-{name.lower().replace(' ', '-')}"
-        lines.append(f"- [{name}](#{anchor}): {len(mine)} faults, tried {sum(mine)} times.")
+        lines.append(
+            f"- [{name}](#{anchor}): {len(mine)} faults, tried {sum(mine)} times."
+        )
     return "\n".join([*lines, ""])
 
 

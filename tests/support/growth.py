@@ -54,7 +54,12 @@ def sample(pid: int, state: Path) -> Sample:
     except psutil.Error:
         return {}
     sizes = [size for path in below(state) if (size := _size(path)) is not None]
-    return {**usage, "files": len(sizes), "state": sum(sizes), "journal": _size(state / "journal") or 0}
+    return {
+        **usage,
+        "files": len(sizes),
+        "state": sum(sizes),
+        "journal": _size(state / "journal") or 0,
+    }
 
 
 def _size(path: Path) -> int | None:
@@ -69,11 +74,18 @@ def unbounded(samples: Sequence[Sample]) -> list[str]:
     for what, limit in LIMITS.items():
         values = [each[what] for each in samples]
         third = len(values) // 3
-        early, late = (max(part, default=0.0) for part in (values[third : 2 * third], values[2 * third :]))
+        early, late = (
+            max(part, default=0.0)
+            for part in (values[third : 2 * third], values[2 * third :])
+        )
         if max(values, default=0.0) > limit:
-            wrong.append(f"{what}: {max(values):,.0f}, and no more than {limit:,.0f} was expected")
+            wrong.append(
+                f"{what}: {max(values):,.0f}, and no more than {limit:,.0f} was expected"
+            )
         elif len(values) >= LEAST and late > early * FACTOR + SLACK[what]:
-            wrong.append(f"{what} grows: up to {early:,.0f} in the middle, and {late:,.0f} at the end")
+            wrong.append(
+                f"{what} grows: up to {early:,.0f} in the middle, and {late:,.0f} at the end"
+            )
     return wrong
 
 

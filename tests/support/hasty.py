@@ -32,4 +32,6 @@ HASTY = (
 def peak(pid: int) -> int:
     """Return the most memory that a process has had in use, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
+    return (
+        next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
+    )

@@ -84,30 +84,43 @@ class Handler(BaseHTTPRequestHandler):
     """One connection to a stub."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else a body that follows its headers comes 40 ms later
+    disable_nagle_algorithm = (
+        True  # else a body that follows its headers comes 40 ms later
+    )
     server: Stub
 
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length", "0"))
         begun = time.time()
         body = self.rfile.read(length)
-        if len(body) < length:  # whoever sent it was killed meanwhile: it was not received
+        if (
+            len(body) < length
+        ):  # whoever sent it was killed meanwhile: it was not received
             self.close_connection = True
             return
         moments = time.monotonic(), begun, time.time()
-        answer = self.server.answer(Request(self.command, self.path, dict(self.headers), body, *moments))
+        answer = self.server.answer(
+            Request(self.command, self.path, dict(self.headers), body, *moments)
+        )
         time.sleep(answer.delay)
         if answer.reset:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
         if answer.hang_up or answer.reset:
             self.close_connection = True
             self.connection.close()
             return
-        for byte in b"HTTP/1.1 200 OK\r\nX-Creeps: " + b"x" * 4096 if answer.creep else ():
+        for byte in (
+            b"HTTP/1.1 200 OK\r\nX-Creeps: " + b"x" * 4096 if answer.creep else ()
+        ):
             self.wfile.write(bytes([byte]))
             time.sleep(answer.creep)
         self.send_response(answer.status)
-        for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+        for name, value in {
+            "Content-Length": str(len(answer.body)),
+            **answer.headers,
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         for byte in answer.body if answer.trickle else ():

@@ -40,7 +40,17 @@ VARIABLE = "KILL_POINT"
 CHANGES = {
     **{
         name: name
-        for name in ("write", "fsync", "fdatasync", "rename", "ftruncate", "truncate", "mkdir", "unlink", "fchmod")
+        for name in (
+            "write",
+            "fsync",
+            "fdatasync",
+            "rename",
+            "ftruncate",
+            "truncate",
+            "mkdir",
+            "unlink",
+            "fchmod",
+        )
     },
     "create": "openat",
     "pwrite": "pwrite64",
@@ -51,20 +61,31 @@ INJECTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "injected") 
 """The folder with what Python loads by itself."""
 
 
-def environment(point: str, passing: int, file: object, folder: str = INJECTED) -> dict[str, Any]:
+def environment(
+    point: str, passing: int, file: object, folder: str = INJECTED
+) -> dict[str, Any]:
     """Return the variables with which a command of ours dies at a point; `folder` is where `INJECTED` is for it."""
     return environment_of([(point, passing, file)], folder)
 
 
-def environment_of(arms: Iterable[tuple[str, int, object]], folder: str = INJECTED) -> dict[str, Any]:
+def environment_of(
+    arms: Iterable[tuple[str, int, object]], folder: str = INJECTED
+) -> dict[str, Any]:
     """Return the variables with which commands of ours die at each of several points, once."""
-    return {"PYTHONPATH": folder, VARIABLE: "\n".join(f"{point} {passing} {file}" for point, passing, file in arms)}
+    return {
+        "PYTHONPATH": folder,
+        VARIABLE: "\n".join(
+            f"{point} {passing} {file}" for point, passing, file in arms
+        ),
+    }
 
 
 class Call:
     """A call of a function that is watched."""
 
-    def __init__(self, name: str, path: str = "", content: bytes = b"", *, failed: bool = False) -> None:
+    def __init__(
+        self, name: str, path: str = "", content: bytes = b"", *, failed: bool = False
+    ) -> None:
         self.name = name
         self.path = path
         """The file that it is about: of an open one, the name by which it was opened; of a rename, the new name."""
@@ -110,7 +131,14 @@ class Point:
     that must not have been made at all.
     """
 
-    def __init__(self, moment: str, match: Match, *, since: Sequence[Match] = (), unless: Match | None = None) -> None:
+    def __init__(
+        self,
+        moment: str,
+        match: Match,
+        *,
+        since: Sequence[Match] = (),
+        unless: Match | None = None,
+    ) -> None:
         self._moment = moment
         self._match = match
         self._since = since
@@ -123,7 +151,11 @@ class Point:
         """Take note of a call, and return whether it passes the point."""
         if call.failed or self._over:
             return False
-        passed = self._made == len(self._since) and moment == self._moment and self._match.fits(call)
+        passed = (
+            self._made == len(self._since)
+            and moment == self._moment
+            and self._match.fits(call)
+        )
         if passed:
             self._made = 0
         if moment == "after":
@@ -142,11 +174,15 @@ def _fields(content: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _before(names: str, path: str = "", content: str = "", *, thread: str = "", **more: Any) -> Callable[[], Point]:
+def _before(
+    names: str, path: str = "", content: str = "", *, thread: str = "", **more: Any
+) -> Callable[[], Point]:
     return lambda: Point("before", Match(names, path, content, thread=thread), **more)
 
 
-def _after(names: str, path: str = "", content: str = "", *, thread: str = "", **more: Any) -> Callable[[], Point]:
+def _after(
+    names: str, path: str = "", content: str = "", *, thread: str = "", **more: Any
+) -> Callable[[], Point]:
     return lambda: Point("after", Match(names, path, content, thread=thread), **more)
 
 
@@ -155,7 +191,9 @@ _SETTLED = ("signalled", "unasked", "refused", "superseded")
 RECORDS: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "accepted": lambda each: "accepted" in each,
     "running": lambda each: each.get("state") == "running",
-    "not_started": lambda each: each.get("state") == "accepted" and not {"accepted", "reruns"} & each.keys(),
+    "not_started": lambda each: (
+        each.get("state") == "accepted" and not {"accepted", "reruns"} & each.keys()
+    ),
     "interrupted": lambda each: "reruns" in each and "accepted" not in each,
     "reboot": lambda each: each.get("state") == "reboot",
     "retry": lambda each: each.get("state") == "retry",
@@ -186,7 +224,11 @@ _PAUSED = "/paused$"
 
 POINTS: dict[str, Callable[[], Point]] = {
     # The journal.
-    **{f"journal.{name}.{moment}": _recorded(moment, name) for name in RECORDS for moment in ("before", "after")},
+    **{
+        f"journal.{name}.{moment}": _recorded(moment, name)
+        for name in RECORDS
+        for moment in ("before", "after")
+    },
     "journal.flush.before": _before("fdatasync", _JOURNAL),
     "journal.flush.after": _after("fdatasync", _JOURNAL),
     "journal.anew.before": _before("create", r"/journal\.new$"),
@@ -194,7 +236,9 @@ POINTS: dict[str, Callable[[], Point]] = {
     "journal.anew.after": _after("rename", _JOURNAL),
     "journal.torn": _after("truncate", _JOURNAL),
     # The copy is closed by then: what follows is that the journal is written anew.
-    "journal.aside": _before("create", r"/journal\.new$", since=[Match("create", r"/journal\.damaged-\d+$")]),
+    "journal.aside": _before(
+        "create", r"/journal\.new$", since=[Match("create", r"/journal\.damaged-\d+$")]
+    ),
     # Runs.
     "runner.folder": _after("write", _STATUS),
     "runner.prepared": _before("posix_spawn"),
@@ -207,8 +251,12 @@ POINTS: dict[str, Callable[[], Point]] = {
     "runner.kill": _after("kill", content="SIGKILL$", since=[_TERM]),
     # How it ended is read next.
     "runner.closed": _before("open", _STATUS, since=[Match("close", "pidfd")]),
-    "runner.concluded": _after("open", r"/runs/[^/]+/stderr$", since=[Match("close", "pidfd")]),
-    "runner.tidied": _after("unlink", r"/runs/[^/]+/(?!status\.|stdout$|stderr$|supervisor$)[^/]+$"),
+    "runner.concluded": _after(
+        "open", r"/runs/[^/]+/stderr$", since=[Match("close", "pidfd")]
+    ),
+    "runner.tidied": _after(
+        "unlink", r"/runs/[^/]+/(?!status\.|stdout$|stderr$|supervisor$)[^/]+$"
+    ),
     "runner.remains": _after("kill", content="SIGKILL$", unless=_TERM),
     # The older agent's files.
     "deployed.taken_over": _after("fsync", since=[Match("rename", "/deployed$")]),
@@ -216,29 +264,50 @@ POINTS: dict[str, Callable[[], Point]] = {
     "deployed.result": _after("rename", r"/deployed/[^/]+\.notify\.json$"),
     # Signals. The loop has read by the last one that something has become of them.
     "signals.before": _before("send", content="(POST|PUT) ", thread="signals"),
-    "signals.after": _after("recv", content=".", thread="signals", since=[Match("send", content="POST |PUT ")]),
-    "signals.judged": _after("read", _PIPE, r"\.", since=[Match("write", _PIPE, r"\.", thread="signals")]),
+    "signals.after": _after(
+        "recv",
+        content=".",
+        thread="signals",
+        since=[Match("send", content="POST |PUT ")],
+    ),
+    "signals.judged": _after(
+        "read", _PIPE, r"\.", since=[Match("write", _PIPE, r"\.", thread="signals")]
+    ),
     # Sources. A source has its document when its thread tells the loop so.
     "source.claimed": _before("write", _PIPE, r"\.", thread="source"),
     "source.let_go.before": _before("send", content="DELETE ", thread="source"),
-    "source.let_go.after": _after("recv", content=".", thread="source", since=[Match("send", content="DELETE ")]),
+    "source.let_go.after": _after(
+        "recv", content=".", thread="source", since=[Match("send", content="DELETE ")]
+    ),
     "documents.dropped": _after("unlink", r"/documents/[^/]+\.json$"),
     # The loop. What it has in mind shows in the next thing that it looks at or writes.
-    "loop.arrived": _after("read", _PIPE, r"\.", since=[Match("write", _PIPE, r"\.", thread="source")]),
+    "loop.arrived": _after(
+        "read", _PIPE, r"\.", since=[Match("write", _PIPE, r"\.", thread="source")]
+    ),
     "loop.kept": _after("fsync", "/documents$"),
     "loop.let_go": _before("stat", _PAUSED, since=[Match("fsync", "/documents$")]),
     "loop.asked": _before("listdir", "/deployed$"),
     "loop.offered": _before("stat", _PAUSED, since=[_ACCEPTED]),
     "loop.told": _after("rename", r"/health\.json$"),
-    "loop.settled": _after("fdatasync", _JOURNAL, since=[Match("write", _JOURNAL, record=RECORDS["marked"])]),
-    "loop.reload": _after("open", r"/agent\.conf$", since=[Match("rename", r"/health\.json$")]),
+    "loop.settled": _after(
+        "fdatasync",
+        _JOURNAL,
+        since=[Match("write", _JOURNAL, record=RECORDS["marked"])],
+    ),
+    "loop.reload": _after(
+        "open", r"/agent\.conf$", since=[Match("rename", r"/health\.json$")]
+    ),
     "loop.reboot.before": _before("fork_exec", content=".*/reboot$"),
     "loop.reboot.after": _after("fork_exec", content=".*/reboot$"),
     "loop.learned": _after("fsync", since=[Match("rename", r"/learned\.json$")]),
     "loop.ending": _after("set_wakeup_fd", content="-1$"),
-    "loop.ended": _before("close", "/lock$", since=[Match("set_wakeup_fd", content="-1$")]),
+    "loop.ended": _before(
+        "close", "/lock$", since=[Match("set_wakeup_fd", content="-1$")]
+    ),
     # What is kept no longer.
-    "retention.masked": _before("listdir", r"/runs/[^/]+$", since=[Match("pwrite", _STREAM)]),
+    "retention.masked": _before(
+        "listdir", r"/runs/[^/]+$", since=[Match("pwrite", _STREAM)]
+    ),
     "retention.hidden": _after(
         "rename",
         r"/deployed/[^/]+\.notify\.json$",
@@ -247,20 +316,28 @@ POINTS: dict[str, Callable[[], Point]] = {
     "retention.emptied": _after("rmdir", r"/runs/[^/]+$"),
     "retention.removed": _after("unlink", r"/deployed/[^/]+\.notify\.json$"),
     "retention.remembered": _before(
-        "listdir", "/deployed$", since=[Match("unlink", r"/journal\.new$"), Match("listdir", "/deployed$")]
+        "listdir",
+        "/deployed$",
+        since=[Match("unlink", r"/journal\.new$"), Match("listdir", "/deployed$")],
     ),
     # What people ask for.
     "asked.left": _after("rename", r"/asked/[^/]+$"),
-    "asked.removed": _after("rmdir", r"/runs/[^/]+$", since=[Match("unlink", r"/deployed/[^/]+$")]),
+    "asked.removed": _after(
+        "rmdir", r"/runs/[^/]+$", since=[Match("unlink", r"/deployed/[^/]+$")]
+    ),
     "asked.granted": _before("unlink", r"/asked/[^/]+$"),
     "asked.done": _after("unlink", r"/asked/[^/]+$"),
     # Whose the state is.
     "instance.known": _after("rename", r"/instance\.json$"),
     "instance.leaving": _after(
-        "rename", r"/instance\.json$", since=[Match("write", r"/\.instance\.json\.new$", ".*leaving")]
+        "rename",
+        r"/instance\.json$",
+        since=[Match("write", r"/\.instance\.json\.new$", ".*leaving")],
     ),
     "instance.moved": _after("rename", r"/of-[^/]+/[^/]+$"),
-    "instance.left": _after("rename", r"/instance\.json$", since=[Match("rename", r"/of-[^/]+/[^/]+$")]),
+    "instance.left": _after(
+        "rename", r"/instance\.json$", since=[Match("rename", r"/of-[^/]+/[^/]+$")]
+    ),
 }
 """Each transition of the journal, of runs, of signals and of the loop."""
 
@@ -271,13 +348,21 @@ class Arm:
     def __init__(self, words: str) -> None:
         """Read «POINT N FILE». Raises ValueError."""
         parts = words.split(maxsplit=2)
-        number = int(parts[1]) if len(parts) == 3 and parts[1].isascii() and parts[1].isdecimal() else -1
+        number = (
+            int(parts[1])
+            if len(parts) == 3 and parts[1].isascii() and parts[1].isdecimal()
+            else -1
+        )
         self.name = parts[0] if parts else ""
         self.call, _, self.place = self.name.partition("@")
         self.lists = self.name in {"?", "??"}
-        known = self.lists or self.name in POINTS or (self.call in CHANGES and self.place)
+        known = (
+            self.lists or self.name in POINTS or (self.call in CHANGES and self.place)
+        )
         if number < 0 or not known or (number == 0 and not self.lists):
-            raise ValueError(f"{VARIABLE} is {words!r}: expected «POINT N FILE»; the points: {', '.join(POINTS)}")
+            raise ValueError(
+                f"{VARIABLE} is {words!r}: expected «POINT N FILE»; the points: {', '.join(POINTS)}"
+            )
         self.left, self.file = number, parts[2]
 
     def point(self) -> Point:
@@ -294,7 +379,9 @@ class Watch:
         """Arm what the variable says. Raises ValueError."""
         arms = [Arm(each) for each in value.splitlines()]
         self._arms = {
-            each.name: [other for other in arms if other.name == each.name] for each in arms if not each.lists
+            each.name: [other for other in arms if other.name == each.name]
+            for each in arms
+            if not each.lists
         }
         lists = next((each for each in arms if each.lists), None)
         self._points = {name: same[0].point() for name, same in self._arms.items()}
@@ -312,7 +399,11 @@ class Watch:
         with self._lock:
             if self._notes_calls and moment == "before" and call.name in CHANGES:
                 self._note(f"{call.name} {call.path}")
-            passed = [name for name, point in self._points.items() if point.passes(moment, call)]
+            passed = [
+                name
+                for name, point in self._points.items()
+                if point.passes(moment, call)
+            ]
             for name in passed:
                 for arm in self._arms.get(name, ()):
                     self._die(arm)
@@ -320,7 +411,9 @@ class Watch:
                     self._note(name)
 
     def _note(self, name: str) -> None:
-        descriptor = self._open(self._notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = self._open(
+            self._notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
         self._write(descriptor, f"{os.getpid()} {name}\n".encode())
         self._close(descriptor)
 
@@ -337,25 +430,65 @@ class Watch:
         import _posixsubprocess  # noqa: PLC0415
         import socket  # noqa: PLC0415
 
-        named = ("unlink", "rmdir", "listdir", "stat", "truncate", "mkdir", "ftruncate", "fchmod")
+        named = (
+            "unlink",
+            "rmdir",
+            "listdir",
+            "stat",
+            "truncate",
+            "mkdir",
+            "ftruncate",
+            "fchmod",
+        )
         for name in named:
             self._put(os, name, name, lambda arguments: (_path(arguments[0]), b""))
         self._put(os, "remove", "unlink", lambda arguments: (_path(arguments[0]), b""))
         for name in ("rename", "replace"):
             self._put(os, name, "rename", lambda arguments: (_path(arguments[1]), b""))
-        self._put(os, "open", "open", lambda arguments: (_path(arguments[0]), b""), creates="create")
+        self._put(
+            os,
+            "open",
+            "open",
+            lambda arguments: (_path(arguments[0]), b""),
+            creates="create",
+        )
         for name in ("close", "fsync", "fdatasync"):
             self._put(os, name, name, lambda arguments: (_path(arguments[0]), b""))
         for name in ("write", "pwrite"):
-            self._put(os, name, name, lambda arguments: (_path(arguments[0]), bytes(arguments[1])))
-        self._put(os, "read", "read", lambda arguments: (_path(arguments[0]), b""), returned=bytes)
-        self._put(os, "kill", "kill", lambda arguments: ("", signal.Signals(arguments[1]).name.encode()))
-        self._put(os, "posix_spawn", "posix_spawn", lambda arguments: (str(arguments[0]), b""), returned=self._is_ours)
+            self._put(
+                os,
+                name,
+                name,
+                lambda arguments: (_path(arguments[0]), bytes(arguments[1])),
+            )
+        self._put(
+            os,
+            "read",
+            "read",
+            lambda arguments: (_path(arguments[0]), b""),
+            returned=bytes,
+        )
+        self._put(
+            os,
+            "kill",
+            "kill",
+            lambda arguments: ("", signal.Signals(arguments[1]).name.encode()),
+        )
+        self._put(
+            os,
+            "posix_spawn",
+            "posix_spawn",
+            lambda arguments: (str(arguments[0]), b""),
+            returned=self._is_ours,
+        )
         self._put(
             os,
             "pidfd_open",
             "pidfd_open",
-            lambda arguments: ("", b"ours" if arguments[0] in self._spawned else b"another's"),
+            lambda arguments: (
+                "",
+                b"ours" if arguments[0] in self._spawned else b"another's",
+            ),
         )
         self._put(
             _posixsubprocess,
@@ -363,11 +496,24 @@ class Watch:
             "fork_exec",
             lambda arguments: ("", b" ".join(map(os.fsencode, arguments[0]))),
         )
-        self._put(signal, "set_wakeup_fd", "set_wakeup_fd", lambda arguments: ("", str(arguments[0]).encode()))
+        self._put(
+            signal,
+            "set_wakeup_fd",
+            "set_wakeup_fd",
+            lambda arguments: ("", str(arguments[0]).encode()),
+        )
         for name in ("send", "sendall"):
-            self._put_method(socket.socket, name, "send", lambda arguments: bytes(arguments[1]))
+            self._put_method(
+                socket.socket, name, "send", lambda arguments: bytes(arguments[1])
+            )
         for name in ("recv", "recv_into"):
-            self._put_method(socket.socket, name, "recv", lambda _: b"", returned=lambda found: b"." * bool(found))
+            self._put_method(
+                socket.socket,
+                name,
+                "recv",
+                lambda _: b"",
+                returned=lambda found: b"." * bool(found),
+            )
 
     def _is_ours(self, process: int) -> bytes:
         self._spawned.add(process)
@@ -398,7 +544,13 @@ class Watch:
         says: Callable[[Sequence[Any]], bytes],
         returned: Callable[[Any], bytes] | None = None,
     ) -> None:
-        watched = _Watched(self, getattr(kind, function), name, lambda given: ("", says(given)), returned)
+        watched = _Watched(
+            self,
+            getattr(kind, function),
+            name,
+            lambda given: ("", says(given)),
+            returned,
+        )
 
         def method(*given: Any, **named: Any) -> Any:
             return watched(*given, **named)
@@ -430,14 +582,22 @@ class _Watched:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         try:
             path, content = self._says(arguments)
-        except (LookupError, TypeError, ValueError):  # it is called in a way in which nothing of ours is
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+        ):  # it is called in a way in which nothing of ours is
             return self._original(*arguments, **named)
-        name = self._creates if self._creates and arguments[1] & os.O_CREAT else self._name
+        name = (
+            self._creates if self._creates and arguments[1] & os.O_CREAT else self._name
+        )
         self._watch.called("before", Call(name, path, content))
         try:
             result = self._original(*arguments, **named)
         except OSError as error:
-            gone = name == "unlink" and isinstance(error, FileNotFoundError)  # that is what was wanted
+            gone = name == "unlink" and isinstance(
+                error, FileNotFoundError
+            )  # that is what was wanted
             self._watch.called("after", Call(name, path, content, failed=not gone))
             raise
         said = content if self._returned is None else content + self._returned(result)
@@ -461,7 +621,9 @@ def _path(argument: object) -> str:
 def begin() -> None:
     """Watch this process if its environment says so, and let nothing that it starts know of that."""
     value = os.environ.pop(VARIABLE, "")
-    folders = [each for each in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if each]
+    folders = [
+        each for each in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if each
+    ]
     injected = [each for each in folders if os.path.exists(f"{each}/sitecustomize.py")]  # noqa: PTH110
     sys.path[:] = [each for each in sys.path if each not in injected]
     left = [each for each in folders if each not in injected]

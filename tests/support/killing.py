@@ -22,7 +22,16 @@ class Boot:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", INIT],
+            [
+                "unshare",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                sys.executable,
+                "-c",
+                INIT,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -34,7 +43,14 @@ class Boot:
         except BaseException:
             endings.end(self._process)
             raise
-        self.before = ("nsenter", "--target", str(self._init.pid), "--pid", "--mount", "--")
+        self.before = (
+            "nsenter",
+            "--target",
+            str(self._init.pid),
+            "--pid",
+            "--mount",
+            "--",
+        )
 
     @staticmethod
     @functools.cache
@@ -45,7 +61,11 @@ class Boot:
             done = subprocess.run(command, capture_output=True, check=False)
         except FileNotFoundError:
             return "unshare is missing: install util-linux"
-        return "namespaces are not allowed: run the tests as root" if done.returncode else ""
+        return (
+            "namespaces are not allowed: run the tests as root"
+            if done.returncode
+            else ""
+        )
 
     def end(self) -> None:
         """Take the machine down: nothing of it runs any more when this returns."""
@@ -67,7 +87,9 @@ class Running:
         The word is that of who tells it: it ends in `supervisor` or in `tool`.
         """
         targets = () if victim.endswith("supervisor") else self.others
-        return endings.kill(*targets if victim.endswith("tool") else (self.supervisor, *targets))
+        return endings.kill(
+            *targets if victim.endswith("tool") else (self.supervisor, *targets)
+        )
 
 
 def runs(machine: Machine) -> list[Running]:
@@ -83,7 +105,10 @@ def runs(machine: Machine) -> list[Running]:
             supervisors[mark] = process
         elif mark:
             children[mark].append(process)
-    made = [Running(mark.rpartition(".")[0], process, tuple(children[mark])) for mark, process in supervisors.items()]
+    made = [
+        Running(mark.rpartition(".")[0], process, tuple(children[mark]))
+        for mark, process in supervisors.items()
+    ]
     return sorted(made, key=lambda run: run.id)
 
 
@@ -96,7 +121,9 @@ def kill_agent(agent: subprocess.Popen[bytes], boot: Boot | None = None) -> bool
     return hit
 
 
-def inner(agent: subprocess.Popen[bytes], boot: Boot | None = None, *, hold: bool = False) -> list[psutil.Process]:
+def inner(
+    agent: subprocess.Popen[bytes], boot: Boot | None = None, *, hold: bool = False
+) -> list[psutil.Process]:
     """Return the agent itself, which nsenter has started in a boot; with `hold`, nsenter starts nothing after this."""
     try:
         outer = psutil.Process(agent.pid)
@@ -104,7 +131,9 @@ def inner(agent: subprocess.Popen[bytes], boot: Boot | None = None, *, hold: boo
             return [outer]
         if hold:
             outer.suspend()
-            wait_until(lambda: outer.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE))
+            wait_until(
+                lambda: outer.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+            )
         return outer.children()
     except psutil.NoSuchProcess:
         return []

@@ -77,7 +77,11 @@ class Running:
     def metadata(self) -> dict[str, str]:
         given = self.manifest["metadata"]
         name = f"{given['name']}-node-1"
-        return {"name": name, "namespace": given.get("namespace", "default"), "uid": self.uid}
+        return {
+            "name": name,
+            "namespace": given.get("namespace", "default"),
+            "uid": self.uid,
+        }
 
 
 @dataclass
@@ -102,7 +106,9 @@ class Kubelet:
 
     def look(self) -> None:
         """Do what a kubelet does in the meantime."""
-        files = [each for each in self.manifests.glob("*") if not each.name.startswith(".")]
+        files = [
+            each for each in self.manifests.glob("*") if not each.name.startswith(".")
+        ]
         there = {each: json.loads(each.read_text()) for each in files}
         for pod in self.pods:
             pod.looks += 1
@@ -115,7 +121,10 @@ class Kubelet:
         busy = {(pod.metadata["namespace"], pod.metadata["name"]) for pod in self.pods}
         for path, manifest in there.items():
             pod = Running(path, manifest, self.serial)
-            if path not in known and (pod.metadata["namespace"], pod.metadata["name"]) not in busy:
+            if (
+                path not in known
+                and (pod.metadata["namespace"], pod.metadata["name"]) not in busy
+            ):
                 self.pods.append(pod)
                 self.serial += 1
 
@@ -133,46 +142,91 @@ class Kubelet:
         if path == "/pods" or words == ["pods", "-o", "json"]:
             self.look()
         if path == "/pods":
-            return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": self.items()}
+            return {
+                "kind": "PodList",
+                "apiVersion": "v1",
+                "metadata": {},
+                "items": self.items(),
+            }
         if words[0] == "pods":
             return {"items": [self.sandbox(pod) for pod in self.pods]}
-        every = [self.contained(pod, each) for pod in self.pods for each in self.names(pod)]
+        every = [
+            self.contained(pod, each) for pod in self.pods for each in self.names(pod)
+        ]
         if words[0] == "ps":
-            return {"containers": [each for each, state in every if state.kind != "waiting"]}
+            return {
+                "containers": [each for each, state in every if state.kind != "waiting"]
+            }
         assert words[:3] == ["inspect", "-o", "json"]
         found, state = next(each for each in every if each[0]["id"] == words[3])
-        status = {"exitCode": state.code, "reason": state.reason or "Completed", "message": state.message}
+        status = {
+            "exitCode": state.code,
+            "reason": state.reason or "Completed",
+            "message": state.message,
+        }
         return {"status": {**found, **status}, "info": {}}
 
     @staticmethod
     def names(pod: Running) -> list[str]:
         spec = pod.manifest["spec"]
-        return [each["name"] for each in [*spec.get("initContainers", []), *spec["containers"]]]
+        return [
+            each["name"]
+            for each in [*spec.get("initContainers", []), *spec["containers"]]
+        ]
 
     def items(self) -> list[dict[str, Any]]:
         """Return the pods as the API has them: without those whose manifest is gone, and with what is not static."""
-        annotations = {"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "2026-11-20T18:26:35.1Z"}
+        annotations = {
+            "kubernetes.io/config.source": "file",
+            "kubernetes.io/config.seen": "2026-11-20T18:26:35.1Z",
+        }
         listed = []
         for pod in (each for each in self.pods if each.lingers < 0):
             status: dict[str, Any] = {"phase": "Pending"}
             if self.failed:
-                status = {"phase": "Failed", "reason": "NodeAffinity", "message": self.failed}
+                status = {
+                    "phase": "Failed",
+                    "reason": "NodeAffinity",
+                    "message": self.failed,
+                }
             else:
-                status["containerStatuses"] = [self.status(pod, each) for each in self.names(pod)]
-            metadata = {**pod.metadata, "annotations": annotations, "creationTimestamp": None}
-            listed.append({"metadata": metadata, "spec": pod.manifest["spec"], "status": status})
-        other = {"name": "web-node-1", "namespace": "default", "uid": "1", "annotations": {}}
+                status["containerStatuses"] = [
+                    self.status(pod, each) for each in self.names(pod)
+                ]
+            metadata = {
+                **pod.metadata,
+                "annotations": annotations,
+                "creationTimestamp": None,
+            }
+            listed.append(
+                {"metadata": metadata, "spec": pod.manifest["spec"], "status": status}
+            )
+        other = {
+            "name": "web-node-1",
+            "namespace": "default",
+            "uid": "1",
+            "annotations": {},
+        }
         return [*listed, {"metadata": other, "spec": {}, "status": {"phase": "Failed"}}]
 
     def status(self, pod: Running, name: str) -> dict[str, Any]:
         state = self.state(pod, name)
-        ended = {"exitCode": state.code, "reason": state.reason, "message": state.message}
+        ended = {
+            "exitCode": state.code,
+            "reason": state.reason,
+            "message": state.message,
+        }
         status_of_pod = {
             "waiting": {"waiting": {"reason": state.reason, "message": state.message}},
             "running": {"running": {"startedAt": "2026-11-20T18:26:35Z"}},
             "ready": {"running": {"startedAt": "2026-11-20T18:26:35Z"}},
             "ended": {"terminated": ended},
-            "resting": {"waiting": {"reason": "CrashLoopBackOff", "message": f"back-off 10s restarting {name}"}},
+            "resting": {
+                "waiting": {
+                    "reason": "CrashLoopBackOff",
+                    "message": f"back-off 10s restarting {name}",
+                }
+            },
         }
         status = {
             "name": name,
@@ -184,7 +238,9 @@ class Kubelet:
             "imageID": "",
         }
         return (
-            status if state.kind == "waiting" else {**status, "containerID": f"containerd://{self.identity(pod, name)}"}
+            status
+            if state.kind == "waiting"
+            else {**status, "containerID": f"containerd://{self.identity(pod, name)}"}
         )
 
     def sandbox(self, pod: Running) -> dict[str, Any]:
@@ -206,10 +262,17 @@ class Kubelet:
             "metadata": {"name": name, "attempt": state.restarts},
             "image": {"image": "sha256:1", "annotations": {}},
             "imageRef": "sha256:1",
-            "state": "CONTAINER_RUNNING" if state.kind in ("running", "ready") else "CONTAINER_EXITED",
+            "state": "CONTAINER_RUNNING"
+            if state.kind in ("running", "ready")
+            else "CONTAINER_EXITED",
             "createdAt": str(1_700_000_000_000_000_000 + pod.serial),
-            "labels": {"io.kubernetes.container.name": name, "io.kubernetes.pod.uid": pod.uid},
-            "annotations": {"io.kubernetes.container.restartCount": str(state.restarts)},
+            "labels": {
+                "io.kubernetes.container.name": name,
+                "io.kubernetes.pod.uid": pod.uid,
+            },
+            "annotations": {
+                "io.kubernetes.container.restartCount": str(state.restarts)
+            },
         }
         return paths, state
 
@@ -217,16 +280,31 @@ class Kubelet:
 def can_be_asked(driver: Driver, kubelet: Kubelet, *sources: str) -> None:
     """Have somebody who can say what has become of a pod: `api`, `crictl`."""
     driver.environment.pop("HEAT_KUBELET_API", None)
-    driver.environment["PATH"] = str(driver.folder / "bin") if "crictl" in sources else "/nowhere"
+    driver.environment["PATH"] = (
+        str(driver.folder / "bin") if "crictl" in sources else "/nowhere"
+    )
     if "api" in sources:
         driver.environment["HEAT_KUBELET_API"] = kubelet.address
 
 
 def pod(name: str = "web", *containers: str, **fields: Any) -> dict[str, Any]:
     """Return a manifest. `namespace` is its namespace, what else is given is part of its spec."""
-    metadata = {"name": name, **({"namespace": fields.pop("namespace")} if "namespace" in fields else {})}
-    spec = {"containers": [{"name": each, "image": "registry.example/web"} for each in containers or ("web",)]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **fields}}
+    metadata = {
+        "name": name,
+        **({"namespace": fields.pop("namespace")} if "namespace" in fields else {}),
+    }
+    spec = {
+        "containers": [
+            {"name": each, "image": "registry.example/web"}
+            for each in containers or ("web",)
+        ]
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {**spec, **fields},
+    }
 
 
 def place(identity: str, config: object, **fields: Any) -> dict[str, Any]:
@@ -237,7 +315,9 @@ def place(identity: str, config: object, **fields: Any) -> dict[str, Any]:
         "deploy_resource_name": fields.pop("resource", "pod"),
         **fields.pop("inputs", {}),
     }
-    return deployment(identity, config, group="kubelet", options=options, inputs=inputs, **fields)
+    return deployment(
+        identity, config, group="kubelet", options=options, inputs=inputs, **fields
+    )
 
 
 def names(folder: Path) -> list[str]:

@@ -37,8 +37,12 @@ def watch(config: pytest.Config) -> None:
     folder = os.environ[VARIABLE] = str(factory.getbasetemp())
     watched = [os.getpid(), *([os.getppid()] if hasattr(config, "workerinput") else [])]
     command = [sys.executable, "-I", "-S", __file__, folder, *map(str, watched)]
-    null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-    os.waitpid(os.posix_spawn(command[0], command, {}, file_actions=null, setsid=True), 0)
+    null = [
+        (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)
+    ]
+    os.waitpid(
+        os.posix_spawn(command[0], command, {}, file_actions=null, setsid=True), 0
+    )
 
 
 # The watcher.
@@ -47,7 +51,11 @@ def watch(config: pytest.Config) -> None:
 def processes(folder: str) -> list[int]:
     """Return the processes that name a folder, other than this one."""
     name, own = os.fsencode(folder), str(os.getpid())
-    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and pid != own and _names(pid, name)]
+    return [
+        int(pid)
+        for pid in os.listdir("/proc")
+        if pid.isdigit() and pid != own and _names(pid, name)
+    ]
 
 
 def _names(pid: str, folder: bytes) -> bool:
@@ -56,7 +64,10 @@ def _names(pid: str, folder: bytes) -> bool:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/{part}", "rb") as file:
             text = file.read() + b"\0"
             # A path in the folder: one that names just the folder may be the command of another run.
-            if folder + b"/" in text or os.fsencode(VARIABLE) + b"=" + folder + b"\0" in text:
+            if (
+                folder + b"/" in text
+                or os.fsencode(VARIABLE) + b"=" + folder + b"\0" in text
+            ):
                 return True
     with contextlib.suppress(OSError, IndexError):
         place = os.fsencode(Path(f"/proc/{pid}/cwd").readlink()) + b"/"
@@ -73,7 +84,9 @@ def _has_terminal(pid: str) -> bool:
 def main(folder: str, watched: list[int]) -> None:
     """Wait for the end of the first of the watched processes; then end that of the tests, and what they have left."""
     if os.fork():
-        os._exit(0)  # the watcher must not be a child of the process of the tests, some of which look at their children
+        os._exit(
+            0
+        )  # the watcher must not be a child of the process of the tests, some of which look at their children
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     poll = select.poll()

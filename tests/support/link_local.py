@@ -37,12 +37,25 @@ class Network:
         """Begin. Without the rights, or a kernel with these interfaces, the test is skipped."""
         if os.geteuid() != 0:
             pytest.skip("a network namespace needs root: run the tests as root")
-        for program, package in (("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2")):
+        for program, package in (
+            ("unshare", "util-linux"),
+            ("nsenter", "util-linux"),
+            ("ip", "iproute2"),
+        ):
             need(program, package)
         self.folder = folder
         folder.mkdir()
         self._process = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", _HOLDER, "sh", str(folder), str(certificate or "")],
+            [
+                "unshare",
+                "--net",
+                "sh",
+                "-c",
+                _HOLDER,
+                "sh",
+                str(folder),
+                str(certificate or ""),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -53,25 +66,38 @@ class Network:
         if self._process.stdout.readline() != "ready\n":
             said = self.stop()
             assert "Traceback" not in said, said
-            pytest.skip(f"this machine gives no network namespace with such an interface: {said}")
+            pytest.skip(
+                f"this machine gives no network namespace with such an interface: {said}"
+            )
 
     def stop(self) -> str:
         """End the server, and the namespace with it; return what it complained about."""
         with endings.ended(self._process):
             return self._process.communicate("", timeout=pace.seconds(30))[1]
 
-    def run(self, words: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, words: Sequence[str], environment: dict[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command in the namespace to its end."""
         inside = ["nsenter", f"--target={self._process.pid}", "--net", "--", *words]
         return subprocess.run(
-            inside, env=environment, capture_output=True, text=True, check=False, timeout=pace.seconds(60)
+            inside,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=pace.seconds(60),
         )
 
     @property
     def heard(self) -> list[dict[str, Any]]:
         """The requests that have arrived: `verb`, `path`, `host` and `body`."""
         path = self.folder / "heard"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return (
+            [json.loads(line) for line in path.read_text().splitlines()]
+            if path.exists()
+            else []
+        )
 
 
 class _Handler(BaseHTTPRequestHandler):

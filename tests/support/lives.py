@@ -29,7 +29,13 @@ PATIENCE = 120.0
 WAITING = 60
 """Seconds until a wait condition gives up, when the run that would have notified it was killed. Below our patience."""
 
-CREATE, UPDATE, SUSPEND, RESUME, DELETE = "create", "update", "suspend", "resume", "delete"
+CREATE, UPDATE, SUSPEND, RESUME, DELETE = (
+    "create",
+    "update",
+    "suspend",
+    "resume",
+    "delete",
+)
 MAKES = (CREATE, UPDATE)
 """The commands that take a template."""
 
@@ -70,9 +76,8 @@ class Step:
         return self.what in MAKES and self.shape.fails
 
     def __str__(self) -> str:
-        return (
-            f"{self.what} {self.shape}{', with rollback' if self.rollback else ''}{', applied' if self.apply else ''}"
-        )
+        rollback = ", with rollback" if self.rollback else ""
+        return f"{self.what} {self.shape}{rollback}{', applied' if self.apply else ''}"
 
 
 @dataclass(frozen=True)
@@ -90,11 +95,26 @@ class Life:
     def of(cls, seed: int, length: int) -> Life:
         """Return the life that follows from a seed, with so many changes in it."""
         chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
-        pin, pause = f"planted-pin-{chance.randrange(10**9)}", chance.choice((0.0, 0.05, 0.15))
-        shape = Shape("v0", members=chance.randint(1, 2), extras=_some(chance), waits=chance.randint(1, 2))
+        pin, pause = (
+            f"planted-pin-{chance.randrange(10**9)}",
+            chance.choice((0.0, 0.05, 0.15)),
+        )
+        shape = Shape(
+            "v0",
+            members=chance.randint(1, 2),
+            extras=_some(chance),
+            waits=chance.randint(1, 2),
+        )
         steps = []
         if chance.random() < 0.3:
-            steps.append(Step(CREATE, replace(shape, fails=True), rollback=True, apply=chance.random() < 0.5))
+            steps.append(
+                Step(
+                    CREATE,
+                    replace(shape, fails=True),
+                    rollback=True,
+                    apply=chance.random() < 0.5,
+                )
+            )
         steps.append(Step(CREATE, shape, apply=chance.random() < 0.5))
         for number in range(1, length + 1):
             found = _change(chance, shape, f"v{number}")
@@ -124,8 +144,17 @@ def _change(chance: random.Random, shape: Shape, text: str) -> list[Step]:
     match chance.choice(("update", "update", "rollback", "failure", "rest")):
         case "update":
             return [Step(UPDATE, changed, rollback=chance.random() < 0.5, apply=apply)]
-        case "rollback":  # the text is another one, so that the script which fails does run
-            return [Step(UPDATE, replace(changed, text=text, fails=True), rollback=True, apply=apply)]
+        case (
+            "rollback"
+        ):  # the text is another one, so that the script which fails does run
+            return [
+                Step(
+                    UPDATE,
+                    replace(changed, text=text, fails=True),
+                    rollback=True,
+                    apply=apply,
+                )
+            ]
         case "failure":
             bad = Step(UPDATE, replace(changed, text=text, fails=True), apply=apply)
             return [bad, Step(UPDATE, changed, apply=not apply)]
@@ -171,17 +200,36 @@ say ended "$code"
 exit "$code"
 """.replace("FAILS", str(FAILS))
 
-_INPUTS = ("folder", "where", "text", "before", "random", "pin", "pause", "notify", "fails")
+_INPUTS = (
+    "folder",
+    "where",
+    "text",
+    "before",
+    "random",
+    "pin",
+    "pause",
+    "notify",
+    "fails",
+)
 _ACTIONS = ["CREATE", "UPDATE", "SUSPEND", "RESUME", "DELETE"]
 _VERSION = {"heat_template_version": "2018-08-31"}
-_GIVEN = {"folder": {"type": "string"}, "pin": {"type": "string", "hidden": True}, "pause": {"type": "number"}}
+_GIVEN = {
+    "folder": {"type": "string"},
+    "pin": {"type": "string", "hidden": True},
+    "pause": {"type": "number"},
+}
 _PASSED = {name: {"get_param": name} for name in _GIVEN}
 
 
 def _config() -> dict[str, Any]:
     inputs: list[dict[str, Any]] = [{"name": each} for each in _INPUTS]
     inputs.append({"name": "key", "replace_on_change": True})
-    given = {"group": "script", "config": _SCRIPT, "inputs": inputs, "outputs": [{"name": "said"}]}
+    given = {
+        "group": "script",
+        "config": _SCRIPT,
+        "inputs": inputs,
+        "outputs": [{"name": "said"}],
+    }
     return {"type": "OS::Heat::SoftwareConfig", "properties": given}
 
 
@@ -208,7 +256,10 @@ def _nested() -> dict[str, Any]:
     values = {name: {"get_param": name} for name in names}
     return {
         **_VERSION,
-        "parameters": {**_GIVEN, **{name: {"type": "string", "default": ""} for name in names}},
+        "parameters": {
+            **_GIVEN,
+            **{name: {"type": "string", "default": ""} for name in names},
+        },
         "resources": {
             "config": _config(),
             "it": _deployment(values["where"], values["text"], before=values["before"]),
@@ -222,21 +273,39 @@ def template(shape: Shape) -> dict[str, Any]:
     text = shape.text
     inner = {**_PASSED, "text": text}
     resources: dict[str, Any] = {
-        "random": {"type": "OS::Heat::RandomString", "properties": {"length": 24, "salt": f"salt{shape.salt}"}},
+        "random": {
+            "type": "OS::Heat::RandomString",
+            "properties": {"length": 24, "salt": f"salt{shape.salt}"},
+        },
         "config": _config(),
         "first": _deployment("first", text, random={"get_attr": ["random", "value"]}),
-        "second": _deployment("second", text, before=_said("first"), random={"get_attr": ["random", "value"]}),
+        "second": _deployment(
+            "second",
+            text,
+            before=_said("first"),
+            random={"get_attr": ["random", "value"]},
+        ),
         "swapped": _deployment("swapped", text, key=f"{shape.swap}"),
-        "tier": {"type": "tier.yaml", "properties": {**inner, "where": "tier", "before": _said("second")}},
+        "tier": {
+            "type": "tier.yaml",
+            "properties": {**inner, "where": "tier", "before": _said("second")},
+        },
         "members": {
             "type": "OS::Heat::ResourceGroup",
             "properties": {
                 "count": shape.members,
-                "resource_def": {"type": "tier.yaml", "properties": {**inner, "where": "member%index%"}},
+                "resource_def": {
+                    "type": "tier.yaml",
+                    "properties": {**inner, "where": "member%index%"},
+                },
             },
         },
     }
-    outputs = {"random": {"get_attr": ["random", "value"]}, "members": _said("members"), "tier": _said("tier")}
+    outputs = {
+        "random": {"get_attr": ["random", "value"]},
+        "members": _said("members"),
+        "tier": _said("tier"),
+    }
     for each in sorted(shape.extras):
         resources[each] = _deployment(each, text, before=_said("first"))
         outputs[each] = _said(each)
@@ -246,12 +315,19 @@ def template(shape: Shape) -> dict[str, Any]:
         timing = {"handle": {"get_resource": handle}, "timeout": WAITING}
         resources[wait] = {"type": "OS::Heat::WaitCondition", "properties": timing}
         notify = {"get_attr": [handle, "curl_cli"]}
-        resources[f"notifying{number}"] = _deployment(f"notifying{number}", text, notify=notify)
+        resources[f"notifying{number}"] = _deployment(
+            f"notifying{number}", text, notify=notify
+        )
         outputs[wait] = {"get_attr": [wait, "data"]}
     everything = sorted(resources)
-    resources["last"] = _deployment("last", text, fails="yes" if shape.fails else "no") | {"depends_on": everything}
+    resources["last"] = _deployment(
+        "last", text, fails="yes" if shape.fails else "no"
+    ) | {"depends_on": everything}
     outputs["last"] = _said("last")
-    resources["value"] = {"type": "OS::Heat::Value", "properties": {"value": _said("second")}}
+    resources["value"] = {
+        "type": "OS::Heat::Value",
+        "properties": {"value": _said("second")},
+    }
     outputs["value"] = {"get_attr": ["value", "value"]}
     return {
         **_VERSION,
@@ -281,24 +357,40 @@ class Come:
     def differs(self, other: Come, *, loosely: bool) -> list[str]:
         """Return in what this differs from another one; loosely where runs were killed, and done anew."""
         wrong = []
-        mine, theirs = (_loose(each.state) if loosely else each.state for each in (self, other))
+        mine, theirs = (
+            _loose(each.state) if loosely else each.state for each in (self, other)
+        )
         if mine != theirs:
-            wrong.append(f"the stack is {mine or 'not there'}, and would be {theirs or 'not there'}")
+            wrong.append(
+                f"the stack is {mine or 'not there'}, and would be {theirs or 'not there'}"
+            )
         if loosely:
-            names = [sorted(name for name, _ in each.resources) for each in (self, other)]
+            names = [
+                sorted(name for name, _ in each.resources) for each in (self, other)
+            ]
             if names[0] != names[1]:
                 wrong.append(f"its resources are {names[0]}, and would be {names[1]}")
         elif self.resources != other.resources:
-            wrong.append(f"of its resources, {sorted(set(self.resources) ^ set(other.resources))} differ")
+            wrong.append(
+                f"of its resources, {sorted(set(self.resources) ^ set(other.resources))} differ"
+            )
         if self.outputs != other.outputs:
-            wrong.append(f"its outputs are {self.outputs}, and would be {other.outputs}")
+            wrong.append(
+                f"its outputs are {self.outputs}, and would be {other.outputs}"
+            )
         if not loosely and self.ran != other.ran:
             wrong += [
-                f"this was done {times} times too often: {what}" for what, times in (self.ran - other.ran).items()
+                f"this was done {times} times too often: {what}"
+                for what, times in (self.ran - other.ran).items()
             ]
-            wrong += [f"this was not done: {what} ({times})" for what, times in (other.ran - self.ran).items()]
+            wrong += [
+                f"this was not done: {what} ({times})"
+                for what, times in (other.ran - self.ran).items()
+            ]
         if not loosely and self.made != other.made:
-            wrong.append(f"scripts have left {self.made}, and would have left {other.made}")
+            wrong.append(
+                f"scripts have left {self.made}, and would have left {other.made}"
+            )
         return wrong
 
 
@@ -336,7 +428,9 @@ class Place:
 
     # Driving.
 
-    def start(self, step: Step, before: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    def start(
+        self, step: Step, before: tuple[str, ...] = ()
+    ) -> subprocess.Popen[bytes]:
         """Start the command that is asked to take a step. All that it says is kept."""
         with self._said.open("ab") as said:
             return subprocess.Popen(
@@ -352,11 +446,28 @@ class Place:
         words = [str(BIN / "heat-config-agent"), "stack", step.what, NAME]
         if step.what in MAKES:
             path = str(self._write("root.yaml", template(step.shape)))
-            given = {"folder": self.machine.folder, "pin": self.life.pin, "pause": self.life.pause}
-            words = [str(BIN / "heat-config-apply"), path, "--name", NAME] if step.apply else [*words, "-t", path]
-            words += [word for name, value in given.items() for word in ("--parameter", f"{name}={value}")]
+            given = {
+                "folder": self.machine.folder,
+                "pin": self.life.pin,
+                "pause": self.life.pause,
+            }
+            words = (
+                [str(BIN / "heat-config-apply"), path, "--name", NAME]
+                if step.apply
+                else [*words, "-t", path]
+            )
+            words += [
+                word
+                for name, value in given.items()
+                for word in ("--parameter", f"{name}={value}")
+            ]
             words += ["--rollback"] if step.rollback else []
-        return [*words, *(["--yes"] if step.what == DELETE else []), "--state-dir", str(self.machine.state)]
+        return [
+            *words,
+            *(["--yes"] if step.what == DELETE else []),
+            "--state-dir",
+            str(self.machine.state),
+        ]
 
     def take(self, step: Step) -> int:
         """Take a step that nobody disturbs, and return the exit code of the command."""
@@ -373,15 +484,27 @@ class Place:
         """Return the action and status of the stack, and what is another one whenever something is begun on it."""
         if not (self.folder / "stack").exists():
             return "", "", ""
-        found = [each for each in Store(self.folder, write=False).stacks.values() if not each.owner]
-        return (found[0].action, found[0].status, found[0].attempt) if found else ("", "", "")
+        found = [
+            each
+            for each in Store(self.folder, write=False).stacks.values()
+            if not each.owner
+        ]
+        return (
+            (found[0].action, found[0].status, found[0].attempt)
+            if found
+            else ("", "", "")
+        )
 
     def reason(self, name: str) -> str:
         """Return why a resource of the stack is in its state; empty where there is none of that name.
 
         Where one has been replaced, and is there still, it is the new one.
         """
-        known = Store(self.folder, write=False).resources.values() if (self.folder / "stack").exists() else ()
+        known = (
+            Store(self.folder, write=False).resources.values()
+            if (self.folder / "stack").exists()
+            else ()
+        )
         named = [each for each in known if each.name == name]
         return max(named, key=lambda each: each.created).reason if named else ""
 
@@ -400,10 +523,19 @@ class Place:
         lines = self.lines()
         new, self._read = lines[self._read :], len(lines)
         values: dict[str, str] = {}
-        ran = Counter(" ".join((*each[:4], _named(values, each[4]) if each[0] == "begun" else each[4])) for each in new)
+        ran = Counter(
+            " ".join(
+                (*each[:4], _named(values, each[4]) if each[0] == "begun" else each[4])
+            )
+            for each in new
+        )
         outputs = shown.get("outputs", {})
         if "random" in outputs:
-            outputs["random"] = "RANDOM" if re.fullmatch(r"\w{24}", str(outputs["random"])) else outputs["random"]
+            outputs["random"] = (
+                "RANDOM"
+                if re.fullmatch(r"\w{24}", str(outputs["random"]))
+                else outputs["random"]
+            )
         return Come(
             f"{action}_{status}" if action else "",
             tuple(sorted(shown.get("resources", []))),
@@ -414,9 +546,18 @@ class Place:
 
     def _shown(self, there: bool) -> dict[str, Any]:
         """Return what commands show of the stack, and look for secrets in all of it."""
-        asked = [["list", "--json"], *([*each, "--json"] for each in (_OUTPUTS, _RESOURCES) if there)]
-        asked += [each for each in (_ALSO if there else _ALSO[:1]) if self._chance.random() < self.curious]
-        found = dict(zip(map(" ".join, asked), listed(self.machine, asked), strict=True))
+        asked = [
+            ["list", "--json"],
+            *([*each, "--json"] for each in (_OUTPUTS, _RESOURCES) if there),
+        ]
+        asked += [
+            each
+            for each in (_ALSO if there else _ALSO[:1])
+            if self._chance.random() < self.curious
+        ]
+        found = dict(
+            zip(map(" ".join, asked), listed(self.machine, asked), strict=True)
+        )
         leaks = self.leaks({**found, "what was said": self.said()})
         assert not leaks, "\n".join(leaks)
         if not there:
@@ -426,13 +567,18 @@ class Place:
         resources = json.loads(found[" ".join((*_RESOURCES, "--json"))])
         return {
             "outputs": {each["output_key"]: each["output_value"] for each in outputs},
-            "resources": [(each["resource_name"], each["resource_status"]) for each in resources],
+            "resources": [
+                (each["resource_name"], each["resource_status"]) for each in resources
+            ],
         }
 
     def leaks(self, texts: dict[str, str]) -> list[str]:
         """Return in which texts there is what is not to be shown."""
         secrets = {"the hidden parameter": self.life.pin}
-        secrets |= {f"token {number}": each for number, each in enumerate(set(self._tokens.read_text().split()))}
+        secrets |= {
+            f"token {number}": each
+            for number, each in enumerate(set(self._tokens.read_text().split()))
+        }
         return [
             f"{what} is in {place}"
             for place, text in texts.items()
@@ -459,12 +605,23 @@ class Place:
         wrong = []
         for where, line in last.items() if status == "COMPLETE" or gone else ():
             if line[0] != "ended" or line[4] != "0":
-                wrong.append(f"the stack is said to be well, and this came last: {' '.join(line)}")
+                wrong.append(
+                    f"the stack is said to be well, and this came last: {' '.join(line)}"
+                )
             elif gone and line[2] != "DELETE":
-                wrong.append(f"the stack is gone, and {where} was not undone: {' '.join(line)}")
+                wrong.append(
+                    f"the stack is gone, and {where} was not undone: {' '.join(line)}"
+                )
         if gone and self.machine.state.is_dir():
-            wrong += [f"this is left of a deleted stack: {each}" for each in below(self.machine.state) if _of(each)]
-            wrong += [f"what a script has made is left: {each.name}" for each in self._made.iterdir()]
+            wrong += [
+                f"this is left of a deleted stack: {each}"
+                for each in below(self.machine.state)
+                if _of(each)
+            ]
+            wrong += [
+                f"what a script has made is left: {each.name}"
+                for each in self._made.iterdir()
+            ]
         return wrong
 
     def too_often(self, step: Step) -> list[str]:
@@ -474,8 +631,16 @@ class Place:
         when the step is taken again. What a way back has made again is deleted, as well as what it replaces.
         """
         more = self.hits * (2 if step.rollback else 1)
-        begun = Counter(" ".join(each[1:4]) for each in self.lines()[self._read :] if each[0] == "begun")
-        made = {what.replace(" CREATE ", " DELETE "): times for what, times in begun.items() if " CREATE " in what}
+        begun = Counter(
+            " ".join(each[1:4])
+            for each in self.lines()[self._read :]
+            if each[0] == "begun"
+        )
+        made = {
+            what.replace(" CREATE ", " DELETE "): times
+            for what, times in begun.items()
+            if " CREATE " in what
+        }
         return [
             f"{what} ran {times} times in {step.what}"
             for what, times in begun.items()
@@ -512,7 +677,9 @@ def listed(machine: Machine, commands: list[list[str]]) -> list[str]:
     """Return what `heat-config-agent stack` prints for each of these, all run by one process: each start takes long."""
     words = [["stack", *each, "--state-dir", str(machine.state)] for each in commands]
     arguments = [_LISTINGS, json.dumps(words)]
-    code, out, err = loaded.run("-c", arguments, machine.environment, machine.folder, PATIENCE)
+    code, out, err = loaded.run(
+        "-c", arguments, machine.environment, machine.folder, PATIENCE
+    )
     assert (code, err) == (0, ""), err
     found: list[str] = json.loads(out)
     return found

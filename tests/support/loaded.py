@@ -52,7 +52,9 @@ _HEEDED = ("PYTHON", "LD_", "COVERAGE_", "FAKETIME", "LC_", *STARTED)
 
 def may_be(environment: Mapping[str, str]) -> bool:
     """Return whether a command in this environment does the same when it begins loaded."""
-    heeded = {name: value for name, value in environment.items() if name.startswith(_HEEDED)}
+    heeded = {
+        name: value for name, value in environment.items() if name.startswith(_HEEDED)
+    }
     return heeded == STARTED
 
 
@@ -79,7 +81,10 @@ class Loaded:
         read, write = os.pipe()
         self._ends = open(read, "rb", buffering=0)  # noqa: SIM115  # closed when it has told the end
         try:
-            request: dict[str, object] = {"words": self.args, "environment": dict(environment)}
+            request: dict[str, object] = {
+                "words": self.args,
+                "environment": dict(environment),
+            }
             request |= {"folder": str(folder), "mounts": mounts}
             _loaded().ask(request, [*(each.fileno() for each in streams), write])
         finally:
@@ -124,7 +129,9 @@ def run(
     Raises subprocess.TimeoutExpired.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        command = Loaded(program, arguments, environment, folder, (out, err), mounts=mounts)
+        command = Loaded(
+            program, arguments, environment, folder, (out, err), mounts=mounts
+        )
         try:
             code = command.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -145,7 +152,9 @@ def _loaded() -> LoadedProcess:
     from support import leftovers  # noqa: PLC0415  # the started process has no package of tests
     from support.loaded_process import LoadedProcess  # noqa: PLC0415  # as before
 
-    folder = {name: os.environ[name] for name in (leftovers.VARIABLE,) if name in os.environ}
+    folder = {
+        name: os.environ[name] for name in (leftovers.VARIABLE,) if name in os.environ
+    }
     return LoadedProcess(__file__, {"PATH": os.environ["PATH"], **folder, **STARTED})
 
 
@@ -156,9 +165,13 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
     """Start commands until nobody asks any more. Each comes back from here as a process that is to run it."""
     from heat_config_agent.cli import main  # noqa: PLC0415  # only this process needs them
 
-    for package in filter(importlib.util.find_spec, _PACKAGES):  # `make test-agent` has no stack package
+    for package in filter(
+        importlib.util.find_spec, _PACKAGES
+    ):  # `make test-agent` has no stack package
         _load(package)
-    importlib.import_module("heat_config_agent.cli.agent").parser()  # whose first use takes longest
+    importlib.import_module(
+        "heat_config_agent.cli.agent"
+    ).parser()  # whose first use takes longest
     gc.collect()
     gc.freeze()  # whoever looks for garbage in it writes to it: a command would have it all copied
     running: dict[int, tuple[int, int]] = {}
@@ -171,7 +184,9 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
             process, ends = running.pop(ended)
             poll.unregister(ended)
             code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-            with contextlib.suppress(BrokenPipeError):  # it took too long, and its test has gone
+            with contextlib.suppress(
+                BrokenPipeError
+            ):  # it took too long, and its test has gone
                 os.write(ends, b"%d\n" % code)
             os.close(ended)
             os.close(ends)
@@ -180,13 +195,24 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
         head, streams, _, _ = socket.recv_fds(connection, 8, 3)
         if not head:
             return None
-        request = json.loads(connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+        request = json.loads(
+            connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
+        )
         out, err, ends = streams
         process = os.fork()
         if not process:
             os.dup2(out, 1)
             os.dup2(err, 2)
-            for file in (out, err, ends, *(each for ended, (_, ends) in running.items() for each in (ended, ends))):
+            for file in (
+                out,
+                err,
+                ends,
+                *(
+                    each
+                    for ended, (_, ends) in running.items()
+                    for each in (ended, ends)
+                ),
+            ):
                 os.close(file)
             connection.close()
             words, environment = request["words"], request["environment"]
@@ -225,7 +251,9 @@ def _enter(process: int) -> None:
 
     with open(f"/proc/{process}/ns/mnt", "rb") as namespace:
         if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNS):
-            raise OSError(ctypes.get_errno(), f"cannot see the mounts of process {process}")
+            raise OSError(
+                ctypes.get_errno(), f"cannot see the mounts of process {process}"
+            )
 
 
 def _executed(code: str) -> int:

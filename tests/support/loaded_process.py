@@ -17,11 +17,17 @@ from support import leftovers
 class LoadedProcess:
     """Runs a file that takes requests from a socket, whose descriptor is its argument."""
 
-    def __init__(self, program: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, program: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         """Start the process; without an environment, in that of the tests. It ends with them."""
         ours, its = socket.socketpair()
         # A daemon hides its environment from other processes of its user, but not its command line.
-        folder = [f"{leftovers.VARIABLE}={os.environ[leftovers.VARIABLE]}"] if leftovers.VARIABLE in os.environ else []
+        folder = (
+            [f"{leftovers.VARIABLE}={os.environ[leftovers.VARIABLE]}"]
+            if leftovers.VARIABLE in os.environ
+            else []
+        )
         with its:
             self._process = subprocess.Popen(
                 [sys.executable, program, str(its.fileno()), *folder],
@@ -33,7 +39,9 @@ class LoadedProcess:
         self._lock = threading.Lock()
         atexit.register(self._end)
 
-    def ask(self, request: object, descriptors: Sequence[int], *, answer: int = 0) -> bytes:
+    def ask(
+        self, request: object, descriptors: Sequence[int], *, answer: int = 0
+    ) -> bytes:
         """Send a request with descriptors; return that many bytes of an answer."""
         text = json.dumps(request).encode()
         with self._lock:

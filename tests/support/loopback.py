@@ -59,7 +59,9 @@ class SignalServer:
         if self._certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(self._certificate)
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True
+            )
         self._port = self._server.port
         self._server.start()
         self._release()
@@ -106,7 +108,9 @@ class SignalServer:
     def settle(self) -> None:
         """Wait until all has been heard that was sent by those who are gone."""
         if self._server is not None:
-            with socket.create_connection(("127.0.0.1", self._port), timeout=pace.seconds(10)) as last:
+            with socket.create_connection(
+                ("127.0.0.1", self._port), timeout=pace.seconds(10)
+            ) as last:
                 last.shutdown(socket.SHUT_WR)
                 last.recv(1)  # it comes after all that connected before it
         wait_until(lambda: not self.open)
@@ -120,7 +124,9 @@ class SignalServer:
 
     def values(self, name: str = "signal") -> list[dict[str, Any]]:
         """The bodies of the signals that came to `url(name)`."""
-        return [each.value for each in self.signals if each.path.startswith(f"/v1/{name}?")]
+        return [
+            each.value for each in self.signals if each.path.startswith(f"/v1/{name}?")
+        ]
 
     def wait_for(self, number: int, seconds: float = 10) -> None:
         """Wait until that many signals have come."""

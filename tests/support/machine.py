@@ -49,7 +49,9 @@ class _Heard(subprocess.Popen[str]):
 
     def communicate(self, *args: Any, **options: Any) -> tuple[str, str]:
         out, err = super().communicate(*args, **options)
-        self.said.append((f"what {shlex.join(map(str, self.args))} printed", f"{out}{err}"))  # type: ignore[arg-type]
+        self.said.append(
+            (f"what {shlex.join(map(str, self.args))} printed", f"{out}{err}")  # type: ignore[arg-type]
+        )
         return out, err
 
 
@@ -60,12 +62,25 @@ class Machine:
         self.folder = folder
         self.state = folder / "state"
         self.hooks = folder / "hooks"
-        self.temporary = folder.with_name(f"{folder.name}.tmp")  # beside it: tests look at what is in it
+        self.temporary = folder.with_name(
+            f"{folder.name}.tmp"
+        )  # beside it: tests look at what is in it
         self.temporary.mkdir(exist_ok=True)
-        self.environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "TZ": "UTC"}
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+        }
         self.environment["TMPDIR"] = str(self.temporary)
         # `make coverage` measures what the commands do, too.
-        self.environment.update({name: each for name, each in os.environ.items() if name.startswith("COVERAGE_")})
+        self.environment.update(
+            {
+                name: each
+                for name, each in os.environ.items()
+                if name.startswith("COVERAGE_")
+            }
+        )
         self.begins_loaded = True
         """True if commands that run to their end may begin loaded, see `loaded`."""
         self.said: list[tuple[str, str]] = []
@@ -84,20 +99,46 @@ class Machine:
         path.write_text(document if isinstance(document, str) else json.dumps(document))
         return path
 
-    def apply(self, document: object = None, *arguments: str, seconds: float = 60, **environment: str) -> Done:
+    def apply(
+        self,
+        document: object = None,
+        *arguments: str,
+        seconds: float = 60,
+        **environment: str,
+    ) -> Done:
         """Run `heat-config-apply` on a document (a value, or a path) to its end."""
-        return self.command("heat-config-apply", self._applied(document, arguments), environment, seconds)
+        return self.command(
+            "heat-config-apply",
+            self._applied(document, arguments),
+            environment,
+            seconds,
+        )
 
-    def start_apply(self, document: object = None, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    def start_apply(
+        self, document: object = None, *arguments: str, **environment: str
+    ) -> subprocess.Popen[str]:
         """Start `heat-config-apply` on a document."""
-        return self.start("heat-config-apply", *self._applied(document, arguments), stdin=None, **environment)
+        return self.start(
+            "heat-config-apply",
+            *self._applied(document, arguments),
+            stdin=None,
+            **environment,
+        )
 
     def agent(self, command: str, *arguments: str, **environment: str) -> Done:
         """Run `heat-config-agent COMMAND` to its end."""
-        return self.command("heat-config-agent", [command, "--state-dir", str(self.state), *arguments], environment)
+        return self.command(
+            "heat-config-agent",
+            [command, "--state-dir", str(self.state), *arguments],
+            environment,
+        )
 
     def command(
-        self, program: str, arguments: Sequence[str], environment: Mapping[str, str], seconds: float = 60
+        self,
+        program: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        seconds: float = 60,
     ) -> Done:
         """Run one of the commands to its end, as a process that begins loaded where that makes no difference."""
         variables, seconds = {**self.environment, **environment}, pace.seconds(seconds)
@@ -106,15 +147,25 @@ class Machine:
             out, err = process.communicate(timeout=seconds)
             return Done(process.returncode, out, err)
         code, out, err = loaded.run(program, arguments, variables, self.folder, seconds)
-        self.said.append((f"what {shlex.join([program, *arguments])} printed", f"{out}{err}"))
+        self.said.append(
+            (f"what {shlex.join([program, *arguments])} printed", f"{out}{err}")
+        )
         return Done(code, out, err)
 
     def may_begin_loaded(self, program: str, variables: Mapping[str, str]) -> bool:
         """Return whether a command may begin loaded."""
-        return self.begins_loaded and program in loaded.PROGRAMS and loaded.may_be(variables)
+        return (
+            self.begins_loaded
+            and program in loaded.PROGRAMS
+            and loaded.may_be(variables)
+        )
 
     def start(
-        self, program: str, *arguments: str, stdin: int | None = None, **environment: str
+        self,
+        program: str,
+        *arguments: str,
+        stdin: int | None = None,
+        **environment: str,
     ) -> subprocess.Popen[str]:
         """Start one of the installed commands."""
         process = _Heard(
@@ -137,7 +188,13 @@ class Machine:
         """
         folder = self.folder / "quick-tools"
         folder.mkdir()
-        for name in ("ansible-playbook", "docker", "podman", "podman-compose", "puppet"):
+        for name in (
+            "ansible-playbook",
+            "docker",
+            "podman",
+            "podman-compose",
+            "puppet",
+        ):
             (folder / name).write_text("#!/bin/sh\necho 1.0\n")
             (folder / name).chmod(0o755)
         self.environment["PATH"] = f"{folder}:{self.environment['PATH']}"
@@ -147,7 +204,9 @@ class Machine:
 
         It is made here: many a test waits for what it says, and each time a process would take longer than the agent.
         """
-        entries = sorted(journal.read(self.state).values(), key=lambda entry: entry.accepted)
+        entries = sorted(
+            journal.read(self.state).values(), key=lambda entry: entry.accepted
+        )
         known = [each for each in entries if each.removed is not Removed.ALL]
         shown = json.dumps([status.values(each, self.state) for each in known])
         self.said.append(("what status says", shown))
@@ -164,9 +223,13 @@ class Machine:
     def processes(self) -> list[psutil.Process]:
         """Return the processes of our runs: those whose environment or command line names our state directory."""
         ids, place = [], os.fsencode(self.state)
-        for pid in psutil.pids():  # after each test: read as it is, which takes a third of psutil's time
+        for pid in (
+            psutil.pids()
+        ):  # after each test: read as it is, which takes a third of psutil's time
             try:
-                words = b"".join(_read(f"/proc/{pid}/{name}") for name in ("cmdline", "environ"))
+                words = b"".join(
+                    _read(f"/proc/{pid}/{name}") for name in ("cmdline", "environ")
+                )
                 if pid != os.getpid() and place in words:
                     ids.append(psutil.Process(pid))
             except (OSError, psutil.NoSuchProcess):
@@ -181,10 +244,18 @@ class Machine:
     def _applied(self, document: object, arguments: Iterable[str]) -> list[str]:
         if document is not None and not isinstance(document, Path):
             document = self.write(document)
-        return [*self._places(), *arguments, *([str(document)] if document is not None else [])]
+        return [
+            *self._places(),
+            *arguments,
+            *([str(document)] if document is not None else []),
+        ]
 
     def _places(self) -> list[str]:
-        return ["--state-dir", str(self.state), *(["--hooks-dir", str(self.hooks)] if self.hooks.is_dir() else [])]
+        return [
+            "--state-dir",
+            str(self.state),
+            *(["--hooks-dir", str(self.hooks)] if self.hooks.is_dir() else []),
+        ]
 
 
 def _read(path: str) -> bytes:
@@ -192,20 +263,44 @@ def _read(path: str) -> bytes:
         return file.readall()
 
 
-def deployment(identity: str = "d1", config: object = "#!/bin/sh\n", **fields: Any) -> dict[str, Any]:
+def deployment(
+    identity: str = "d1", config: object = "#!/bin/sh\n", **fields: Any
+) -> dict[str, Any]:
     """Return a deployment. `inputs` may be a map; `signal` is the URL for its result, `action` its action.
 
     Secrets are planted in it, see `planted`.
     """
     inputs = fields.pop("inputs", {})
-    items = inputs if isinstance(inputs, list) else [{"name": name, "value": value} for name, value in inputs.items()]
-    items = [*items, {"name": "deploy_action", "type": "String", "value": fields.pop("action", "CREATE")}]
+    items = (
+        inputs
+        if isinstance(inputs, list)
+        else [{"name": name, "value": value} for name, value in inputs.items()]
+    )
+    items = [
+        *items,
+        {
+            "name": "deploy_action",
+            "type": "String",
+            "value": fields.pop("action", "CREATE"),
+        },
+    ]
     if url := fields.pop("signal", None):
         items.append({"name": "deploy_signal_id", "type": "String", "value": url})
-        items.append({"name": "deploy_signal_verb", "type": "String", "value": fields.pop("verb", "POST")})
-    tool = fields.get("group", "script")  # what others than scripts make of each input is what their tests are about
+        items.append(
+            {
+                "name": "deploy_signal_verb",
+                "type": "String",
+                "value": fields.pop("verb", "POST"),
+            }
+        )
+    tool = fields.get(
+        "group", "script"
+    )  # what others than scripts make of each input is what their tests are about
     items += planted.plant(items, hidden=tool == "script" or tool not in HOOKS)
-    outputs = [each if isinstance(each, dict) else {"name": each} for each in fields.pop("outputs", [])]
+    outputs = [
+        each if isinstance(each, dict) else {"name": each}
+        for each in fields.pop("outputs", [])
+    ]
     return {
         "id": identity,
         "name": identity,
@@ -225,7 +320,15 @@ def small_disk(machine: Machine, size: str) -> Iterator[Path]:
     machine.state.mkdir(mode=0o700)
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small file system: run the tests as root")
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", str(machine.state)]
+    mount = [
+        "mount",
+        "-t",
+        "tmpfs",
+        "-o",
+        f"size={size},mode=0700",
+        "tmpfs",
+        str(machine.state),
+    ]
     done = subprocess.run(mount, check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")

@@ -69,14 +69,19 @@ http {{
 def _answers(place: int | Path) -> bool:
     if isinstance(place, Path):
         return place.is_socket()
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", place), 1):
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", place), 1),
+    ):
         return True
     return False
 
 
 def git_programs() -> str:
     """Return the folder with git's own programs."""
-    return subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", "--exec-path"], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 class Programs:
@@ -94,7 +99,11 @@ class Programs:
         for words, port in self.commands:
             with (self.folder / "printed").open("ab") as printed:
                 done = subprocess.Popen(
-                    words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed
+                    words,
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=printed,
                 )
             self._running.append(done)
             wait_until(functools.partial(_answers, port))
@@ -139,8 +148,16 @@ class GitByDaemon(Published):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         port = ports.reserved()
-        words = [f"{git_programs()}/git-daemon", "--listen=127.0.0.1", f"--port={port}", "--reuseaddr", "--export-all"]
-        self.programs.commands = [([*words, f"--base-path={self.folder}", str(self.folder)], port)]
+        words = [
+            f"{git_programs()}/git-daemon",
+            "--listen=127.0.0.1",
+            f"--port={port}",
+            "--reuseaddr",
+            "--export-all",
+        ]
+        self.programs.commands = [
+            ([*words, f"--base-path={self.folder}", str(self.folder)], port)
+        ]
         self.repository = Repository(self.folder / "repository")
         self.values["url"] = f"git://127.0.0.1:{port}/repository/.git"
         self._commits: dict[str, str] = {}
@@ -160,16 +177,38 @@ class GitBySsh(Published):
         super().__init__(folder)
         server, keys = need("sshd", "openssh-server"), self.folder
         for name in ("host", "user"):
-            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / name)]
+            words = [
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-f",
+                str(keys / name),
+            ]
             subprocess.run(words, check=True)
         shutil.copy(keys / "user.pub", keys / "authorized")
-        Path("/run/sshd").mkdir(exist_ok=True)  # of sshd itself, whose package makes it at the boot
+        Path("/run/sshd").mkdir(
+            exist_ok=True
+        )  # of sshd itself, whose package makes it at the boot
         port = ports.reserved()
         settings = keys / "sshd_config"
-        lines = [f"ListenAddress 127.0.0.1:{port}", f"HostKey {keys}/host", f"PidFile {keys}/sshd.pid"]
-        lines += [f"AuthorizedKeysFile {keys}/authorized", "StrictModes no", "UsePAM no", "PermitRootLogin yes"]
+        lines = [
+            f"ListenAddress 127.0.0.1:{port}",
+            f"HostKey {keys}/host",
+            f"PidFile {keys}/sshd.pid",
+        ]
+        lines += [
+            f"AuthorizedKeysFile {keys}/authorized",
+            "StrictModes no",
+            "UsePAM no",
+            "PermitRootLogin yes",
+        ]
         settings.write_text("\n".join([*lines, "PasswordAuthentication no", ""]))
-        (keys / "known_hosts").write_text(f"[127.0.0.1]:{port} {(keys / 'host.pub').read_text()}")
+        (keys / "known_hosts").write_text(
+            f"[127.0.0.1]:{port} {(keys / 'host.pub').read_text()}"
+        )
         client = keys / "ssh config"
         client.write_text(
             f'IdentityFile "{keys}/user"\nIdentitiesOnly yes\nUserKnownHostsFile "{keys}/known_hosts"\n'
@@ -202,8 +241,16 @@ class Web(Published):
         self.base = f"https://127.0.0.1:{self.port}"
         (self.folder / "files").mkdir()
         values = {"folder": self.folder, "port": self.port, "registry": self.registry}
-        (self.folder / "nginx.conf").write_text(_NGINX.format(**values, backend=f"{git_programs()}/git-http-backend"))
-        words = [need("nginx", "nginx-light"), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
+        (self.folder / "nginx.conf").write_text(
+            _NGINX.format(**values, backend=f"{git_programs()}/git-http-backend")
+        )
+        words = [
+            need("nginx", "nginx-light"),
+            "-p",
+            str(self.folder),
+            "-c",
+            str(self.folder / "nginx.conf"),
+        ]
         self.programs.commands = [(words, self.port)]
 
 
@@ -212,7 +259,11 @@ class GitByTls(Web):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        words = ["sh", "-c", f"rm -f cgi; exec {need('fcgiwrap', 'fcgiwrap')} -f -s unix:{self.folder}/cgi"]
+        words = [
+            "sh",
+            "-c",
+            f"rm -f cgi; exec {need('fcgiwrap', 'fcgiwrap')} -f -s unix:{self.folder}/cgi",
+        ]
         self.programs.commands.insert(0, (words, self.folder / "cgi"))
         (self.folder / "git").mkdir()
         self.repository = Repository(self.folder / "git/site.git")
@@ -264,7 +315,11 @@ class Oci(Web):
             "http": {"addr": f"127.0.0.1:{self.registry}"},
         }
         (self.folder / "registry.yml").write_text(json.dumps(settings))
-        words = [need("docker-registry", "docker-registry"), "serve", str(self.folder / "registry.yml")]
+        words = [
+            need("docker-registry", "docker-registry"),
+            "serve",
+            str(self.folder / "registry.yml"),
+        ]
         self.programs.commands.insert(0, (words, self.registry))
         self.values.update(url=f"oci://127.0.0.1:{self.port}/team/site", ref="stable")
 
@@ -274,10 +329,17 @@ class Oci(Web):
 
         def blob(body: bytes, kind: str) -> dict[str, object]:
             digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-            target = requests.post(f"{place}/blobs/uploads/", timeout=pace.seconds(10)).headers["Location"]
+            target = requests.post(
+                f"{place}/blobs/uploads/", timeout=pace.seconds(10)
+            ).headers["Location"]
             sign = "&" if "?" in target else "?"
             octets = {"Content-Type": "application/octet-stream"}
-            done = requests.put(f"{target}{sign}digest={digest}", data=body, headers=octets, timeout=pace.seconds(10))
+            done = requests.put(
+                f"{target}{sign}digest={digest}",
+                data=body,
+                headers=octets,
+                timeout=pace.seconds(10),
+            )
             assert done.status_code == 201, done.text
             return {"mediaType": kind, "digest": digest, "size": len(body)}
 
@@ -286,11 +348,16 @@ class Oci(Web):
             "schemaVersion": 2,
             "mediaType": kind,
             "config": blob(b"{}", "application/vnd.oci.empty.v1+json"),
-            "layers": [blob(packed(files), "application/vnd.oci.image.layer.v1.tar+gzip")],
+            "layers": [
+                blob(packed(files), "application/vnd.oci.image.layer.v1.tar+gzip")
+            ],
         }
         body = json.dumps(manifest).encode()
         done = requests.put(
-            f"{place}/manifests/stable", data=body, headers={"Content-Type": kind}, timeout=pace.seconds(10)
+            f"{place}/manifests/stable",
+            data=body,
+            headers={"Content-Type": kind},
+            timeout=pace.seconds(10),
         )
         assert done.status_code == 201, done.text
 

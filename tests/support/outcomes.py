@@ -23,7 +23,11 @@ def result(
     **fields: Any,
 ) -> dict[str, Any]:
     """Apply one deployment, and return the one result that arrived."""
-    machine.apply([deployment(config=config, signal=heat.url(), **fields)], *arguments, **(env or {}))
+    machine.apply(
+        [deployment(config=config, signal=heat.url(), **fields)],
+        *arguments,
+        **(env or {}),
+    )
     assert len(heat.signals) == 1
     return heat.signals[0].value
 

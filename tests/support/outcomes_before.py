@@ -15,7 +15,9 @@ _PASSED = "suite/passed"
 def declare(parser: pytest.Parser) -> None:
     """Declare the option."""
     parser.addoption(
-        "--rest", action="store_true", help="leave out the tests that passed in the last run, but count them"
+        "--rest",
+        action="store_true",
+        help="leave out the tests that passed in the last run, but count them",
     )
 
 
@@ -29,14 +31,20 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     passed = _before(config)
     if not passed:
         return
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+    config.hook.pytest_deselected(
+        items=[item for item in items if item.nodeid in passed]
+    )
     items[:] = [item for item in items if item.nodeid not in passed]
 
 
 def _before(config: pytest.Config) -> frozenset[str]:
     """Return the tests to leave out."""
     cache = getattr(config, "cache", None)
-    return frozenset(cache.get(_PASSED, ())) if cache and config.getoption("rest", default=False) else frozenset()
+    return (
+        frozenset(cache.get(_PASSED, ()))
+        if cache and config.getoption("rest", default=False)
+        else frozenset()
+    )
 
 
 class Outcomes:
@@ -58,18 +66,27 @@ class Outcomes:
 
     def _show(self, name: str, report: pytest.TestReport) -> None:
         """Name a failed test at once: a run that does not come to its end has shown it."""
-        terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        terminal: pytest.TerminalReporter | None = (
+            self._config.pluginmanager.get_plugin("terminalreporter")
+        )
         if terminal is not None:
             reason = report.longreprtext.strip().rpartition("\n")[2]
             terminal.write_line(f"\nFAILED {name} ({report.when}): {reason}", red=True)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
         """Count the tests of the run before, and keep what has passed for the next one."""
         before = _before(self._config)
         if before:
-            terminalreporter.write_line(f"{len(before):,} of the tests below passed in the run before this one")
+            terminalreporter.write_line(
+                f"{len(before):,} of the tests below passed in the run before this one"
+            )
             place = ("", 0, "")
-            reports = [pytest.TestReport(name, place, {}, "passed", None, "call") for name in before]
+            reports = [
+                pytest.TestReport(name, place, {}, "passed", None, "call")
+                for name in before
+            ]
             terminalreporter.stats.setdefault("passed", []).extend(reports)
         cache = getattr(self._config, "cache", None)
         if cache and self._passed:

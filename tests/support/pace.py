@@ -25,7 +25,9 @@ def _measured() -> float:
     times = []
     for _ in range(5):
         began = time.monotonic()
-        subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True, stdin=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-c", ""], check=True, stdin=subprocess.DEVNULL
+        )
         times.append(time.monotonic() - began)
     return min(max(_LEAST, sum(times) / len(times) / _USUAL * _LEAST), _MOST)
 

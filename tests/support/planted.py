@@ -80,19 +80,31 @@ def forms(word: str) -> set[str]:
 
 def pattern(*words: str) -> re.Pattern[bytes]:
     """Return what finds these words in whatever form."""
-    return re.compile("|".join(sorted(re.escape(form) for word in words for form in forms(word))).encode())
+    return re.compile(
+        "|".join(
+            sorted(re.escape(form) for word in words for form in forms(word))
+        ).encode()
+    )
 
 
 _WORDS = pattern(WORD, SIGNATURE)
 
 
-def leaks(places: Iterable[tuple[str, str | bytes]], words: re.Pattern[bytes] = _WORDS) -> list[str]:
+def leaks(
+    places: Iterable[tuple[str, str | bytes]], words: re.Pattern[bytes] = _WORDS
+) -> list[str]:
     """Return in which of the places (what it is → what is in it) there are secrets, with what stands around them."""
     result = []
     for name, content in places:
-        text = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        text = (
+            content.encode("utf-8", "surrogateescape")
+            if isinstance(content, str)
+            else content
+        )
         if hit := words.search(text):
-            around = text[max(hit.start() - 100, 0) : hit.end() + 100].decode("utf-8", "replace")
+            around = text[max(hit.start() - 100, 0) : hit.end() + 100].decode(
+                "utf-8", "replace"
+            )
             result.append(f"a secret is in {name}: …{around}…")
     return result
 
@@ -100,7 +112,10 @@ def leaks(places: Iterable[tuple[str, str | bytes]], words: re.Pattern[bytes] = 
 def told(server: SignalServer) -> list[str]:
     """Return which secrets a server was told: in results, and in headers."""
     return leaks(
-        (f"what {each.verb} {each.path.partition('?')[0]} brought", each.body + repr(each.headers).encode())
+        (
+            f"what {each.verb} {each.path.partition('?')[0]} brought",
+            each.body + repr(each.headers).encode(),
+        )
         for each in server.signals
     )
 
@@ -112,9 +127,21 @@ def shown(machine: Machine, words: re.Pattern[bytes] = _WORDS) -> list[str]:
 
 def credentials(state: Path, *documents: object) -> set[str]:
     """Return the real ones that Heat has given: in documents, and in those that are kept in a state directory."""
-    kept = [path for path in ((state / "learned.json"), *(state / "documents").glob("*.json")) if path.is_file()]
+    kept = [
+        path
+        for path in ((state / "learned.json"), *(state / "documents").glob("*.json"))
+        if path.is_file()
+    ]
     known = journal.read(state).values()
-    return set(_credentials([*documents, *(json.loads(path.read_bytes()) for path in kept), *_inputs(known)]))
+    return set(
+        _credentials(
+            [
+                *documents,
+                *(json.loads(path.read_bytes()) for path in kept),
+                *_inputs(known),
+            ]
+        )
+    )
 
 
 def _inputs(entries: Iterable[Entry]) -> Iterator[object]:
@@ -129,14 +156,22 @@ def _credentials(value: object) -> Iterator[str]:
         for each in value:
             yield from _credentials(each)
     elif isinstance(value, dict):
-        pair = {value["name"]: value.get("value")} if isinstance(value.get("name"), str) else {}
+        pair = (
+            {value["name"]: value.get("value")}
+            if isinstance(value.get("name"), str)
+            else {}
+        )
         for name, each in (*value.items(), *pair.items()):
             if not isinstance(each, str):
                 yield from _credentials(each)
             elif name in ("password", "secret_access_key", "deploy_password") and each:
                 yield each
             elif "://" in each:
-                yield from (text for key, text in parse_qsl(urlsplit(each).query) if _SIGNATURE.search(key))
+                yield from (
+                    text
+                    for key, text in parse_qsl(urlsplit(each).query)
+                    if _SIGNATURE.search(key)
+                )
 
 
 _SIGNATURE = re.compile(r"^signature$|_sig$", re.IGNORECASE)
@@ -151,7 +186,10 @@ def _places(machine: Machine) -> Iterator[tuple[str, str | bytes]]:
     if not machine.state.is_dir() or not os.access(machine.state, os.R_OK | os.X_OK):
         return
     stacks = [path.parent for path in (machine.state / "stacks").glob(f"*/{RECORD}")]
-    for state in (machine.state, *stacks):  # a stack's folder is a state directory of its own
+    for state in (
+        machine.state,
+        *stacks,
+    ):  # a stack's folder is a state directory of its own
         if (state / journal.FILE).is_file():
             yield from _listings(machine, state)
     for each in stacks:
@@ -170,17 +208,27 @@ def _places(machine: Machine) -> Iterator[tuple[str, str | bytes]]:
 def _may_hold(folder: Path, name: str) -> bool:
     """Return whether a file of the state directory may have secrets: SECURITY.md lists these files."""
     if folder == Path():
-        return name.startswith((journal.FILE, f".{journal.FILE}", "learned.json", ".learned.json"))
+        return name.startswith(
+            (journal.FILE, f".{journal.FILE}", "learned.json", ".learned.json")
+        )
     top = folder.parts[0]
     if run_folder.EARLIER in folder.parts:  # it is masked on disk
         return False
     if top == "stacks" and len(folder.parts) > 1:
-        inner = Path(*folder.parts[2:])  # results are in it with their outputs, which other resources need
-        return name.startswith((RECORD, f".{RECORD}")) or inner == Path("deployed") or _may_hold(inner, name)
+        inner = Path(
+            *folder.parts[2:]
+        )  # results are in it with their outputs, which other resources need
+        return (
+            name.startswith((RECORD, f".{RECORD}"))
+            or inner == Path("deployed")
+            or _may_hold(inner, name)
+        )
     if top == "deployed":
         return not name.endswith(".notify.json")
     # What was collected, a run's own folder, scripts and their outputs; and state of another instance.
-    return top in ("documents", "runs", "run") or top.startswith(("heat-config-", "of-"))
+    return top in ("documents", "runs", "run") or top.startswith(
+        ("heat-config-", "of-")
+    )
 
 
 def _content(path: Path) -> bytes:
@@ -210,16 +258,36 @@ def _temporary(machine: Machine) -> Iterator[tuple[str, str | bytes]]:
 def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
     """Yield what the commands about stacks print of one."""
     for words in (
-        *(("show",), ("show", "--json"), ("output", "list"), ("output", "list", "--json"), ("output", "show", "--all")),
+        *(
+            ("show",),
+            ("show", "--json"),
+            ("output", "list"),
+            ("output", "list", "--json"),
+            ("output", "show", "--all"),
+        ),
         *(("resource", "list", "-n", "5"), ("resource", "list", "-n", "5", "--json")),
-        *(("event", "list"), ("event", "list", "--json"), ("graph",), ("graph", "--format", "svg")),
-        *(("graph", "--timeline"), ("graph", "--timeline", "--format", "svg"), ("graph", "--format", "dot")),
+        *(
+            ("event", "list"),
+            ("event", "list", "--json"),
+            ("graph",),
+            ("graph", "--format", "svg"),
+        ),
+        *(
+            ("graph", "--timeline"),
+            ("graph", "--timeline", "--format", "svg"),
+            ("graph", "--format", "dot"),
+        ),
     ):
         yield f"stack {' '.join(words)}", _stack(machine, *words, name)
     listed = _stack(machine, "resource", "list", "-n", "5", "--json", name)
     for number, each in enumerate(json.loads(listed) if listed.startswith("[") else ()):
-        option = ["--json"] if number % 2 else []  # each is shown, in turn as text and as JSON
-        yield "stack resource show", _stack(machine, "resource", "show", *option, name, each["resource_name"])
+        option = (
+            ["--json"] if number % 2 else []
+        )  # each is shown, in turn as text and as JSON
+        yield (
+            "stack resource show",
+            _stack(machine, "resource", "show", *option, name, each["resource_name"]),
+        )
 
 
 def _stack(machine: Machine, *words: str) -> str:
@@ -284,17 +352,29 @@ def printed(command: Callable[[Namespace], int], options: Namespace) -> str:
     return said.getvalue()
 
 
-_OURS = ("journal", "health.json", "documents/*.json", "deployed/*.notify.json", "runs", "runs/*")
+_OURS = (
+    "journal",
+    "health.json",
+    "documents/*.json",
+    "deployed/*.notify.json",
+    "runs",
+    "runs/*",
+)
 """The files that only the agent writes; tests write many others too."""
 
 
 def _open(state: Path) -> Iterator[str]:
     """Yield which of our own files others than we can read."""
-    for pattern in (*_OURS, *(f"runs/*/{name}" for name in (*run_folder.STREAMS, "earlier/*/*"))):
+    for pattern in (
+        *_OURS,
+        *(f"runs/*/{name}" for name in (*run_folder.STREAMS, "earlier/*/*")),
+    ):
         for path in state.glob(pattern):
             with contextlib.suppress(FileNotFoundError):
                 found = path.lstat()
-                odd = path.is_symlink() or (path.is_dir() and not pattern.startswith("runs"))  # a test's
+                odd = path.is_symlink() or (
+                    path.is_dir() and not pattern.startswith("runs")
+                )  # a test's
                 if found.st_mode & 0o077 and not odd:
                     yield f"others may read {path}: its mode is {found.st_mode & 0o7777:o}"
 
@@ -306,13 +386,18 @@ def _left(machine: Machine) -> Iterator[str]:
             for key, entry in journal.read(machine.state).items():
                 folder = machine.state / "runs" / key
                 for path in folder.glob("*") if entry.settled else ():
-                    if path.name not in (*run_folder.STREAMS, run_folder.EARLIER) and not path.name.startswith(
-                        "status."
-                    ):
+                    if path.name not in (
+                        *run_folder.STREAMS,
+                        run_folder.EARLIER,
+                    ) and not path.name.startswith("status."):
                         yield f"what a run was given is left: {path}"
     for folder in (machine.folder, machine.state):
-        yield from (f"a core: {path}" for path in folder.glob("core*") if path.is_file())
-    yield from (f"a temporary file is left: {path}" for path in machine.temporary.glob("*"))
+        yield from (
+            f"a core: {path}" for path in folder.glob("core*") if path.is_file()
+        )
+    yield from (
+        f"a temporary file is left: {path}" for path in machine.temporary.glob("*")
+    )
 
 
 def now() -> float:

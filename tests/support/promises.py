@@ -74,7 +74,12 @@ KINDS = (
     Kind("own", "sleep 0.05", shape="own"),
     Kind("leaves a daemon", "(exec setsid sleep 5 >/dev/null 2>&1 </dev/null &)"),
     Kind("hangs", "sleep 60", options={"timeout": 0.3}, limited=True),
-    Kind("hangs on", "trap : TERM; while :; do sleep 0.1; done", options={"timeout": 0.3}, limited=True),
+    Kind(
+        "hangs on",
+        "trap : TERM; while :; do sleep 0.1; done",
+        options={"timeout": 0.3},
+        limited=True,
+    ),
 )
 
 
@@ -131,11 +136,15 @@ class World:
         """Return new deployments of these kinds."""
         return [self._new(kind).document for kind in kinds]
 
-    def any_batch(self, number: int, kinds: tuple[Kind, ...] = KINDS) -> list[dict[str, Any]]:
+    def any_batch(
+        self, number: int, kinds: tuple[Kind, ...] = KINDS
+    ) -> list[dict[str, Any]]:
         """Return so many new deployments, of kinds that chance chooses."""
         return self.batch(self.chance.choices(kinds, k=number))
 
-    def replace(self, document: dict[str, Any], kind: Kind = KINDS[0], action: str = "UPDATE") -> dict[str, Any]:
+    def replace(
+        self, document: dict[str, Any], kind: Kind = KINDS[0], action: str = "UPDATE"
+    ) -> dict[str, Any]:
         """Return a deployment that stands in the place of another one: it has another id, and the same address.
 
         No agent may be at work, and whatever is applied after this must have the new one in the place of the old one.
@@ -143,10 +152,14 @@ class World:
         self.withdraw(document)
         return self.another(document, kind, action)
 
-    def another(self, document: dict[str, Any], kind: Kind, action: str = "UPDATE") -> dict[str, Any]:
+    def another(
+        self, document: dict[str, Any], kind: Kind, action: str = "UPDATE"
+    ) -> dict[str, Any]:
         """Return a deployment of the same resource as another one: it has another id, and the same address."""
         old = self.handed[document["id"]]
-        return self._new(kind, old.address, action=action, resource=old.resource).document
+        return self._new(
+            kind, old.address, action=action, resource=old.resource
+        ).document
 
     def withdraw(self, document: dict[str, Any]) -> Handed:
         """Take a deployment back: whatever is applied after this must not have it. No agent may be at work."""
@@ -157,13 +170,21 @@ class World:
         old.replaced = time.monotonic()
         return old
 
-    def _new(self, kind: Kind, address: str = "", *, action: str = "CREATE", resource: bool | None = None) -> Handed:
+    def _new(
+        self,
+        kind: Kind,
+        address: str = "",
+        *,
+        action: str = "CREATE",
+        resource: bool | None = None,
+    ) -> Handed:
         self._number += 1
         identity = f"w{self.seed}-{self._number}"
         address = address or identity
         resource = self.chance.random() < 0.5 if resource is None else resource
         plain = tuple(
-            f"{PLANTED}{identity}-{what}-{self.chance.randrange(10**9)}" for what in ("password", "hidden", "token")
+            f"{PLANTED}{identity}-{what}-{self.chance.randrange(10**9)}"
+            for what in ("password", "hidden", "token")
         )
         text = _script(self._evidence, identity, kind)
         inputs: list[dict[str, Any]] = [
@@ -173,8 +194,12 @@ class World:
             {"name": "identity", "type": "String", "value": identity},
         ]
         if resource:
-            inputs.append({"name": "deploy_stack_id", "type": "String", "value": "stack/1"})
-            inputs.append({"name": "deploy_resource_name", "type": "String", "value": address})
+            inputs.append(
+                {"name": "deploy_stack_id", "type": "String", "value": "stack/1"}
+            )
+            inputs.append(
+                {"name": "deploy_resource_name", "type": "String", "value": address}
+            )
         given = deployment(
             identity,
             text,
@@ -187,8 +212,16 @@ class World:
         if kind.shape == "own":
             given["group"] = "own"
         if kind.shape == "component":
-            other = {"actions": ["RESUME"], "tool": "script", "config": "#!/bin/sh\nexit 99\n"}
-            one = {"actions": ["CREATE", "UPDATE", "DELETE"], "tool": "script", "config": text}
+            other = {
+                "actions": ["RESUME"],
+                "tool": "script",
+                "config": "#!/bin/sh\nexit 99\n",
+            }
+            one = {
+                "actions": ["CREATE", "UPDATE", "DELETE"],
+                "tool": "script",
+                "config": text,
+            }
             given |= {"group": "component", "config": {"configs": [other, one]}}
         new = Handed(identity, kind, given, plain, address, resource)
         self.handed[identity] = new
@@ -197,22 +230,45 @@ class World:
     # Driving.
 
     def start(
-        self, document: object, *arguments: str, before: Iterable[str] = (), **environment: str
+        self,
+        document: object,
+        *arguments: str,
+        before: Iterable[str] = (),
+        **environment: str,
     ) -> subprocess.Popen[bytes]:
         """Start `heat-config-apply`, by the command `before` if there is one. All that it says is kept."""
         path = self.machine.write(document)
-        places = ("--state-dir", str(self.machine.state), "--hooks-dir", str(self.machine.hooks))
+        places = (
+            "--state-dir",
+            str(self.machine.state),
+            "--hooks-dir",
+            str(self.machine.hooks),
+        )
         return self._started(
-            [*before, str(BIN / "heat-config-apply"), *places, "--grace", "0.2", *arguments, str(path)], environment
+            [
+                *before,
+                str(BIN / "heat-config-apply"),
+                *places,
+                "--grace",
+                "0.2",
+                *arguments,
+                str(path),
+            ],
+            environment,
         )
 
     def start_daemon(
         self, settings: Path, *, before: Iterable[str] = (), **environment: str
     ) -> subprocess.Popen[bytes]:
         """Start the daemon with the settings in a file, by the command `before` if there is one."""
-        return self._started([*before, str(BIN / "heat-config-agent"), "run", "--config", str(settings)], environment)
+        return self._started(
+            [*before, str(BIN / "heat-config-agent"), "run", "--config", str(settings)],
+            environment,
+        )
 
-    def _started(self, words: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    def _started(
+        self, words: list[str], environment: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
         with self._said.open("ab") as said:
             return subprocess.Popen(
                 words,
@@ -223,9 +279,17 @@ class World:
                 cwd=self.machine.folder,
             )
 
-    def apply(self, document: object, *arguments: str, before: Iterable[str] = (), **environment: str) -> int:
+    def apply(
+        self,
+        document: object,
+        *arguments: str,
+        before: Iterable[str] = (),
+        **environment: str,
+    ) -> int:
         """Run `heat-config-apply` to its end, and return its exit code; minus the signal that killed it."""
-        return self.start(document, *arguments, before=before, **environment).wait(PATIENCE)
+        return self.start(document, *arguments, before=before, **environment).wait(
+            PATIENCE
+        )
 
     def finish(self, document: object, *, before: Iterable[str] = ()) -> None:
         """Let an agent that nobody disturbs do all there is left to do."""
@@ -246,13 +310,19 @@ class World:
     def kill_a_run(self, *, whole: bool = False) -> bool:
         """Kill the supervisor of a run, or, where it is `whole`, the command that it watches over; return whether."""
         for entry in journal.read(self.machine.state).values():
-            if entry.state is State.RUNNING and entry.run and processes.alive(entry.run.pid, entry.run.ticks):
+            if (
+                entry.state is State.RUNNING
+                and entry.run
+                and processes.alive(entry.run.pid, entry.run.ticks)
+            ):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     return self._kill(psutil.Process(entry.run.pid), whole=whole)
         return False
 
     def _kill(self, supervisor: psutil.Process, *, whole: bool) -> bool:
-        hit = endings.kill(*endings.children(supervisor, recursive=True) if whole else [supervisor])
+        hit = endings.kill(
+            *endings.children(supervisor, recursive=True) if whole else [supervisor]
+        )
         self.may_be_interrupted = self.may_be_interrupted or hit
         self.kills += hit
         return hit
@@ -265,7 +335,11 @@ class World:
 
     def said(self) -> str:
         """Return all that agents have said."""
-        return "".join(path.read_text(errors="replace") for path in (self._said, self._log) if path.exists())
+        return "".join(
+            path.read_text(errors="replace")
+            for path in (self._said, self._log)
+            if path.exists()
+        )
 
     def let_go(self, identity: str) -> None:
         """Let a script go on that waits for its `@.go`."""
@@ -279,17 +353,27 @@ class World:
     def evidence(self, identity: str) -> list[list[str]]:
         """Return what the scripts of a deployment have written down: `begun` or `ended`, and the exit code."""
         path = self._evidence / identity
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return (
+            [line.split() for line in path.read_text().splitlines()]
+            if path.exists()
+            else []
+        )
 
     def heard(self, identity: str) -> list[Signal]:
         """Return the results that have come to where a deployment sends its own."""
-        return [each for each in self.heat.signals if each.path.startswith(f"/v1/{self.handed[identity].address}?")]
+        return [
+            each
+            for each in self.heat.signals
+            if each.path.startswith(f"/v1/{self.handed[identity].address}?")
+        ]
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
         """Wait until something is so."""
         deadline = time.monotonic() + pace.seconds(seconds)
         while not condition():
-            assert time.monotonic() < deadline, f"it did not happen in time; {self._story()}"
+            assert time.monotonic() < deadline, (
+                f"it did not happen in time; {self._story()}"
+            )
             time.sleep(0.01)
 
     def _story(self) -> str:
@@ -300,26 +384,43 @@ class World:
     def check(self, *, final: bool = True) -> None:
         """Hold everything against the promises. With `final`, an agent has had its time, and nothing may be pending."""
         entries = self.entries()
-        broken = [trouble for each in self.handed.values() for trouble in self._broken(each, entries, final=final)]
+        broken = [
+            trouble
+            for each in self.handed.values()
+            for trouble in self._broken(each, entries, final=final)
+        ]
         broken += self._leaks()
         broken += self._state(final=final)
         if "Traceback" in self.said():
             broken.append("a traceback was shown")
         assert not broken, "\n".join([*broken, self._story()])
 
-    def _broken(self, handed: Handed, entries: Mapping[str, Entry], *, final: bool) -> list[str]:
+    def _broken(
+        self, handed: Handed, entries: Mapping[str, Entry], *, final: bool
+    ) -> list[str]:
         """Return which promises about a deployment are broken."""
         found = self.evidence(handed.id)
         begins = [float(line[1]) for line in found if line[0] == "begun"]
-        begun, ended = len(begins), [int(line[1]) for line in found if line[0] == "ended"]
+        begun, ended = (
+            len(begins),
+            [int(line[1]) for line in found if line[0] == "ended"],
+        )
         wrong = []
-        if begun > (RERUNS if handed.kind.repeatable else 1) + handed.kind.reboots + handed.kind.retries + handed.again:
+        if (
+            begun
+            > (RERUNS if handed.kind.repeatable else 1)
+            + handed.kind.reboots
+            + handed.kind.retries
+            + handed.again
+        ):
             wrong.append(f"it ran {begun} times")
         told, entry = self._told(handed), entries.get(handed.id)
         if entry and entry.state is State.SIGNALLED and not told:
             wrong.append("its result is said to be delivered, and nobody has heard it")
         if len({json.dumps(value, sort_keys=True) for value in told}) > 1:
-            wrong.append(f"different results were signalled: {[value['deploy_status_code'] for value in told]}")
+            wrong.append(
+                f"different results were signalled: {[value['deploy_status_code'] for value in told]}"
+            )
         if told:
             wrong += self._false(handed, told[0], begun, ended)
         if handed.replaced:
@@ -327,53 +428,94 @@ class World:
                 moment > handed.replaced + 0.01 for moment in begins
             ):  # it has 10 ms steps
                 wrong.append("it was begun after it had been replaced")
-            at_its_address = [other for other in self.handed.values() if other.address == handed.address]
-            others = [value for other in at_its_address if other is not handed for value in self._told(other)]
+            at_its_address = [
+                other
+                for other in self.handed.values()
+                if other.address == handed.address
+            ]
+            others = [
+                value
+                for other in at_its_address
+                if other is not handed
+                for value in self._told(other)
+            ]
             late = [  # a run that is killed before it says who it is has the same result as another such run
                 value
                 for value in told
                 if value not in others
-                and any(one.at > handed.replaced and one.value == value for one in self.heard(handed.id))
+                and any(
+                    one.at > handed.replaced and one.value == value
+                    for one in self.heard(handed.id)
+                )
             ]
             wrong += ["its result was sent after it had been replaced"] if late else []
         else:
             if final and not told:
                 wrong.append("nothing was heard of it")
-            if final and told and not handed.forgotten and (entry is None or entry.state is not State.SIGNALLED):
-                wrong.append(f"its state is {entry.state.value if entry else 'not known'}")
-            if not told and begun and not handed.forgotten and (entry is None or entry.settled):
+            if (
+                final
+                and told
+                and not handed.forgotten
+                and (entry is None or entry.state is not State.SIGNALLED)
+            ):
+                wrong.append(
+                    f"its state is {entry.state.value if entry else 'not known'}"
+                )
+            if (
+                not told
+                and begun
+                and not handed.forgotten
+                and (entry is None or entry.settled)
+            ):
                 wrong.append("it ran, and nothing will be heard of it")
         return [f"{handed.id} ({handed.kind.name}): {trouble}" for trouble in wrong]
 
     def _told(self, handed: Handed) -> list[dict[str, Any]]:
         """Return the results of a deployment that were heard: of several at one address, those that are its own."""
-        shared = [other for other in self.handed.values() if other.address == handed.address]
+        shared = [
+            other for other in self.handed.values() if other.address == handed.address
+        ]
         values = [(one.at, one.value) for one in self.heard(handed.id)]
         if len(shared) == 1:
             return [value for _, value in values]
         return [value for at, value in values if _whose(value, at, shared) is handed]
 
-    def _false(self, handed: Handed, value: dict[str, Any], begun: int, ended: list[int]) -> list[str]:
+    def _false(
+        self, handed: Handed, value: dict[str, Any], begun: int, ended: list[int]
+    ) -> list[str]:
         """Return what is not true in a result."""
         code = int(value["deploy_status_code"])
         interrupted = self.may_be_interrupted or handed.id in self.interrupted
         if code == INTERRUPTED and "interrupted" in value["deploy_stderr"]:
-            return [] if interrupted else ["it is said to be interrupted, and nobody did that"]
+            return (
+                []
+                if interrupted
+                else ["it is said to be interrupted, and nobody did that"]
+            )
         if code == TIMED_OUT:
             return [] if handed.kind.limited else ["it is said to have been too long"]
         if code in KILLED and interrupted:
             return []
         if handed.kind.limited:
-            return [f"its exit code is said to be {code}, and its time limit has not ended it"]
+            return [
+                f"its exit code is said to be {code}, and its time limit has not ended it"
+            ]
         wrong = []
         if code != handed.kind.code:
             wrong.append(
                 f"its exit code is said to be {code}, and is {handed.kind.code}: {value['deploy_stderr'][-300:]!r}"
             )
-        if handed.kind.retries and f"{handed.kind.retries + 1} attempts" not in value["deploy_stderr"]:
-            wrong.append(f"it does not say how many attempts there were: {value['deploy_stderr'][:300]!r}")
+        if (
+            handed.kind.retries
+            and f"{handed.kind.retries + 1} attempts" not in value["deploy_stderr"]
+        ):
+            wrong.append(
+                f"it does not say how many attempts there were: {value['deploy_stderr'][:300]!r}"
+            )
         if handed.kind.code not in ended:
-            wrong.append(f"it is said to have ended with {code}, and never came to its end ({begun} times begun)")
+            wrong.append(
+                f"it is said to have ended with {code}, and never came to its end ({begun} times begun)"
+            )
         if handed.kind.shape != "own" and value.get("identity") != handed.id:
             wrong.append(f"its output is said to be {value.get('identity')!r}")
         if handed.id not in value["deploy_stdout"]:
@@ -386,16 +528,35 @@ class World:
         sample = self.chance.sample(sorted(self.entries()), min(2, len(self.entries())))
         commands = self._listed(
             [["status"], ["status", "--json"]]
-            + [[*words, each] for each in sample for words in (["show"], ["show", "--json"], ["log"])]
+            + [
+                [*words, each]
+                for each in sample
+                for words in (["show"], ["show", "--json"], ["log"])
+            ]
         )
-        surroundings = "".join(path.read_text(errors="replace") for path in self._evidence.glob("*.surroundings"))
-        results = b"".join(each.body for each in self.heat.signals).decode(errors="replace")
-        seen = {"what was said": self.said(), "a listing": commands, "a result": results}
-        seen = {place: text for place, text in seen.items() if any(form in text for form in forms(PLANTED))}
+        surroundings = "".join(
+            path.read_text(errors="replace")
+            for path in self._evidence.glob("*.surroundings")
+        )
+        results = b"".join(each.body for each in self.heat.signals).decode(
+            errors="replace"
+        )
+        seen = {
+            "what was said": self.said(),
+            "a listing": commands,
+            "a result": results,
+        }
+        seen = {
+            place: text
+            for place, text in seen.items()
+            if any(form in text for form in forms(PLANTED))
+        }
         for each in self.handed.values():
             for secret in each.secrets:
                 places = dict(seen)
-                if secret == each.secrets[0]:  # with which Heat is spoken to: no tool is given it
+                if (
+                    secret == each.secrets[0]
+                ):  # with which Heat is spoken to: no tool is given it
                     places["the surroundings of a run"] = surroundings
                 leaks += [
                     f"{each.id}: {secret} is in {place}"
@@ -408,14 +569,27 @@ class World:
             if path.name.startswith("core") and path.is_file()
         ]
         names = (kill_points.VARIABLE, kill_points.INJECTED)
-        leaks += [f"{each} is in the surroundings of a run" for each in names if each in surroundings]
+        leaks += [
+            f"{each} is in the surroundings of a run"
+            for each in names
+            if each in surroundings
+        ]
         return leaks
 
     def _listed(self, commands: list[list[str]]) -> str:
         """Return what commands print that only look, all run by one process: most of what each takes is its start."""
-        words = [[command, "--state-dir", str(self.machine.state), *rest] for command, *rest in commands]
+        words = [
+            [command, "--state-dir", str(self.machine.state), *rest]
+            for command, *rest in commands
+        ]
         place = self.machine.folder
-        code, out, err = loaded.run("-c", [_LISTINGS, json.dumps(words)], self.machine.environment, place, PATIENCE)
+        code, out, err = loaded.run(
+            "-c",
+            [_LISTINGS, json.dumps(words)],
+            self.machine.environment,
+            place,
+            PATIENCE,
+        )
         assert code == 0, err
         return out + err
 
@@ -450,10 +624,18 @@ def too_open(state: Path) -> list[str]:
     wrong = []
     for path in below(state):
         parts = path.relative_to(state).parts
-        parts = parts[2:] if parts[0] == "stacks" else parts[1:] if parts[0].startswith("of-") else parts
+        parts = (
+            parts[2:]
+            if parts[0] == "stacks"
+            else parts[1:]
+            if parts[0].startswith("of-")
+            else parts
+        )
         if parts[:1] == ("run",):
             continue
-        with contextlib.suppress(FileNotFoundError):  # an agent that works has removed it
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # an agent that works has removed it
             mode = path.lstat().st_mode
             if not stat.S_ISLNK(mode) and mode & 0o077:
                 wrong.append(f"others may read {path}")
@@ -480,14 +662,20 @@ def _whose(value: dict[str, Any], at: float, shared: list[Handed]) -> Handed:
 def _is_left(process: psutil.Process) -> bool:
     """Return whether a process of a run should have ended: daemons of scripts may stay."""
     try:
-        return process.status() != psutil.STATUS_ZOMBIE and process.cmdline()[:1] != ["sleep"]
+        return process.status() != psutil.STATUS_ZOMBIE and process.cmdline()[:1] != [
+            "sleep"
+        ]
     except psutil.NoSuchProcess:
         return False
 
 
 def _script(evidence: Path, identity: str, kind: Kind) -> str:
     """Return a script that writes down what becomes of it, and where a secret would be that it must not have."""
-    printed = 'printf %s "$identity" >"$heat_outputs_path.identity"' if kind.shape != "own" else ":"
+    printed = (
+        'printf %s "$identity" >"$heat_outputs_path.identity"'
+        if kind.shape != "own"
+        else ":"
+    )
     return f"""#!/bin/sh
 read -r uptime idle </proc/uptime
 echo begun "$uptime" >>{evidence}/{identity}
@@ -519,4 +707,6 @@ print(json.dumps({{"deploy_stdout": done.stdout, "deploy_stderr": done.stderr, "
 
 def seed(variable: str) -> int:
     """Return the seed that a variable names, else a new one."""
-    return int(os.environ.get(variable) or "0") or random.SystemRandom().randrange(1, 10**6)
+    return int(os.environ.get(variable) or "0") or random.SystemRandom().randrange(
+        1, 10**6
+    )

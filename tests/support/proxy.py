@@ -54,20 +54,29 @@ class Reply:
     def head(self) -> bytes:
         """The status line and headers as they are sent: but for what says how long the body is."""
         reason = self.reason or http.client.responses.get(self.status, "")
-        lines = [f"HTTP/1.1 {self.status} {reason}", *(f"{name}: {value}" for name, value in self.headers)]
+        lines = [
+            f"HTTP/1.1 {self.status} {reason}",
+            *(f"{name}: {value}" for name, value in self.headers),
+        ]
         return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
 
     @property
     def raw(self) -> bytes:
         """All of it as it is sent."""
         bare = self.status in (204, 304)
-        return self.head + (b"\r\n" if bare else b"Content-Length: %d\r\n\r\n%b" % (len(self.body), self.body))
+        return self.head + (
+            b"\r\n"
+            if bare
+            else b"Content-Length: %d\r\n\r\n%b" % (len(self.body), self.body)
+        )
 
 
 class Exchange:
     """One request, and the connection on which it came."""
 
-    def __init__(self, proxy: Proxy, client: socket.socket, request: Request | None) -> None:
+    def __init__(
+        self, proxy: Proxy, client: socket.socket, request: Request | None
+    ) -> None:
         """Begin without a request, because nothing has been read yet."""
         self.client = client
         self.keep = False
@@ -83,7 +92,11 @@ class Exchange:
     def forward_for_body(self) -> Reply:
         """The same, of which the body is to be spoilt: so it has to have one."""
         reply = self.forward()
-        return replace(reply, status=200, reason="OK", body=b'{"messages": []}') if reply.status == 204 else reply
+        return (
+            replace(reply, status=200, reason="OK", body=b'{"messages": []}')
+            if reply.status == 204
+            else reply
+        )
 
     def send(self, data: bytes) -> None:
         """Say this to whoever asked."""
@@ -116,7 +129,9 @@ class Exchange:
 
     def reset(self) -> None:
         """Break off the connection."""
-        self.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.client.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
         socket.socket.close(self.client)
 
 
@@ -134,7 +149,10 @@ class Proxy:
     """Stands before a server. It counts what it does."""
 
     def __init__(
-        self, upstream: str = "", certificate: Path | None = None, listener: socket.socket | None = None
+        self,
+        upstream: str = "",
+        certificate: Path | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
         """Stand before the server of that origin, or before whatever server a request names.
 
@@ -157,11 +175,15 @@ class Proxy:
         self._over: set[Exchange] = set()
         self._clients: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._listener = listener or socket.create_server(("127.0.0.1", 0), backlog=64, reuse_port=True)
+        self._listener = listener or socket.create_server(
+            ("127.0.0.1", 0), backlog=64, reuse_port=True
+        )
         self._port: int = self._listener.getsockname()[1]
         self._reserved: socket.socket | None = None
         """Holds the port while nothing listens: no other process may get it for a connection of its own."""
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        threading.Thread(
+            target=self._accept, args=(self._listener,), daemon=True
+        ).start()
 
     @property
     def origin(self) -> str:
@@ -189,9 +211,13 @@ class Proxy:
         self.script.clear()
         self._cut()
         if self._listener.fileno() < 0:
-            self._listener = socket.create_server(("127.0.0.1", self._port), backlog=64, reuse_port=True)
+            self._listener = socket.create_server(
+                ("127.0.0.1", self._port), backlog=64, reuse_port=True
+            )
             self._free_port()
-            threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+            threading.Thread(
+                target=self._accept, args=(self._listener,), daemon=True
+            ).start()
 
     def close(self) -> None:
         """End."""
@@ -213,7 +239,9 @@ class Proxy:
 
     def _stop_listening(self) -> None:
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # so that whoever waits for connections wakes up
+            self._listener.shutdown(
+                socket.SHUT_RDWR
+            )  # so that whoever waits for connections wakes up
         self._listener.close()
 
     def is_over(self, exchange: Exchange) -> bool:
@@ -223,17 +251,29 @@ class Proxy:
     def ask(self, request: Request) -> Reply:
         """Return what the server answers to a request."""
         parts = urlsplit(self.upstream or request.target)
-        target = request.target if self.upstream else request.target.partition(parts.netloc)[2]
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=LONG)
+        target = (
+            request.target
+            if self.upstream
+            else request.target.partition(parts.netloc)[2]
+        )
+        connection = http.client.HTTPConnection(
+            parts.hostname or "", parts.port or 80, timeout=LONG
+        )
         with contextlib.closing(connection):
-            connection.putrequest(request.verb, target, skip_host=True, skip_accept_encoding=True)
+            connection.putrequest(
+                request.verb, target, skip_host=True, skip_accept_encoding=True
+            )
             for name, value in request.headers:
                 connection.putheader(name, value)
             connection.endheaders(request.body)
             response = connection.getresponse()
             body = response.read()
             framing = ("content-length", "transfer-encoding", "connection")
-            headers = tuple((name, value) for name, value in response.getheaders() if name.lower() not in framing)
+            headers = tuple(
+                (name, value)
+                for name, value in response.getheaders()
+                if name.lower() not in framing
+            )
             return Reply(response.status, response.reason, headers, body)
 
     def _cut(self) -> None:
@@ -249,7 +289,9 @@ class Proxy:
             while True:
                 client, _ = listener.accept()
                 self.connections += 1
-                threading.Thread(target=self._serve, args=(client, self.connections), daemon=True).start()
+                threading.Thread(
+                    target=self._serve, args=(client, self.connections), daemon=True
+                ).start()
 
     def _next(self, *, at_once: bool) -> Fault | None:
         """Return what is to be done now; None where a request has to be read first, or has been read already."""
@@ -263,7 +305,10 @@ class Proxy:
         with self._lock:
             self._clients.add(client)
         # The other side hangs up, or is killed: that is what the tests are about.
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException), contextlib.ExitStack() as ends:
+        with (
+            contextlib.suppress(OSError, ValueError, http.client.HTTPException),
+            contextlib.ExitStack() as ends,
+        ):
             ends.callback(self._forget, client)
             ends.callback(client.close)
             fault = self._next(at_once=True)
@@ -282,7 +327,9 @@ class Proxy:
             stream = ends.enter_context(client.makefile("rb"))
             while request := _read(stream, number):
                 self.requests.append(request)
-                fault = (self._next(at_once=False) or PASS) if self.only(request) else PASS
+                fault = (
+                    (self._next(at_once=False) or PASS) if self.only(request) else PASS
+                )
                 exchange = Exchange(self, client, request)
                 self._do(fault, exchange)
                 if not exchange.keep:
@@ -314,9 +361,17 @@ def _read(stream: io.BufferedReader, number: int) -> Request | None:
     while line := stream.readline().decode("latin-1").strip():
         name, _, value = line.partition(":")
         headers.append((name, value.strip()))
-    length = int(next((value for name, value in headers if name.lower() == "content-length"), "0"))
+    length = int(
+        next(
+            (value for name, value in headers if name.lower() == "content-length"), "0"
+        )
+    )
     body = stream.read(length)
-    return Request(words[0], words[1], tuple(headers), body, number) if len(body) == length else None
+    return (
+        Request(words[0], words[1], tuple(headers), body, number)
+        if len(body) == length
+        else None
+    )
 
 
 def _pass(exchange: Exchange) -> None:

@@ -53,8 +53,14 @@ def recorder(folder: Path, then: str) -> Puppet:
 def real(folder: Path) -> Puppet:
     """Return the real puppet, but for its own folders."""
     program, place = need("puppet", "puppet"), shlex.quote(str(folder))
-    own = " ".join(f"--{name} {place}/{where}" for name, where in (("confdir", "etc"), ("vardir", "var")))
-    return recorder(folder, f'shift\nexec {program} apply {own} --rundir {place}/var --logdir {place}/var "$@"')
+    own = " ".join(
+        f"--{name} {place}/{where}"
+        for name, where in (("confdir", "etc"), ("vardir", "var"))
+    )
+    return recorder(
+        folder,
+        f'shift\nexec {program} apply {own} --rundir {place}/var --logdir {place}/var "$@"',
+    )
 
 
 def a_manifest(identity: str, config: object, **fields: Any) -> dict[str, Any]:

@@ -44,7 +44,9 @@ class Repository:
         """Its URL on this machine."""
         return f"file://{self.folder}"
 
-    def git(self, *words: str, where: Path | None = None, text: str | None = None) -> str:
+    def git(
+        self, *words: str, where: Path | None = None, text: str | None = None
+    ) -> str:
         """Run git in it, and return what it prints."""
         environment = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -52,7 +54,14 @@ class Repository:
             "GIT_CONFIG_NOSYSTEM": "1",
             "HOME": "/",
         }
-        person = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always"]
+        person = [
+            "-c",
+            "user.name=T",
+            "-c",
+            "user.email=t@example.org",
+            "-c",
+            "protocol.file.allow=always",
+        ]
         done = subprocess.run(
             ["git", *person, *words],
             cwd=where or self.folder,

@@ -81,8 +81,13 @@ class Servers:
         """
         for number, fault in enumerate(faults):
             for way in ways or WAYS[number % 3 :][:1]:
-                upstream = self.web.origin if way == "url" else self.cloud.service.origin
-                stands = Proxy(self.cloud.keystone.origin if before == "keystone" else upstream, certificate)
+                upstream = (
+                    self.web.origin if way == "url" else self.cloud.service.origin
+                )
+                stands = Proxy(
+                    self.cloud.keystone.origin if before == "keystone" else upstream,
+                    certificate,
+                )
                 identity = f"{before[0]}{way}{len(self.cases)}"
                 self.cases.append(Case(identity, way, fault, stands))
                 self.schemes[identity] = scheme
@@ -97,14 +102,22 @@ class Servers:
             identity = f"p{len(self.cases)}"
             self.cases.append(Case(identity, "url", proxy.PASS, stands))
             self.schemes[identity] = "http"
-            self._given[identity] = self._deployment(identity, "url", stands.origin, "service")
+            self._given[identity] = self._deployment(
+                identity, "url", stands.origin, "service"
+            )
 
-    def add_scripts(self, chance: random.Random, faults: Sequence[Fault], number: int) -> None:
+    def add_scripts(
+        self, chance: random.Random, faults: Sequence[Fault], number: int
+    ) -> None:
         """Have so many deployments, before each of whose servers a few of these faults come one after the other."""
         for _ in range(number):
-            way, before = chance.choice([("url", "service"), *((way, at) for way in WAYS[1:] for at in PLACES)])
+            way, before = chance.choice(
+                [("url", "service"), *((way, at) for way in WAYS[1:] for at in PLACES)]
+            )
             self.add([proxy.PASS], way, before=before)
-            self.cases[-1].proxy.script.extend(chance.choices(faults, k=chance.randint(1, 5)))
+            self.cases[-1].proxy.script.extend(
+                chance.choices(faults, k=chance.randint(1, 5))
+            )
 
     def replace(self) -> None:
         """Have another deployment in the place of each, for the same address."""
@@ -112,7 +125,11 @@ class Servers:
         for case in self.cases:
             identity = f"{case.id}-new"
             text = json.dumps(self._given.pop(case.id))
-            new = json.loads(text.replace(f"echo {case.id}", f"echo {identity}").replace("CREATE", "UPDATE"))
+            new = json.loads(
+                text.replace(f"echo {case.id}", f"echo {identity}").replace(
+                    "CREATE", "UPDATE"
+                )
+            )
             self._given[identity] = {**new, "id": identity, "name": identity}
             self._addresses[identity] = case.id
             replaced.append(Case(identity, case.way, case.fault, case.proxy))
@@ -121,13 +138,24 @@ class Servers:
         self._put()
 
     def _put(self) -> None:
-        sound = deployment("sound", "#!/bin/sh\necho sound\n", signal=self.web.url("sound"))
+        sound = deployment(
+            "sound", "#!/bin/sh\necho sound\n", signal=self.web.url("sound")
+        )
         self.daemon.put([*self._given.values(), sound])
 
-    def _deployment(self, identity: str, way: str, address: str, before: str, action: str = "CREATE") -> dict[str, Any]:
-        text = f"#!/bin/sh\necho {identity} >>{self.machine.folder}/ran\necho {identity}\n"
+    def _deployment(
+        self, identity: str, way: str, address: str, before: str, action: str = "CREATE"
+    ) -> dict[str, Any]:
+        text = (
+            f"#!/bin/sh\necho {identity} >>{self.machine.folder}/ran\necho {identity}\n"
+        )
         if way == "url":
-            return deployment(identity, text, signal=f"{address}/v1/{identity}?Signature={SECRET}", action=action)
+            return deployment(
+                identity,
+                text,
+                signal=f"{address}/v1/{identity}?Signature={SECRET}",
+                action=action,
+            )
         region = identity if before == "service" else "direct"
         access = {
             "deploy_auth_url": f"{address if before == 'keystone' else self.cloud.keystone.origin}/v3",
@@ -136,9 +164,15 @@ class Servers:
             "deploy_project_id": cloud.PROJECT,
             "deploy_region_name": region,
         }
-        place = {"deploy_queue_id": identity} if way == "zaqar" else {"deploy_stack_id": f"{identity}/1"}
+        place = (
+            {"deploy_queue_id": identity}
+            if way == "zaqar"
+            else {"deploy_stack_id": f"{identity}/1"}
+        )
         more = {} if way == "zaqar" else {"deploy_resource_name": "r"}
-        return deployment(identity, text, inputs={**access, **place, **more}, action=action)
+        return deployment(
+            identity, text, inputs={**access, **place, **more}, action=action
+        )
 
     def begin(self, *before: str, **settings: Any) -> None:
         """Have it all go wrong, and start the agent, with a deployment whose server is sound."""
@@ -146,10 +180,18 @@ class Servers:
         usual = [service["endpoints"][-1] for service in catalog]
         for case in self.cases:
             for service, there in zip(catalog, usual, strict=True):
-                origin = f"{self.schemes[case.id]}:{case.proxy.origin.partition(':')[2]}"
+                origin = (
+                    f"{self.schemes[case.id]}:{case.proxy.origin.partition(':')[2]}"
+                )
                 url = there["url"].replace(self.cloud.service.origin, origin)
                 service["endpoints"].append(
-                    {**there, "id": case.id, "region": case.id, "region_id": case.id, "url": url}
+                    {
+                        **there,
+                        "id": case.id,
+                        "region": case.id,
+                        "region_id": case.id,
+                        "url": url,
+                    }
                 )
             case.proxy.fail(case.fault)
         self.cloud.keystone.always = self.cloud.lets_in(SECRET, catalog=catalog)
@@ -195,7 +237,11 @@ class Servers:
         """The results of a deployment that came to the server behind the proxy."""
         at = self._addresses.get(identity, identity)
         places = (f"/v1/{at}?", f"/stacks/{at}/", f"/queues/{at}/")
-        return [each for each in (*self.web.signals, *self.cloud.asked) if any(one in each.path for one in places)]
+        return [
+            each
+            for each in (*self.web.signals, *self.cloud.asked)
+            if any(one in each.path for one in places)
+        ]
 
     def results(self, identity: str) -> list[dict[str, Any]]:
         """The same, as objects."""
@@ -211,7 +257,13 @@ class Servers:
 
         def are_met() -> bool:
             entries = self.entries()
-            shown.update({key: entry for key, entry in entries.items() if key not in shown | _late(entries, says)})
+            shown.update(
+                {
+                    key: entry
+                    for key, entry in entries.items()
+                    if key not in shown | _late(entries, says)
+                }
+            )
             return shown.keys() == entries.keys()
 
         # A slow machine may miss the deadline before the server can show its fault: the next try meets it.
@@ -219,21 +271,31 @@ class Servers:
         for case in self.cases:
             entry = shown[case.id]
             if entry.state is State.SIGNALLED:
-                assert self.heard(case.id), f"{case.fault.name} was taken for a success ({case.way})"
+                assert self.heard(case.id), (
+                    f"{case.fault.name} was taken for a success ({case.way})"
+                )
                 continue
             assert entry.state is State.FINISHED, self.story()
-            assert re.search(says, entry.trouble), f"{case.fault.name} ({case.way}): {entry.trouble}"
+            assert re.search(says, entry.trouble), (
+                f"{case.fault.name} ({case.way}): {entry.trouble}"
+            )
         self.explained()
 
     def explained(self) -> None:
         """Nothing secret is said, nor anything that only a programmer would understand."""
         shown = "".join(
-            done.out + done.err for done in (self.daemon.command("status"), self.daemon.command("status", "--json"))
+            done.out + done.err
+            for done in (
+                self.daemon.command("status"),
+                self.daemon.command("status", "--json"),
+            )
         )
         for text in (shown, self.daemon.log, json.dumps(self.daemon.health())):
             assert SECRET not in text
             assert "Traceback" not in text
-            assert not re.search(r"\b[A-Z]\w+(Error|Exception|Reset|Read|Header)\b", text), text
+            assert not re.search(
+                r"\b[A-Z]\w+(Error|Exception|Reset|Read|Header)\b", text
+            ), text
 
     def over(self) -> None:
         """It is over, and each result that is not refused for good arrives, just as it would have without the fault."""
@@ -244,10 +306,14 @@ class Servers:
         for case in self.cases:
             bodies = self.results(case.id)
             assert entries[case.id].state is State.SIGNALLED, self.story()
-            assert {each["deploy_stdout"] for each in bodies} == {f"{case.id}\n"}, self.story()
+            assert {each["deploy_stdout"] for each in bodies} == {f"{case.id}\n"}, (
+                self.story()
+            )
             assert {each["deploy_status_code"] for each in bodies} == {0}
             assert len({each.body for each in self.heard(case.id)}) == 1
-        assert sorted(ran(self.machine)) == sorted([*self._ran, *(each.id for each in self.cases)])
+        assert sorted(ran(self.machine)) == sorted(
+            [*self._ran, *(each.id for each in self.cases)]
+        )
         self.ends_well()
 
     def ends_well(self) -> None:
@@ -289,5 +355,7 @@ def _late(entries: Mapping[str, Entry], says: str) -> dict[str, Entry]:
     return {
         key: entry
         for key, entry in entries.items()
-        if entry.state is State.FINISHED and re.search(late, entry.trouble) and not re.search(says, entry.trouble)
+        if entry.state is State.FINISHED
+        and re.search(late, entry.trouble)
+        and not re.search(says, entry.trouble)
     }

@@ -43,7 +43,9 @@ def hasty(machine: Machine, document: object, *arguments: str) -> Done:
     return ended(machine.start(sys.executable, "-c", code, *named), 8)
 
 
-def counting(machine: Machine, identity: str = "d1", url: str = "", **fields: Any) -> dict[str, Any]:
+def counting(
+    machine: Machine, identity: str = "d1", url: str = "", **fields: Any
+) -> dict[str, Any]:
     """Return a deployment whose script counts its runs and prints its id."""
     text = f"#!/bin/sh\necho {identity} >>{machine.folder}/ran\necho {identity}\n"
     return deployment(identity, text, signal=url, **fields)

@@ -29,4 +29,7 @@ def _validator(name: str) -> Draft202012Validator:
 
 def wrong(name: str, value: object) -> list[str]:
     """Return what is wrong with a value that should be as the schema says."""
-    return [f"{each.json_path}: {each.message}"[:500] for each in _validator(name).iter_errors(value)]
+    return [
+        f"{each.json_path}: {each.message}"[:500]
+        for each in _validator(name).iter_errors(value)
+    ]

@@ -22,10 +22,14 @@ _CODE = re.compile(r"\x1b\[(\d*)([A-Za-z])")
 class Terminal:
     """A command on a terminal of its own, which is its controlling terminal."""
 
-    def __init__(self, command: Sequence[str | Path], environment: dict[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str | Path], environment: dict[str, str]
+    ) -> None:
         self._printed = b""
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        fcntl.ioctl(
+            theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0)
+        )
         self.process = subprocess.Popen(
             [os.fspath(word) for word in command],
             stdin=theirs,
@@ -60,7 +64,10 @@ class Terminal:
 
 def frames(printed: str) -> list[list[str]]:
     """Return the lines of each picture that a command drew one over the other."""
-    return [_CODE.sub("", frame).replace("\r", "").splitlines() for frame in printed.split("\x1b[J")]
+    return [
+        _CODE.sub("", frame).replace("\r", "").splitlines()
+        for frame in printed.split("\x1b[J")
+    ]
 
 
 def screen(printed: str) -> list[str]:
@@ -84,6 +91,8 @@ def screen(printed: str) -> list[str]:
             row, column = row + 1, column if sign == "\n" else 0
         rows += [""] * (row + 1 - len(rows))
         if sign != "\n":
-            rows[row] = rows[row].ljust(column)[:column] + sign + rows[row][column + 1 :]
+            rows[row] = (
+                rows[row].ljust(column)[:column] + sign + rows[row][column + 1 :]
+            )
             column += 1
     return rows

@@ -125,7 +125,9 @@ class Cut:
             to.touch(0o600)
             to.write_bytes(self._content(now.read_bytes(), flushed))
             to.chmod(now.stat().st_mode & 0o777)
-        elif flushed is None or not flushed.startswith(b"{"):  # a file that was removed, and is back
+        elif flushed is None or not flushed.startswith(
+            b"{"
+        ):  # a file that was removed, and is back
             to.touch(0o600)
             to.write_bytes(flushed or b"")
 
@@ -133,11 +135,15 @@ class Cut:
         if self._is_kept():
             return current
         if flushed is None or not current.startswith(flushed):
-            return flushed if flushed is not None else current[: self._some(len(current))]
+            return (
+                flushed if flushed is not None else current[: self._some(len(current))]
+            )
         return current[: len(flushed) + self._some(len(current) - len(flushed))]
 
     def _some(self, most: int) -> int:
-        return self._chance.choice((0, self._chance.randint(0, most))) if self._kept else 0
+        return (
+            self._chance.choice((0, self._chance.randint(0, most))) if self._kept else 0
+        )
 
     def _flushed(self, key: str) -> bytes | None:
         try:
@@ -166,7 +172,9 @@ def main() -> None:
     os.fsync = noting(os.fsync)  # type: ignore[assignment]
     os.fdatasync = noting(os.fdatasync)  # type: ignore[assignment]
     sys.argv = command
-    sys.path[0] = str(Path(command[0]).parent)  # as if the command had been started by itself
+    sys.path[0] = str(
+        Path(command[0]).parent
+    )  # as if the command had been started by itself
     runpy.run_path(command[0], run_name="__main__")
 
 

@@ -22,7 +22,9 @@ SHARE = 1.0
 class Shares:
     """The time of the long form. What a test does not need, those after it have; what it takes too long, they lack."""
 
-    def __init__(self, seconds: float, shares: Iterable[tuple[str, str, float]]) -> None:
+    def __init__(
+        self, seconds: float, shares: Iterable[tuple[str, str, float]]
+    ) -> None:
         """Divide so many seconds, from now on. For each test: its name, its file, and the share of all in that file."""
         given = list(shares)
         of_file = Counter(file for _, file, _ in given)
@@ -33,13 +35,28 @@ class Shares:
         """Return the seconds that a test may take which begins now."""
         whole = sum(self._left.values())
         share = self._left.pop(name, 0.0)
-        return max((self._end - time.monotonic()) * share / whole, LEAST) if share else LEAST
+        return (
+            max((self._end - time.monotonic()) * share / whole, LEAST)
+            if share
+            else LEAST
+        )
 
 
 def of(items: Iterable[pytest.Item]) -> Shares:
     """Return how the time is divided among the tests that were chosen, of those that go on for as long as they may."""
-    marks = ((each, each.get_closest_marker("torture")) for each in items if "seconds" in _needs(each))
-    return Shares(FOR, [(each.nodeid, str(each.path), mark.kwargs.get("share", SHARE)) for each, mark in marks if mark])
+    marks = (
+        (each, each.get_closest_marker("torture"))
+        for each in items
+        if "seconds" in _needs(each)
+    )
+    return Shares(
+        FOR,
+        [
+            (each.nodeid, str(each.path), mark.kwargs.get("share", SHARE))
+            for each, mark in marks
+            if mark
+        ],
+    )
 
 
 def _needs(item: pytest.Item) -> Iterable[str]:

@@ -23,7 +23,18 @@ class Signer:
     def __init__(self, folder: Path, name: str) -> None:
         """Make the key in a folder."""
         self.name, self.key = name, folder / f"key-{name}"
-        make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(self.key)]
+        make = [
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            name,
+            "-f",
+            str(self.key),
+        ]
         subprocess.run(make, check=True)
 
     @property
@@ -31,12 +42,19 @@ class Signer:
         """Options of git with which commits and tags are signed."""
         settings = {"gpg.format": "ssh", "user.signingKey": f"{self.key}.pub"}
         settings |= {"commit.gpgSign": "true", "tag.gpgSign": "true"}
-        return tuple(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))
+        return tuple(
+            word
+            for name, value in settings.items()
+            for word in ("-c", f"{name}={value}")
+        )
 
     def line(self, options: str = "") -> str:
         """Return the line of an allowed signers file that trusts this key."""
         kind, key, *_ = self.key.with_suffix(".pub").read_text().split()
-        return " ".join(filter(None, (f"{self.name}@example.com", options, kind, key))) + "\n"
+        return (
+            " ".join(filter(None, (f"{self.name}@example.com", options, kind, key)))
+            + "\n"
+        )
 
 
 def sign(governed: Governed, signer: Signer, *words: str) -> None:

@@ -19,7 +19,10 @@ class Site:
     def __init__(self, folder: Path) -> None:
         self.folder, self.state, self.log = folder, folder / "state", folder / "log"
         self.repository = Repository(folder / "repository")
-        self.values: dict[str, object] = {"url": self.repository.url, "path": "stack.yaml"}
+        self.values: dict[str, object] = {
+            "url": self.repository.url,
+            "path": "stack.yaml",
+        }
         self.notes: list[str] = []
         self.ca_file: Path | None = None
 
@@ -41,7 +44,9 @@ class Site:
             return Follower(settings, "web", self.notes.append).step()
 
     def commit(self, line: str, more: str = "", **files: str) -> str:
-        return self.repository.commit({"stack.yaml": template(self.log, line, more), **files})
+        return self.repository.commit(
+            {"stack.yaml": template(self.log, line, more), **files}
+        )
 
     @property
     def ran(self) -> list[str]:

@@ -45,21 +45,37 @@ class Stacks:
         """The file with its records."""
         return self.folder / "stack"
 
-    def template(self, resources: dict[str, Any], name: str = "t", **sections: Any) -> Path:
+    def template(
+        self, resources: dict[str, Any], name: str = "t", **sections: Any
+    ) -> Path:
         """Write a template: JSON, which is YAML."""
         return self.machine.write(
-            {"heat_template_version": "2018-08-31", "resources": resources, **sections}, f"{name}.yaml"
+            {"heat_template_version": "2018-08-31", "resources": resources, **sections},
+            f"{name}.yaml",
         )
 
-    def script(self, name: str, then: str = "", *actions: str, **more: Any) -> dict[str, Any]:
+    def script(
+        self, name: str, then: str = "", *actions: str, **more: Any
+    ) -> dict[str, Any]:
         """Return a deployment, and its config, whose script counts its runs by name and action."""
         text = f'#!/bin/sh\necho "{name} $deploy_action" >>{self.log}\n{then}\n'
         inputs = more.pop("input_values", {})
-        config = {"group": "script", "config": text, "inputs": [{"name": each} for each in inputs]}
-        given = {"config": {"get_resource": f"{name}_config"}, "server": "here", "input_values": inputs}
+        config = {
+            "group": "script",
+            "config": text,
+            "inputs": [{"name": each} for each in inputs],
+        }
+        given = {
+            "config": {"get_resource": f"{name}_config"},
+            "server": "here",
+            "input_values": inputs,
+        }
         given["actions"] = list(actions or ("CREATE", "UPDATE"))
         return {
-            f"{name}_config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
+            f"{name}_config": {
+                "type": "OS::Heat::SoftwareConfig",
+                "properties": config,
+            },
             name: {"type": "OS::Heat::SoftwareDeployment", "properties": given, **more},
         }
 
@@ -70,7 +86,10 @@ class Stacks:
         said = f'echo "$endpoint $token" >{self.told}.new; mv {self.told}.new {self.told}\n'
         text = f"{said}while [ ! -e {self.go} ]; do sleep 0.05; done\n{then}\n"
         text += f'{sys.executable} -I {sends} "$endpoint" "$token" || exit 7'
-        address = {"endpoint": {"get_attr": ["handle", "endpoint"]}, "token": {"get_attr": ["handle", "token"]}}
+        address = {
+            "endpoint": {"get_attr": ["handle", "endpoint"]},
+            "token": {"get_attr": ["handle", "token"]},
+        }
         condition = {"handle": {"get_resource": "handle"}, "timeout": timeout}
         return {
             "handle": {"type": "OS::Heat::WaitConditionHandle"},
@@ -78,21 +97,27 @@ class Stacks:
             **self.script("sender", text, input_values=address),
         }
 
-    def apply(self, path: Path, *words: str, code: int | None = 0, **environment: str) -> Done:
+    def apply(
+        self, path: Path, *words: str, code: int | None = 0, **environment: str
+    ) -> Done:
         """Run `heat-config-apply` on a template, which ends with that code."""
         done = self.machine.apply(path, *words, seconds=LONG, **environment)
         assert code is None or done.code == code, done.out + done.err
         assert "Traceback" not in done.err
         return done
 
-    def start(self, path: Path, *words: str, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, path: Path, *words: str, **environment: str
+    ) -> subprocess.Popen[str]:
         """Start `heat-config-apply` on a template."""
         return self.machine.start_apply(path, *words, **environment)
 
     def __call__(self, *words: str, code: int | None = 0, **environment: str) -> Done:
         """Run `heat-config-agent stack WORDS`, which ends with that code."""
         place = ("--state-dir", str(self.machine.state))
-        done = self.machine.command("heat-config-agent", ["stack", *words, *place], environment, LONG)
+        done = self.machine.command(
+            "heat-config-agent", ["stack", *words, *place], environment, LONG
+        )
         assert code is None or done.code == code, done.out + done.err
         assert "Traceback" not in done.err
         return done
@@ -100,7 +125,9 @@ class Stacks:
     def state(self, name: str = "t") -> str:
         """Return the state of a stack, as `list` has it; empty where there is none."""
         kept = listing.kept(self.machine.state, name)
-        return f"{kept.record.action}_{kept.record.status}" if kept and kept.record else ""
+        return (
+            f"{kept.record.action}_{kept.record.status}" if kept and kept.record else ""
+        )
 
     @property
     def ran(self) -> list[str]:
@@ -132,7 +159,9 @@ def listens(process: subprocess.Popen[str], port: int) -> bool:
         found = psutil.Process(process.pid).net_connections(kind="tcp")
     except psutil.Error:
         return False
-    return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in found)
+    return any(
+        each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in found
+    )
 
 
 def signalled(address: str, token: str, body: bytes = b"{}") -> int:

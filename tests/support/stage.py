@@ -69,10 +69,15 @@ class Stage:
 
     def arm(self, aims: Iterable[tuple[str, int]]) -> None:
         """Have the agent die once at each of some points, when it passes it for the N-th time."""
-        self._aims = {aim: self.machine.folder / f"armed-{number}" for number, aim in enumerate(aims)}
+        self._aims = {
+            aim: self.machine.folder / f"armed-{number}"
+            for number, aim in enumerate(aims)
+        }
         for file in self._aims.values():
             file.touch()
-        self.armed = kill_points.environment_of((*aim, file) for aim, file in self._aims.items())
+        self.armed = kill_points.environment_of(
+            (*aim, file) for aim, file in self._aims.items()
+        )
 
     @property
     def left(self) -> list[tuple[str, int]]:
@@ -95,7 +100,9 @@ class Stage:
     ) -> None:
         """Run `heat-config-apply`, again when it was killed; and do something while it works, once something is so."""
         left = [then] if then else []
-        while (code := self._applied(document, arguments, once, left)) == -signal.SIGKILL:
+        while (
+            code := self._applied(document, arguments, once, left)
+        ) == -signal.SIGKILL:
             self._died()
         assert code in (0, 1, 5), f"exit code {code}:\n{self.world.said()[-2000:]}"
 
@@ -113,7 +120,13 @@ class Stage:
                 left.pop()()
         return agent.wait(promises.PATIENCE)
 
-    def finish(self, document: object, *, lets_go: str = "", seen: Callable[[], bool] | None = None) -> None:
+    def finish(
+        self,
+        document: object,
+        *,
+        lets_go: str = "",
+        seen: Callable[[], bool] | None = None,
+    ) -> None:
         """Run it until there is nothing left to do; and let a deployment go that holds, once the agent has seen it.
 
         `seen` tells whether it has; else it surely has after a while.
@@ -143,7 +156,9 @@ class Stage:
     def command(self, command: str, *arguments: str, **environment: str) -> None:
         """Run a command, again when it was killed: it may have done by then all there was to do."""
         dead = False
-        while (done := self.machine.agent(command, *arguments, **environment)).code == -signal.SIGKILL:
+        while (
+            done := self.machine.agent(command, *arguments, **environment)
+        ).code == -signal.SIGKILL:
             dead = True
             self._died()
             self.world.note(done.out + done.err)
@@ -160,10 +175,14 @@ class Stage:
         while not condition():
             if self.daemon.ended:
                 assert self.daemon.process is not None
-                assert self.daemon.process.returncode == -signal.SIGKILL, self.world.said()[-2000:]
+                assert self.daemon.process.returncode == -signal.SIGKILL, (
+                    self.world.said()[-2000:]
+                )
                 self._died()
                 self.run()
-            assert time.monotonic() < deadline, f"it did not happen in time:\n{self.world.said()[-3000:]}"
+            assert time.monotonic() < deadline, (
+                f"it did not happen in time:\n{self.world.said()[-3000:]}"
+            )
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -177,7 +196,10 @@ class Stage:
 
     def is_up(self) -> bool:
         """Return whether the daemon handles signals."""
-        return not self.daemon.ended and self.daemon.health().get("process") == self.daemon.pid
+        return (
+            not self.daemon.ended
+            and self.daemon.health().get("process") == self.daemon.pid
+        )
 
     def tell(self, number: int) -> None:
         """Send the daemon a signal, once it listens."""
@@ -190,7 +212,10 @@ class Stage:
 
         def are() -> bool:
             entries = self.world.entries()
-            return all(each["id"] in entries and entries[each["id"]].state is State.SIGNALLED for each in document)
+            return all(
+                each["id"] in entries and entries[each["id"]].state is State.SIGNALLED
+                for each in document
+            )
 
         return are
 
@@ -201,7 +226,11 @@ class Stage:
     def kill_runs(self) -> None:
         """Kill all supervisors."""
         for entry in self.world.entries().values():
-            if entry.state is State.RUNNING and entry.run and processes.alive(entry.run.pid, entry.run.ticks):
+            if (
+                entry.state is State.RUNNING
+                and entry.run
+                and processes.alive(entry.run.pid, entry.run.ticks)
+            ):
                 self.world.interrupted.add(entry.id)
                 with contextlib.suppress(psutil.NoSuchProcess):
                     psutil.Process(entry.run.pid).kill()
@@ -227,7 +256,11 @@ class Stage:
     def wake_up_as(self, instance: str) -> None:
         """Go on as another instance."""
         folder = "/run/cloud-init"
-        self.before = mounted("mount -t tmpfs tmpfs /run", f"mkdir {folder}", f"echo {instance} >{folder}/.instance-id")
+        self.before = mounted(
+            "mount -t tmpfs tmpfs /run",
+            f"mkdir {folder}",
+            f"echo {instance} >{folder}/.instance-id",
+        )
 
     def _died(self) -> None:
         self.deaths += 1
@@ -238,9 +271,19 @@ class Stage:
 
 def mounted(*script: str) -> tuple[str, ...]:
     """Return the command that starts another one after `script`, with mounts that only that one sees."""
-    return ("unshare", "--mount", "/bin/sh", "-c", f'set -e; {"; ".join(script)}; exec "$@"', "sh")
+    return (
+        "unshare",
+        "--mount",
+        "/bin/sh",
+        "-c",
+        f'set -e; {"; ".join(script)}; exec "$@"',
+        "sh",
+    )
 
 
 def may_mount() -> bool:
     """Return whether mounts are allowed."""
-    return os.geteuid() == 0 and not subprocess.run(["unshare", "--mount", "true"], check=False).returncode
+    return (
+        os.geteuid() == 0
+        and not subprocess.run(["unshare", "--mount", "true"], check=False).returncode
+    )

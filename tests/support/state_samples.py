@@ -56,19 +56,39 @@ _AWAY = ("left", "waiting")
 """The deployments whose server is away."""
 
 
-def deployments(machine: Machine, heat: SignalServer, away: SignalServer) -> list[dict[str, Any]]:
+def deployments(
+    machine: Machine, heat: SignalServer, away: SignalServer
+) -> list[dict[str, Any]]:
     """Return the deployments; each one's script writes its name into the file `ran` when it runs."""
     documents = []
     for number, name in enumerate(STATES_OF):
         inputs = [{"name": "password", "value": "correct-horse", "type": "String"}]
         if name != "unasked":
-            inputs += [{"name": "deploy_signal_id", "value": (away if name in _AWAY else heat).url(name)}]
+            inputs += [
+                {
+                    "name": "deploy_signal_id",
+                    "value": (away if name in _AWAY else heat).url(name),
+                }
+            ]
             inputs += [{"name": "deploy_signal_verb", "value": "POST"}]
         inputs.append({"name": "deploy_action", "value": "CREATE"})
         script = f"echo {name} >>{machine.folder}/ran\nprintf 'of {name}' >$heat_outputs_path.answer\n"
         config = f"#!/bin/sh\n{script}{_SCRIPTS.get(name, '')}\n"
-        made = {"id": name, "name": name, "group": "script", "creation_time": f"2026-11-20T18:26:{number:02d}Z"}
-        documents.append({**made, "config": config, "inputs": inputs, "outputs": [{"name": "answer"}], "options": {}})
+        made = {
+            "id": name,
+            "name": name,
+            "group": "script",
+            "creation_time": f"2026-11-20T18:26:{number:02d}Z",
+        }
+        documents.append(
+            {
+                **made,
+                "config": config,
+                "inputs": inputs,
+                "outputs": [{"name": "answer"}],
+                "options": {},
+            }
+        )
     return documents
 
 
@@ -80,7 +100,11 @@ def hot(machine: Machine) -> str:
 def write(target: Path) -> None:
     """Have the commands of this checkout write a sample."""
     with tempfile.TemporaryDirectory(prefix="heat-config-sample-") as folder:
-        machine, heat, away = Machine(Path(folder, "machine")), SignalServer(), SignalServer()
+        machine, heat, away = (
+            Machine(Path(folder, "machine")),
+            SignalServer(),
+            SignalServer(),
+        )
         machine.folder.mkdir()
         heat.start()
         away.start()
@@ -88,8 +112,12 @@ def write(target: Path) -> None:
         try:
             _write_stacks(machine)
             _write_deployments(machine, heat, away, daemon)
-            left_out = shutil.ignore_patterns("*lock", "git")  # fetched files are not part of the state
-            shutil.copytree(machine.state, target / "state", symlinks=True, ignore=left_out)
+            left_out = shutil.ignore_patterns(
+                "*lock", "git"
+            )  # fetched files are not part of the state
+            shutil.copytree(
+                machine.state, target / "state", symlinks=True, ignore=left_out
+            )
             here = {
                 "folder": str(machine.folder),
                 "servers": [heat.origin, away.origin],
@@ -106,11 +134,16 @@ def write(target: Path) -> None:
 def _write_stacks(machine: Machine) -> None:
     """Create a stack of a HOT template, and one of a TOSCA service."""
     site = machine.write(hot(machine), "site.yaml")
-    for name, path, words in (("site", site, ()), ("notes", NOTES, ("--input", f"folder={machine.folder}/notes"))):
+    for name, path, words in (
+        ("site", site, ()),
+        ("notes", NOTES, ("--input", f"folder={machine.folder}/notes")),
+    ):
         Stacks(machine)("create", name, "-t", str(path), *words)
 
 
-def _write_deployments(machine: Machine, heat: SignalServer, away: SignalServer, daemon: Daemon) -> None:
+def _write_deployments(
+    machine: Machine, heat: SignalServer, away: SignalServer, daemon: Daemon
+) -> None:
     """Have a daemon follow a repository and carry out deployments, and kill it and its run."""
     repository = Repository(machine.folder.parent / "repository")
     repository.commit({"stack.yaml": template(machine.folder / "web.log", "followed")})
@@ -118,14 +151,21 @@ def _write_deployments(machine: Machine, heat: SignalServer, away: SignalServer,
     address = {"os-collect-config": {"request": {"metadata_url": heat.url("metadata")}}}
 
     def put(*without: str) -> None:
-        document = {"deployments": [each for each in all_of_them if each["id"] not in without], **address}
+        document = {
+            "deployments": [each for each in all_of_them if each["id"] not in without],
+            **address,
+        }
         heat.named["metadata"] = Answer(body=json.dumps(document).encode())
 
     away.always = Answer(503)
     heat.named["refused"] = Answer(404)
     daemon.settings["agent"]["collectors"] = "request"
     daemon.settings["request"] = {"metadata_url": heat.url("metadata")}
-    daemon.settings["follow web"] = {"url": repository.url, "path": "stack.yaml", "interval": 1}
+    daemon.settings["follow web"] = {
+        "url": repository.url,
+        "path": "stack.yaml",
+        "interval": 1,
+    }
     put("cut-short", "queued")
     daemon.start()
     for name in ("delivered", "failed", "unasked", "refused"):
@@ -146,16 +186,23 @@ def place(sample: Path, machine: Machine, heat: SignalServer) -> list[dict[str, 
     Their results go to another server; what has a checksum gets the one that belongs to that.
     """
     here = json.loads((sample / _HERE).read_text())
-    changes = {here["folder"]: str(machine.folder), **dict.fromkeys(here["servers"], heat.origin)}
+    changes = {
+        here["folder"]: str(machine.folder),
+        **dict.fromkeys(here["servers"], heat.origin),
+    }
     for name in STATES_OF:
         path = heat.url(name).removeprefix(heat.origin)
         for server in here["servers"]:
-            changes[metadata.addressee_at(f"{server}{path}")] = metadata.addressee_at(heat.url(name))
+            changes[metadata.addressee_at(f"{server}{path}")] = metadata.addressee_at(
+                heat.url(name)
+            )
     shutil.copytree(sample / "state", machine.state, symlinks=True)
     for target in (machine.state, *machine.state.rglob("*")):
         if target.is_symlink():
             continue
-        target.chmod(0o700 if target.is_dir() else 0o600)  # version control keeps no such modes
+        target.chmod(
+            0o700 if target.is_dir() else 0o600
+        )  # version control keeps no such modes
         if target.is_file():
             target.write_bytes(_changed(target.read_bytes(), changes))
     text = _changed(json.dumps(here["deployments"]).encode(), changes)
@@ -166,7 +213,9 @@ def place(sample: Path, machine: Machine, heat: SignalServer) -> list[dict[str, 
 def _changed(content: bytes, changes: dict[str, str]) -> bytes:
     """Return the content of a file with other words in it, and with checksums that match where lines have any."""
     lines = content.split(b"\n")
-    checked = all(line[:9] == b"%08x " % zlib.crc32(line[9:]) for line in lines if line) and bool(content)
+    checked = all(
+        line[:9] == b"%08x " % zlib.crc32(line[9:]) for line in lines if line
+    ) and bool(content)
     for old, new in changes.items():
         content = content.replace(old.encode(), new.encode())
     if not checked:
@@ -180,6 +229,8 @@ if __name__ == "__main__":
     if where.exists():
         sys.exit(f"{where} is there already: what a version has written is not changed")
     write(where)
-    entries = {key: entry.state.value for key, entry in journal.read(where / "state").items()}
+    entries = {
+        key: entry.state.value for key, entry in journal.read(where / "state").items()
+    }
     assert entries == STATES_OF, entries
     subprocess.run(["du", "-sh", where], check=True)

@@ -92,7 +92,9 @@ def recorded() -> list[Row]:
         latest[row.kind, row.subject] = row
     failed = [row.subject for row in latest.values() if row.outcome == "failed"]
     if failed:
-        raise ValueError(f"these tests have failed, so there is no table: {', '.join(failed)}")
+        raise ValueError(
+            f"these tests have failed, so there is no table: {', '.join(failed)}"
+        )
     return list(latest.values())
 
 
@@ -114,9 +116,19 @@ def table(outcomes: list[Row], subjects: Mapping[str, Sequence[str]]) -> str:
     by_subject = {(row.kind, row.subject): row for row in outcomes}
     parts = [_HEAD]
     for kind, (heading, what) in KINDS.items():
-        lines = [f"## {heading}", "", what, "", "| on | outcome | there |", "| --- | --- | --- |"]
+        lines = [
+            f"## {heading}",
+            "",
+            what,
+            "",
+            "| on | outcome | there |",
+            "| --- | --- | --- |",
+        ]
         for subject in subjects[kind]:
-            row = by_subject.get((kind, subject), Row(kind, subject, "the tests were not run with it", "not tried"))
+            row = by_subject.get(
+                (kind, subject),
+                Row(kind, subject, "the tests were not run with it", "not tried"),
+            )
             lines.append(f"| {row.subject} | {row.outcome} | {row.found} |")
         parts.append("\n".join([*lines, ""]))
     return "\n".join(parts)

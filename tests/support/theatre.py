@@ -45,7 +45,9 @@ class Theatre:
 
     def __init__(self, scenario: Scenario, folder: Path, seed: int) -> None:
         if scenario.mounts and not stages.may_mount():
-            pytest.skip("a boot or an instance can only be changed where mounts are allowed: run the tests as root")
+            pytest.skip(
+                "a boot or an instance can only be changed where mounts are allowed: run the tests as root"
+            )
         self.scenario = scenario
         self.seed = seed
         self._folder = folder
@@ -80,7 +82,9 @@ class Theatre:
                 return wrong
         return f"{self.scenario.name}, killed at {point}, seed {self.seed}: in {PLAYS} plays it was not passed"
 
-    def _kill(self, aims: Sequence[tuple[str, int]], *, runs_too: bool) -> tuple[str, list[tuple[str, int]]]:
+    def _kill(
+        self, aims: Sequence[tuple[str, int]], *, runs_too: bool
+    ) -> tuple[str, list[tuple[str, int]]]:
         """Play it once; return what went wrong, and where no agent died of all that was armed."""
         stage = self._stage()
         stage.arm(aims)
@@ -97,23 +101,34 @@ class Theatre:
             stage.end()
         return "", stage.left
 
-    def kill_at(self, aims: Iterable[tuple[str, int]], *, runs_too: bool = False) -> int:
+    def kill_at(
+        self, aims: Iterable[tuple[str, int]], *, runs_too: bool = False
+    ) -> int:
         """Kill at all these points, several worlds at once; return how often. Fails with what went wrong, of each."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
             wrong = list(pool.map(lambda aim: self.kill(*aim, runs_too=runs_too), aims))
         assert not any(wrong), "\n\n".join(filter(None, wrong))
         return len(wrong)
 
-    def kill_along(self, aims: Sequence[tuple[str, int]], *, runs_too: bool = False) -> int:
+    def kill_along(
+        self, aims: Sequence[tuple[str, int]], *, runs_too: bool = False
+    ) -> int:
         """Kill at all these points as `kill_at` does, at `IN_ONE` of them in the same life; return how often.
 
         Points that are next to each other are in different lives. Where the agents after the first one did not come by
         a point for the first time, it has a life of its own.
         """
-        lives = [aims[number :: -(-len(aims) // IN_ONE)] for number in range(-(-len(aims) // IN_ONE))]
+        lives = [
+            aims[number :: -(-len(aims) // IN_ONE)]
+            for number in range(-(-len(aims) // IN_ONE))
+        ]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            ends = list(pool.map(lambda life: self._kill(life, runs_too=runs_too), lives))
-        assert not any(wrong for wrong, _ in ends), "\n\n".join(wrong for wrong, _ in ends if wrong)
+            ends = list(
+                pool.map(lambda life: self._kill(life, runs_too=runs_too), lives)
+            )
+        assert not any(wrong for wrong, _ in ends), "\n\n".join(
+            wrong for wrong, _ in ends if wrong
+        )
         left = [aim for _, missed in ends for aim in missed]
         self.kill_at([aim for aim in left if aim[1] == 1], runs_too=runs_too)
         return len(aims) - sum(passing > 1 for _, passing in left)

@@ -25,7 +25,9 @@ def need(name: str, package: str) -> str:
     """Return the path of a program, or skip the test, saying how to get it."""
     path = shutil.which(name)
     if path is None:
-        pytest.skip(f"{name} is not installed: «apt install {package}» (make test-all does it, as root on Debian)")
+        pytest.skip(
+            f"{name} is not installed: «apt install {package}» (make test-all does it, as root on Debian)"
+        )
     return path
 
 
@@ -46,14 +48,22 @@ def need_openstack(name: str, package: str, folder: Path) -> Path:
     need_root()
     path = OPENSTACK / name
     if not _starts(path):
-        pytest.skip(f"{name} is not installed: «pip install {package}» in {OPENSTACK.parent} (make test-all does it)")
+        pytest.skip(
+            f"{name} is not installed: «pip install {package}» in {OPENSTACK.parent} (make test-all does it)"
+        )
     unshare, wrapper = need("unshare", "util-linux"), folder.parent / name
-    if subprocess.run([unshare, "--mount", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine gives no mount namespaces: run the tests where «unshare --mount true» works")
+    if subprocess.run(
+        [unshare, "--mount", "true"], capture_output=True, check=False
+    ).returncode:
+        pytest.skip(
+            "this machine gives no mount namespaces: run the tests where «unshare --mount true» works"
+        )
     folder.mkdir()
     (folder / "log").mkdir()
     inside = """sh -c 'mount --bind "$0" /var && exec "$@"'"""
-    wrapper.write_text(f'#!/bin/sh\nexec {unshare} --mount {inside} {folder} {path} "$@"\n')
+    wrapper.write_text(
+        f'#!/bin/sh\nexec {unshare} --mount {inside} {folder} {path} "$@"\n'
+    )
     wrapper.chmod(0o755)
     return wrapper
 
@@ -61,7 +71,13 @@ def need_openstack(name: str, package: str, folder: Path) -> Path:
 @functools.cache
 def _starts(program: Path) -> bool:
     """Return whether a program exists and can be started."""
-    return program.exists() and subprocess.run([program, "--help"], capture_output=True, check=False).returncode == 0
+    return (
+        program.exists()
+        and subprocess.run(
+            [program, "--help"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def need_builder() -> None:
@@ -81,6 +97,12 @@ def need_root() -> None:
 
 def need_outside_tmp() -> None:
     """Skip the test where isolated runs cannot see the commands of this checkout."""
-    for path in (Path(sys.prefix), Path(sys.base_prefix).resolve(), Path(__file__).resolve()):
+    for path in (
+        Path(sys.prefix),
+        Path(sys.base_prefix).resolve(),
+        Path(__file__).resolve(),
+    ):
         if path.is_relative_to("/tmp") or path.is_relative_to("/var/tmp"):
-            pytest.skip(f"an isolated run does not see {path}: put the checkout outside of /tmp and /var/tmp")
+            pytest.skip(
+                f"an isolated run does not see {path}: put the checkout outside of /tmp and /var/tmp"
+            )

@@ -36,21 +36,31 @@ class Tunnel:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+                threading.Thread(
+                    target=self._serve, args=(client,), daemon=True
+                ).start()
 
     def _serve(self, client: socket.socket) -> None:
         self._counted(1)
-        with contextlib.suppress(OSError, ValueError), client, client.makefile("rb") as said:
+        with (
+            contextlib.suppress(OSError, ValueError),
+            client,
+            client.makefile("rb") as said,
+        ):
             verb, where, _ = said.readline().decode("latin-1").split()
             assert verb == "CONNECT"
             self.asked.append(where)
             while said.readline().strip():
                 pass
             host, _, port = where.rpartition(":")
-            with socket.create_connection((host, int(port)), timeout=pace.seconds(10)) as server:
+            with socket.create_connection(
+                (host, int(port)), timeout=pace.seconds(10)
+            ) as server:
                 server.settimeout(None)
                 client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
-                answers = threading.Thread(target=_hand_on, args=(server, client), daemon=True)
+                answers = threading.Thread(
+                    target=_hand_on, args=(server, client), daemon=True
+                )
                 answers.start()
                 _hand_on(client, server)
                 answers.join()

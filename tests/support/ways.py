@@ -50,4 +50,8 @@ def trouble(asked: Callable[[], object]) -> str:
 
 def asked(origin: str, ca_file: Path | None = None) -> int:
     """Ask a server, and return the status of its answer."""
-    return Connection(origin, str(ca_file) if ca_file else None).fetch(origin + PATH, {}, 30).status
+    return (
+        Connection(origin, str(ca_file) if ca_file else None)
+        .fetch(origin + PATH, {}, 30)
+        .status
+    )

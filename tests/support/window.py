@@ -53,16 +53,23 @@ class Window:
     def tmux(self, *words: str) -> str:
         """Run a command of tmux, and return what it prints."""
         command = [str(TMUX), "-S", str(self._socket), "-f", "/dev/null", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True
+        ).stdout
 
     def resize(self, lines: int, columns: int = 80) -> None:
         """Change the size of the terminal, between two drawings."""
-        tty = os.open(self.tmux("display-message", "-p", "#{pane_tty}").strip(), os.O_RDONLY | os.O_NOCTTY)
+        tty = os.open(
+            self.tmux("display-message", "-p", "#{pane_tty}").strip(),
+            os.O_RDONLY | os.O_NOCTTY,
+        )
         with os.fdopen(tty, "rb"), self._lock.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.shown()  # and with that, tmux has read all that was drawn
             self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
-            wait_until(lambda: os.get_terminal_size(tty) == (columns, lines))  # tmux may tell the command later
+            wait_until(
+                lambda: os.get_terminal_size(tty) == (columns, lines)
+            )  # tmux may tell the command later
 
     def type(self, *keys: str) -> None:
         """Press keys, by the names that tmux has for them."""
@@ -78,7 +85,9 @@ class Window:
 
     def wait_for(self, text: str, *, also: str = "") -> None:
         """Wait until rows that can be seen contain these texts."""
-        wait_until(lambda: text in (shown := "\n".join(self.shown())) and also in shown, 30)
+        wait_until(
+            lambda: text in (shown := "\n".join(self.shown())) and also in shown, 30
+        )
 
     def ended(self) -> list[str]:
         """Wait until the command has ended, and return all rows."""
@@ -87,19 +96,27 @@ class Window:
 
 
 @contextmanager
-def window(folder: Path, command: Sequence[str | Path], environment: Mapping[str, str]) -> Iterator[Window]:
+def window(
+    folder: Path, command: Sequence[str | Path], environment: Mapping[str, str]
+) -> Iterator[Window]:
     """Run a command in a window of 80 columns and 24 lines; skip the test where there is no tmux."""
     if TMUX is None:
         pytest.skip("tmux is not installed: apt-get install tmux")
     lock = folder / "drawing/lock"
     lock.parent.mkdir()
     lock.touch()
-    lock.with_name("sitecustomize.py").write_text(_LOCKED_DRAWING.format(lock=str(lock)))
+    lock.with_name("sitecustomize.py").write_text(
+        _LOCKED_DRAWING.format(lock=str(lock))
+    )
     opened = Window(folder / "tmux.socket", lock)
     variables = {**environment, "NO_COLOR": "1", "PYTHONPATH": str(lock.parent)}
-    settings = [f"{name}={value}" for name, value in variables.items() if name != "TERM"]
+    settings = [
+        f"{name}={value}" for name, value in variables.items() if name != "TERM"
+    ]
     # The interpreter of a test may have noted the size of another terminal in its environment.
-    line = shlex.join(["env", "-u", "LINES", "-u", "COLUMNS", *settings, *map(str, command)])
+    line = shlex.join(
+        ["env", "-u", "LINES", "-u", "COLUMNS", *settings, *map(str, command)]
+    )
     script = f"trap : INT; {line}; echo {shlex.quote(_ENDED)} $?; exec sleep 600"
     opened.tmux("new-session", "-d", "-x", "80", "-y", "24", "sh", "-c", script)
     try:

@@ -33,12 +33,17 @@ class Message:
     def entry(self) -> dict[str, object]:
         usual = {
             "id": self.id,
-            "href": f"/v2/queues/q/messages/{self.id}" + (f"?claim_id={self.claim}" if self.claim else ""),
+            "href": f"/v2/queues/q/messages/{self.id}"
+            + (f"?claim_id={self.claim}" if self.claim else ""),
             "ttl": 3600,
             "age": int(time.monotonic() - self.born),
             "body": self.body,  # dots for a field that is not there
         }
-        return {key: value for key, value in {**usual, **self.fields}.items() if value is not ...}
+        return {
+            key: value
+            for key, value in {**usual, **self.fields}.items()
+            if value is not ...
+        }
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,13 @@ class Queue:
 
     def _respond(self, received: http.Request) -> Answer:
         parts = urlsplit(received.path)
-        request = Request(received.verb, parts.path, parse_qs(parts.query), received.headers, received.body)
+        request = Request(
+            received.verb,
+            parts.path,
+            parse_qs(parts.query),
+            received.headers,
+            received.body,
+        )
         self.requests.append(request)
         status, body = self.answer(request)
         return Answer(status, body=body)
@@ -85,7 +96,10 @@ class Queue:
         said = self.said.get((request.verb, what))
         if said:
             return said
-        if not request.path.startswith("/v2/queues/stack%20server%2F1/") or "Client-ID" not in request.headers:
+        if (
+            not request.path.startswith("/v2/queues/stack%20server%2F1/")
+            or "Client-ID" not in request.headers
+        ):
             return 400, b"{}"
         match request.verb, what:
             case "POST", "claims":
@@ -96,15 +110,23 @@ class Queue:
                     message.claim = claim
                 return (201, self.listed(free)) if free else (204, b"")
             case "GET", "messages":
-                assert request.query == {"include_claimed": ["true"], "echo": ["true"], "marker": ["0"]}
+                assert request.query == {
+                    "include_claimed": ["true"],
+                    "echo": ["true"],
+                    "marker": ["0"],
+                }
                 return 200, self.listed(self.messages[:10])
             case "DELETE", "messages":
                 ids = request.query["ids"][0].split(",")
                 claims = request.query["claim_ids"][0].split(",")
                 gone = [message for message in self.messages if message.id in ids]
                 assert len(ids) <= 20
-                assert {message.claim for message in gone} <= set(claims), "deleted without its claim"
-                self.messages = [message for message in self.messages if message not in gone]
+                assert {message.claim for message in gone} <= set(claims), (
+                    "deleted without its claim"
+                )
+                self.messages = [
+                    message for message in self.messages if message not in gone
+                ]
                 return 204, b""
         return 404, b"{}"
 
@@ -139,7 +161,13 @@ def offer(openstack: cloud.Cloud, **services: str) -> None:
             "name": name,
             "id": name,
             "endpoints": [
-                {"id": name, "interface": "public", "region": "RegionOne", "region_id": "RegionOne", "url": url}
+                {
+                    "id": name,
+                    "interface": "public",
+                    "region": "RegionOne",
+                    "region_id": "RegionOne",
+                    "url": url,
+                }
             ],
         }
         for name, url in services.items()

@@ -23,8 +23,15 @@ class Administrator:
         domain = {"id": "default"}
         user = {"name": "admin", "domain": domain, "password": PASSWORD}
         identity = {"methods": ["password"], "password": {"user": user}}
-        asked = {"auth": {"identity": identity, "scope": {"project": {"name": "admin", "domain": domain}}}}
-        answer = requests.post(f"{self.keystone}/auth/tokens", json=asked, timeout=pace.seconds(60))
+        asked = {
+            "auth": {
+                "identity": identity,
+                "scope": {"project": {"name": "admin", "domain": domain}},
+            }
+        }
+        answer = requests.post(
+            f"{self.keystone}/auth/tokens", json=asked, timeout=pace.seconds(60)
+        )
         answer.raise_for_status()
         token = answer.json()["token"]
         self.user, self.project = str(token["user"]["id"]), str(token["project"]["id"])
@@ -32,9 +39,13 @@ class Administrator:
         """The URL of the project's account in Swift."""
         self.token = {"X-Auth-Token": answer.headers["X-Subject-Token"]}
 
-    def ask(self, verb: str, url: str, headers: dict[str, str] | None = None, **body: Any) -> requests.Response:
+    def ask(
+        self, verb: str, url: str, headers: dict[str, str] | None = None, **body: Any
+    ) -> requests.Response:
         """Return the answer of a service, which has to be a success."""
         given = {**self.token, **(headers or {})}
-        answer = requests.request(verb, url, headers=given, json=body or None, timeout=pace.seconds(60))
+        answer = requests.request(
+            verb, url, headers=given, json=body or None, timeout=pace.seconds(60)
+        )
         answer.raise_for_status()
         return answer

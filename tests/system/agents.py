@@ -21,7 +21,13 @@ SOURCES = "heat_local, heat, cfn, request, zaqar"
 class Agent:
     """One daemon, with a folder of its own. Its log goes on when it is started again."""
 
-    def __init__(self, folder: Path, first: Mapping[str, object], proxy: str = "", **settings: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        first: Mapping[str, object],
+        proxy: str = "",
+        **settings: object,
+    ) -> None:
         """Install it where `first` is the server's first metadata, with these settings of its own, and start it.
 
         It goes through an HTTP proxy where one is named.
@@ -35,9 +41,21 @@ class Agent:
         self.boot = folder / "cfn-init-data"
         self.boot.write_text(json.dumps(first))
         self.boot.chmod(0o600)
-        usual = {"splay": 0, "polling_interval": 1, "min_polling_interval": 0.4, "collect_timeout": 30}
-        own = {"state_dir": self.state, "collectors": SOURCES, "environment": f"AGENT={folder.name}"}
-        agent = "".join(f"{name} = {value}\n" for name, value in {**usual, **own, **settings}.items())
+        usual = {
+            "splay": 0,
+            "polling_interval": 1,
+            "min_polling_interval": 0.4,
+            "collect_timeout": 30,
+        }
+        own = {
+            "state_dir": self.state,
+            "collectors": SOURCES,
+            "environment": f"AGENT={folder.name}",
+        }
+        agent = "".join(
+            f"{name} = {value}\n"
+            for name, value in {**usual, **own, **settings}.items()
+        )
         self._config = folder / "agent.conf"
         self._config.write_text(f"[agent]\n{agent}\n[heat_local]\npath = {self.boot}\n")
         self._log = folder / "log"
@@ -78,7 +96,9 @@ class Agent:
     def stop(self) -> None:
         """End it as systemd would."""
         assert self._process is not None
-        assert self._process.poll() is None, f"{self.folder.name} has ended by itself:\n{self.log}"
+        assert self._process.poll() is None, (
+            f"{self.folder.name} has ended by itself:\n{self.log}"
+        )
         self._process.terminate()
         assert self._process.wait(pace.seconds(20)) == 0, self.log
 
@@ -91,7 +111,9 @@ class Agent:
     def learned(self) -> dict[str, Any]:
         """Return the settings that it learned from the metadata."""
         path = self.learned_file
-        found = json.loads(path.read_text())["os-collect-config"] if path.exists() else {}
+        found = (
+            json.loads(path.read_text())["os-collect-config"] if path.exists() else {}
+        )
         assert isinstance(found, dict)
         return found
 
@@ -122,7 +144,11 @@ class Agent:
         given = planted.credentials(self.state, json.loads(self.boot.read_bytes()))
         assert given, "Heat has given it none that are known as such"
         machine = Machine(self.folder)
-        machine.state, machine.config, machine.since = self.state, self._config, self._since
+        machine.state, machine.config, machine.since = (
+            self.state,
+            self._config,
+            self._since,
+        )
         machine.logs.append(self._log)
         return planted.shown(machine, planted.pattern(*given))
 
@@ -140,7 +166,13 @@ class Agents:
         self._folder = folder
         self._all: list[Agent] = []
 
-    def start(self, name: str, first: Mapping[str, object], proxy: str = "", **settings: object) -> Agent:
+    def start(
+        self,
+        name: str,
+        first: Mapping[str, object],
+        proxy: str = "",
+        **settings: object,
+    ) -> Agent:
         """Start one, which goes through an HTTP proxy where one is named."""
         agent = Agent(self._folder / name, first, proxy, **settings)
         self._all.append(agent)
@@ -159,7 +191,9 @@ class Agents:
         assert not leaks, "\n".join(leaks)
 
 
-def eventually(true: Callable[[], object], what: Callable[[], str] | str = "", seconds: float = 60) -> None:
+def eventually(
+    true: Callable[[], object], what: Callable[[], str] | str = "", seconds: float = 60
+) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + pace.seconds(seconds)
     while not true():

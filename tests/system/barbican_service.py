@@ -47,14 +47,22 @@ def main() -> None:
     """Serve Barbican for ever."""
     place, folder, port = Place(Path(sys.argv[1])), Path(sys.argv[2]), int(sys.argv[3])
     key = base64.b64encode(os.urandom(32)).decode()
-    settings = _SETTINGS.format(host=HOST, port=port, folder=folder, key=key, user=place.service_user())
+    settings = _SETTINGS.format(
+        host=HOST, port=port, folder=folder, key=key, user=place.service_user()
+    )
     (folder / "barbican.conf").write_text(settings)
     (folder / "paste.ini").write_text(_PIPELINE)
     os.environ["HOME"] = str(folder)  # where its settings are looked for
     import waitress  # type: ignore[import-untyped]  # noqa: PLC0415
     from paste import deploy  # type: ignore[import-not-found]  # noqa: PLC0415
 
-    waitress.serve(deploy.loadapp(f"config:{folder}/paste.ini", "main"), host=HOST, port=port, threads=2, ident=None)
+    waitress.serve(
+        deploy.loadapp(f"config:{folder}/paste.ini", "main"),
+        host=HOST,
+        port=port,
+        threads=2,
+        ident=None,
+    )
 
 
 if __name__ == "__main__":

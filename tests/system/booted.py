@@ -59,7 +59,15 @@ class Booted:
         name = f"heat-config-{os.getpid()}-{next(_NUMBERS)}"
         apart, address = (["--net"], [network]) if network else ([], [])
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", *apart, _HERE / "hold-machine", root, name, *address],
+            [
+                "unshare",
+                "--mount",
+                *apart,
+                _HERE / "hold-machine",
+                root,
+                name,
+                *address,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -75,7 +83,9 @@ class Booted:
 
     def install(self) -> None:
         """Put the commands of this checkout on it, as an installation from source does."""
-        shutil.copytree(_compiled(), self.disk / _PACKAGES.lstrip("/"), dirs_exist_ok=True)
+        shutil.copytree(
+            _compiled(), self.disk / _PACKAGES.lstrip("/"), dirs_exist_ok=True
+        )
         for command in metadata.distribution("heat-config-agent").entry_points:
             path = self.disk / "usr/local/bin" / command.name
             path.write_text(
@@ -102,18 +112,24 @@ class Booted:
         deadline = time.monotonic() + pace.seconds(seconds)
         state = ""
         while state not in ("running", "degraded"):
-            assert time.monotonic() < deadline, f"it did not boot ({state}): {self.console()}"
+            assert time.monotonic() < deadline, (
+                f"it did not boot ({state}): {self.console()}"
+            )
             time.sleep(0.02)
             self._init = self._find_init()
             if self._init is not None:
-                state = self.run("systemctl", "is-system-running", "--wait", seconds=seconds).out.strip()
+                state = self.run(
+                    "systemctl", "is-system-running", "--wait", seconds=seconds
+                ).out.strip()
 
     def crash(self) -> None:
         """Kill everything that runs in it, at once. It can be booted again, with the disk as it is then."""
         self._init = None
         self._say("crash")
 
-    def run(self, *argv: str, stdin: str = "", seconds: float = 60, **environment: str) -> Done:
+    def run(
+        self, *argv: str, stdin: str = "", seconds: float = 60, **environment: str
+    ) -> Done:
         """Run a command in it to its end."""
         assert self._init is not None
         words = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8", **environment}
@@ -132,7 +148,15 @@ class Booted:
         """Run a command on its disk while it is not booted, as those do who make images."""
         words = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8", **environment}
         done = subprocess.run(
-            ["nsenter", "--target", str(self._holder.pid), "--mount", "chroot", "/mnt/root", *argv],
+            [
+                "nsenter",
+                "--target",
+                str(self._holder.pid),
+                "--mount",
+                "chroot",
+                "/mnt/root",
+                *argv,
+            ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -152,11 +176,17 @@ class Booted:
 
         def made() -> socket.socket:
             with Path(f"/proc/{self._holder.pid}/ns/net").open() as namespace:
-                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
-                    raise OSError(ctypes.get_errno(), "cannot enter the network of the machine")
+                if ctypes.CDLL(None, use_errno=True).setns(
+                    namespace.fileno(), _CLONE_NEWNET
+                ):
+                    raise OSError(
+                        ctypes.get_errno(), "cannot enter the network of the machine"
+                    )
             return socket.create_server((address, port), backlog=64)
 
-        with ThreadPoolExecutor(1) as apart:  # a thread that ends: this process stays in its own network
+        with ThreadPoolExecutor(
+            1
+        ) as apart:  # a thread that ends: this process stays in its own network
             return apart.submit(made).result()
 
     def end(self) -> None:
@@ -186,7 +216,11 @@ class Booted:
 
 @contextmanager
 def booted(
-    *, boot: bool = True, commands: bool = True, root: Path | None = None, network: str = ""
+    *,
+    boot: bool = True,
+    commands: bool = True,
+    root: Path | None = None,
+    network: str = "",
 ) -> Iterator[Booted]:
     """Boot a machine, or only make it, with our commands or without; skip the test where that cannot be done.
 
@@ -197,8 +231,12 @@ def booted(
         need("dnsmasq", "dnsmasq-base")
         need("ip", "iproute2")
     need("systemd-nspawn", "systemd-container")
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine gives no mount namespaces: run the tests where «unshare --mount true» works")
+    if subprocess.run(
+        ["unshare", "--mount", "true"], capture_output=True, check=False
+    ).returncode:
+        pytest.skip(
+            "this machine gives no mount namespaces: run the tests where «unshare --mount true» works"
+        )
     machine = Booted(root or small_debian(), commands=commands, network=network)
     try:
         if boot:
@@ -210,11 +248,18 @@ def booted(
 
 def _compiled() -> Path:
     """Return a folder with our packages as they are, compiled once for all machines: each would do it anew."""
-    sources = {path: path.read_bytes() for source in _SOURCES for path in sorted(source.rglob("*")) if path.is_file()}
+    sources = {
+        path: path.read_bytes()
+        for source in _SOURCES
+        for path in sorted(source.rglob("*"))
+        if path.is_file()
+    }
     digest = hashlib.sha256()
     for path, content in sources.items():
         if "__pycache__" not in path.parts:
-            digest.update(f"{path} {path.stat().st_mode:o} {len(content)}\n".encode() + content)
+            digest.update(
+                f"{path} {path.stat().st_mode:o} {len(content)}\n".encode() + content
+            )
     folder = _COMPILED / digest.hexdigest()[:12]
     _COMPILED.mkdir(parents=True, exist_ok=True)
     with (_COMPILED / "lock").open("w") as lock:
@@ -224,9 +269,23 @@ def _compiled() -> Path:
                 shutil.rmtree(other)
             part = folder.with_suffix(".part")
             for source in _SOURCES:
-                shutil.copytree(source, part / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    source,
+                    part / source.name,
+                    ignore=shutil.ignore_patterns("__pycache__"),
+                )
             # This machine's own Python is that of the machines: they are of the same release.
-            command = ["/usr/bin/python3", "-m", "compileall", "-q", "-s", str(part), "-p", _PACKAGES, str(part)]
+            command = [
+                "/usr/bin/python3",
+                "-m",
+                "compileall",
+                "-q",
+                "-s",
+                str(part),
+                "-p",
+                _PACKAGES,
+                str(part),
+            ]
             subprocess.run(command, check=True)
             part.rename(folder)
     return folder
@@ -240,7 +299,9 @@ def small_debian(release: str = "", architecture: str = "") -> Path:
     need_root()
     need("mmdebstrap", "mmdebstrap")
     words = [each for each in (release, architecture) if each]
-    built = subprocess.run([_HERE / "build-root", *words], capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        [_HERE / "build-root", *words], capture_output=True, text=True, check=False
+    )
     if built.returncode:
         pytest.skip(f"there is no machine to boot: {built.stderr.strip()}")
     return Path(built.stdout.strip())

@@ -13,8 +13,12 @@ import pytest
 from support.tools import need, need_root
 
 _NAME = "heat-config-arm64"
-_HEADER = rb"\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
-_MASK = rb"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+_HEADER = (
+    rb"\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
+)
+_MASK = (
+    rb"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+)
 """The first bytes of a program for arm64, and the mask for the bytes that count."""
 
 
@@ -24,14 +28,31 @@ def arm64() -> Iterator[None]:
     need_root()
     qemu = need("qemu-aarch64-static", "qemu-user-static")
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(["mount", "-t", "binfmt_misc", "none", folder], capture_output=True, check=False)
+        done = subprocess.run(
+            ["mount", "-t", "binfmt_misc", "none", folder],
+            capture_output=True,
+            check=False,
+        )
         if done.returncode:
-            pytest.skip("the kernel of this machine has no binfmt_misc, by which it learns who emulates programs")
+            pytest.skip(
+                "the kernel of this machine has no binfmt_misc, by which it learns who emulates programs"
+            )
         try:
             registration = Path(folder, _NAME)
             ours = not registration.exists() and not any(Path(folder).glob("*aarch64*"))
             if ours:
-                words = b":".join([b"", _NAME.encode(), b"M", b"0", _HEADER, _MASK, qemu.encode(), b"F"])
+                words = b":".join(
+                    [
+                        b"",
+                        _NAME.encode(),
+                        b"M",
+                        b"0",
+                        _HEADER,
+                        _MASK,
+                        qemu.encode(),
+                        b"F",
+                    ]
+                )
                 Path(folder, "register").write_bytes(words)
             try:
                 yield

@@ -43,12 +43,37 @@ _PYTHON = _ENVIRONMENT / "bin/python"
 _SERVICES = _HERE / "openstack_services.py"
 _NUMBERS = count(1)
 """Numbers of questions, so that each gets its own answer, also after a test that was interrupted."""
-_PROGRAMS = ("heat-manage", "keystone-manage", "swift-proxy-server", "zaqar-server", "openstack")
+_PROGRAMS = (
+    "heat-manage",
+    "keystone-manage",
+    "swift-proxy-server",
+    "zaqar-server",
+    "openstack",
+)
 _PORTS = (
-    *("keystone", "heat", "cfn", "engine", "engine-cfn", "swift", "swift-account", "swift-container", "swift-object"),
+    *(
+        "keystone",
+        "heat",
+        "cfn",
+        "engine",
+        "engine-cfn",
+        "swift",
+        "swift-account",
+        "swift-container",
+        "swift-object",
+    ),
     *("zaqar", "zaqar-websocket", "zaqar-notification", "nova", "redis"),
 )
-_SERVED = ("redis", "keystone", "engine", "heat", "swift", "zaqar", "zaqar-websocket", "nova")
+_SERVED = (
+    "redis",
+    "keystone",
+    "engine",
+    "heat",
+    "swift",
+    "zaqar",
+    "zaqar-websocket",
+    "nova",
+)
 """The services with ports, in the order of starting."""
 
 _TOKEN_SECONDS = 3600
@@ -165,14 +190,22 @@ class Lab:
                 env=_environment(),
                 start_new_session=True,
             )
-        self.urls = {name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()}
+        self.urls = {
+            name: f"http://127.0.0.1:{port}" for name, port in self._ports.items()
+        }
         """Where each service is."""
-        self.urls["zaqar-websocket"] = self.urls["zaqar-websocket"].replace("http:", "ws:")
+        self.urls["zaqar-websocket"] = self.urls["zaqar-websocket"].replace(
+            "http:", "ws:"
+        )
         self.urls["keystone"] += "/v3"
         try:
-            for name in (each for each in _SERVED if each not in ("keystone", "engine")):
+            for name in (
+                each for each in _SERVED if each not in ("keystone", "engine")
+            ):
                 self._launch(name)
-            self._holder.start("postgres", *_postgres_command(self.folder), end=signal.SIGINT)
+            self._holder.start(
+                "postgres", *_postgres_command(self.folder), end=signal.SIGINT
+            )
             _wait_for_postgres(self.folder)
             self._catalogue()
             self._launch("engine")
@@ -201,7 +234,10 @@ class Lab:
     ) -> str:
         """Have Heat create a stack, of a template in YAML, and return its id. It is in progress then."""
         made = self._heat(
-            "stacks.create", stack_name=name, **_definition(template, parameters, files, environment), timeout_mins=10
+            "stacks.create",
+            stack_name=name,
+            **_definition(template, parameters, files, environment),
+            timeout_mins=10,
         )
         self._full[name] = f"{name}/{made['stack']['id']}"
         return str(made["stack"]["id"])
@@ -215,7 +251,11 @@ class Lab:
         environment: str = "",
     ) -> None:
         """Have Heat update a stack."""
-        self._heat("stacks.update", stack_id=name, **_definition(template, parameters, files, environment))
+        self._heat(
+            "stacks.update",
+            stack_id=name,
+            **_definition(template, parameters, files, environment),
+        )
 
     def stack_suspend(self, name: str) -> None:
         self._heat("actions.suspend", stack_id=name)
@@ -234,8 +274,13 @@ class Lab:
             return Stack(name, "DELETE_COMPLETE", "", {})
         if value["stack_status"] == "DELETE_COMPLETE":
             self._full.pop(name, None)
-        found = {each["output_key"]: each.get("output_value") for each in value.get("outputs", [])}
-        return Stack(value["id"], value["stack_status"], value["stack_status_reason"], found)
+        found = {
+            each["output_key"]: each.get("output_value")
+            for each in value.get("outputs", [])
+        }
+        return Stack(
+            value["id"], value["stack_status"], value["stack_status_reason"], found
+        )
 
     def resource_get(self, name: str, resource: str) -> Resource:
         """Return what there is to know of a stack's resource."""
@@ -262,7 +307,12 @@ class Lab:
 
     def signal(self, name: str, resource: str, details: Mapping[str, Any]) -> None:
         """Signal a resource."""
-        self._heat("resources.signal", stack_id=name, resource_name=resource, data=dict(details))
+        self._heat(
+            "resources.signal",
+            stack_id=name,
+            resource_name=resource,
+            data=dict(details),
+        )
 
     def set_password(self, user: str, password: str) -> None:
         """Set the password of a user of Keystone's, as the operator of a cloud does."""
@@ -280,9 +330,13 @@ class Lab:
         deadline = time.monotonic() + pace.seconds(seconds)
         while (recorded := self._recorded(name)) != [status]:
             [current] = recorded or [""]
-            is_over = current.startswith(status.partition("_")[0]) and not current.endswith("_IN_PROGRESS")
+            is_over = current.startswith(
+                status.partition("_")[0]
+            ) and not current.endswith("_IN_PROGRESS")
             assert not is_over, f"{name} is {current}: {self.stack_get(name).reason}"
-            assert time.monotonic() < deadline, f"{name} is still {current}: {self.stack_get(name).reason}"
+            assert time.monotonic() < deadline, (
+                f"{name} is still {current}: {self.stack_get(name).reason}"
+            )
             time.sleep(0.05)
         stack = self.stack_get(name)
         assert stack.status == status
@@ -293,11 +347,15 @@ class Lab:
         [status] = self._recorded(name) or [""]
         return status
 
-    def settings(self, name: str, server: str = "server", seconds: float = 60) -> dict[str, Any]:
+    def settings(
+        self, name: str, server: str = "server", seconds: float = 60
+    ) -> dict[str, Any]:
         """Wait until a stack's server is there, and return its metadata: what an agent on it begins with."""
         deadline = time.monotonic() + pace.seconds(seconds)
         while "CREATE_COMPLETE" not in self._recorded(name, server):
-            assert time.monotonic() < deadline, f"{server} of {name} is not there: {self.stack_get(name).reason}"
+            assert time.monotonic() < deadline, (
+                f"{server} of {name} is not there: {self.stack_get(name).reason}"
+            )
             time.sleep(0.05)
         return self.metadata(name, server)
 
@@ -308,7 +366,9 @@ class Lab:
         self.settings(name, server, seconds)
         deadline = time.monotonic() + pace.seconds(seconds)
         while len(found := self.metadata(name, server).get("deployments", [])) < number:
-            assert time.monotonic() < deadline, f"{server} of {name} has only {len(found)} deployments"
+            assert time.monotonic() < deadline, (
+                f"{server} of {name} has only {len(found)} deployments"
+            )
             time.sleep(0.05)
         assert isinstance(found, list)
         return found
@@ -317,7 +377,9 @@ class Lab:
         """Return this moment, for `requests`."""
         return time.time()
 
-    def requests(self, service: str, since: float = 0.0, agent: str = "") -> list[Arrived]:
+    def requests(
+        self, service: str, since: float = 0.0, agent: str = ""
+    ) -> list[Arrived]:
         """Return what arrived at a service since a moment, of clients whose User-Agent begins like that.
 
         Services are those that have a port, and «cfn»; «heat» counts only what comes to its own API.
@@ -325,7 +387,9 @@ class Lab:
         path = self.folder / "arrived" / service
         lines = path.read_text().splitlines() if path.exists() else []
         found = [Arrived(*json.loads(line)) for line in lines]
-        return [each for each in found if each.at >= since and each.agent.startswith(agent)]
+        return [
+            each for each in found if each.at >= since and each.agent.startswith(agent)
+        ]
 
     def stop(self, service: str) -> None:
         """Kill a service. Whoever comes to its port is refused.
@@ -385,7 +449,9 @@ class Lab:
         number = next(_NUMBERS)
         self._client.stdin.write(json.dumps([number, method, arguments]) + "\n")
         answer: dict[str, Any] = {}
-        while answer.get("number") != number:  # what a test that was interrupted has asked is answered too
+        while (
+            answer.get("number") != number
+        ):  # what a test that was interrupted has asked is answered too
             line = self._client.stdout.readline()
             assert line, "Heat's client has ended"
             answer = json.loads(line)
@@ -407,21 +473,38 @@ class Lab:
         argv: list[str] = [_python(name), str(_SERVICES), name, str(self.folder)]
         if name == "redis":
             port = str(self._ports["redis"])
-            argv = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
+            argv = [
+                "redis-server",
+                "--port",
+                port,
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--dir",
+                str(self.folder),
+            ]
         self._pids[name] = self._holder.start(name, *argv)
 
     def _wait_for_port(self, name: str, seconds: float = 60) -> None:
         deadline = time.monotonic() + pace.seconds(seconds)
         while not _answers(self._ports[name]):
             log = self.folder / "log" / f"{name}.log"
-            assert self._holder.ended(name) is None, f"{name} has ended: {log.read_text()[-2000:]}"
-            assert time.monotonic() < deadline, f"{name} does not answer: {log.read_text()[-2000:]}"
+            assert self._holder.ended(name) is None, (
+                f"{name} has ended: {log.read_text()[-2000:]}"
+            )
+            assert time.monotonic() < deadline, (
+                f"{name} does not answer: {log.read_text()[-2000:]}"
+            )
             time.sleep(0.05)
 
     def _catalogue(self) -> None:
         """Write the ports into Keystone's catalogue."""
         change = "UPDATE endpoint SET url = replace(url, 'http://{}.lab', '{}')"
-        changes = [change.format(name, url.removesuffix("/v3")) for name, url in self.urls.items()]
+        changes = [
+            change.format(name, url.removesuffix("/v3"))
+            for name, url in self.urls.items()
+        ]
         _psql(self.folder, "keystone", *changes)
 
 
@@ -454,7 +537,11 @@ class _Holder:
     def start(self, name: str, *argv: str, end: signal.Signals = signal.SIGKILL) -> int:
         """Start a process, that is to be ended by a signal, and return its id."""
         log = str(self._logs / f"{name}.log")
-        return int(self._say(start=name, argv=argv, environment=_environment(), log=log, end=end)["pid"])
+        return int(
+            self._say(
+                start=name, argv=argv, environment=_environment(), log=log, end=end
+            )["pid"]
+        )
 
     def stop(self, name: str) -> None:
         self._say(stop=name)
@@ -486,12 +573,17 @@ def need_cloud() -> None:
         pytest.skip("PostgreSQL is not installed: as root, «apt install postgresql»")
     programs = [_ENVIRONMENT / "bin" / each for each in _PROGRAMS]
     if not all(path.exists() for path in (*programs, _ENGINE / "bin/heat-manage")):
-        pytest.skip(f"OpenStack is not installed in {_ENGINE}: «tests/install-tools heat» installs it")
+        pytest.skip(
+            f"OpenStack is not installed in {_ENGINE}: «tests/install-tools heat» installs it"
+        )
 
 
 def _postgres_bin() -> Path | None:
     """Return where PostgreSQL's programs are, of the newest version."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: float(path.parts[-3]))
+    found = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/postgres"),
+        key=lambda path: float(path.parts[-3]),
+    )
     return found[-1].parent if found else None
 
 
@@ -499,7 +591,11 @@ def _postgres(program: str, *arguments: str | Path) -> list[str]:
     """Return the command for a program of PostgreSQL's, whose server does not run as root."""
     folder = _postgres_bin()
     assert folder is not None
-    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+    user = (
+        ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        if os.geteuid() == 0
+        else []
+    )
     return [*user, str(folder / program), *map(str, arguments)]
 
 
@@ -519,28 +615,40 @@ def _postgres_command(folder: Path) -> list[str]:
 def _wait_for_postgres(folder: Path) -> None:
     deadline = time.monotonic() + pace.seconds(30)
     while subprocess.run(
-        _postgres("pg_isready", "-q", "-h", folder / "postgres"), check=False, stderr=subprocess.DEVNULL
+        _postgres("pg_isready", "-q", "-h", folder / "postgres"),
+        check=False,
+        stderr=subprocess.DEVNULL,
     ).returncode:
-        assert time.monotonic() < deadline, (folder / "log/postgres.log").read_text()[-2000:]
+        assert time.monotonic() < deadline, (folder / "log/postgres.log").read_text()[
+            -2000:
+        ]
         time.sleep(0.02)
 
 
 def _psql(folder: Path, database: str, *commands: str) -> None:
     words = [word for command in commands for word in ("-c", command)]
-    command = _postgres("psql", "-q", "-h", folder / "postgres", "-U", "postgres", database, *words)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)  # that user may not enter every other
+    command = _postgres(
+        "psql", "-q", "-h", folder / "postgres", "-U", "postgres", database, *words
+    )
+    subprocess.run(
+        command, check=True, stdout=subprocess.DEVNULL, cwd=folder
+    )  # that user may not enter every other
 
 
 def _python(service: str) -> str:
     """Return the interpreter of a service: Heat and Keystone may be of another release than all others."""
-    return str((_ENGINE if service in releases.SERVICES else _ENVIRONMENT) / "bin/python")
+    return str(
+        (_ENGINE if service in releases.SERVICES else _ENVIRONMENT) / "bin/python"
+    )
 
 
 def _environment() -> dict[str, str]:
     """Return the environment of the services."""
     return {
         "PATH": f"{_ENVIRONMENT}/bin:{os.environ['PATH']}",
-        "PYTHONPATH": str(_HERE.parent),  # for what the services share, and what Swift's settings name
+        "PYTHONPATH": str(
+            _HERE.parent
+        ),  # for what the services share, and what Swift's settings name
         "PYTHONWARNINGS": "ignore",
         "LANG": "C.UTF-8",
         "TZ": "UTC",  # as Swift wants it
@@ -554,10 +662,17 @@ def _copy_prepared(folder: Path) -> None:
     It is made once for what is installed, and for how it is made.
     """
     installed = sorted(
-        str(path) for each in {_ENVIRONMENT, _ENGINE} for path in each.glob("lib/*/site-packages/*.dist-info")
+        str(path)
+        for each in {_ENVIRONMENT, _ENGINE}
+        for path in each.glob("lib/*/site-packages/*.dist-info")
     )
-    sources = [path.read_text() for path in (_SERVICES, _HERE / "openstack_place.py", Path(__file__))]
-    stamp = hashlib.sha256(repr([installed, str(_postgres_bin()), os.geteuid(), sources]).encode()).hexdigest()[:12]
+    sources = [
+        path.read_text()
+        for path in (_SERVICES, _HERE / "openstack_place.py", Path(__file__))
+    ]
+    stamp = hashlib.sha256(
+        repr([installed, str(_postgres_bin()), os.geteuid(), sources]).encode()
+    ).hexdigest()[:12]
     path = _ENGINE / f"lab-{stamp}"
     with (_ENGINE / "lab.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -571,20 +686,29 @@ def _copy_prepared(folder: Path) -> None:
 def _prepare(path: Path) -> None:
     folder = Path(tempfile.mkdtemp(prefix="heat-config-lab-"))
     folder.chmod(0o711)
-    (folder / "lab.json").write_text(json.dumps({"ports": free_ports(_PORTS), "token_seconds": _TOKEN_SECONDS}))
+    (folder / "lab.json").write_text(
+        json.dumps({"ports": free_ports(_PORTS), "token_seconds": _TOKEN_SECONDS})
+    )
     holder = _Holder(folder)
     try:
         (folder / "postgres").mkdir()
         if os.geteuid() == 0:
             shutil.chown(folder / "postgres", "postgres", "postgres")
-        words = ("--auth=trust", "--username=postgres", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8")
+        words = (
+            "--auth=trust",
+            "--username=postgres",
+            "--no-sync",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+        )
         _run(_postgres("initdb", "-D", folder / "postgres", *words))
         holder.start("postgres", *_postgres_command(folder), end=signal.SIGINT)
         _wait_for_postgres(folder)
         _psql(folder, "postgres", "CREATE DATABASE keystone", "CREATE DATABASE heat")
         with ThreadPoolExecutor() as both:
             steps = [
-                [_python(name), str(_SERVICES), name, str(folder)] for name in ("prepare-keystone", "prepare-heat")
+                [_python(name), str(_SERVICES), name, str(folder)]
+                for name in ("prepare-keystone", "prepare-heat")
             ]
             list(both.map(_run, steps))
         holder.stop("postgres")
@@ -598,14 +722,25 @@ def _prepare(path: Path) -> None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
-    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-1000:]}{done.stderr[-3000:]}"
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=_environment()
+    )
+    assert done.returncode == 0, (
+        f"{' '.join(command)}: {done.stdout[-1000:]}{done.stderr[-3000:]}"
+    )
 
 
 def _definition(
-    template: str, parameters: Mapping[str, Any] | None, files: Mapping[str, str] | None, environment: str
+    template: str,
+    parameters: Mapping[str, Any] | None,
+    files: Mapping[str, str] | None,
+    environment: str,
 ) -> dict[str, Any]:
-    words: dict[str, Any] = {"template": template, "parameters": dict(parameters or {}), "files": dict(files or {})}
+    words: dict[str, Any] = {
+        "template": template,
+        "parameters": dict(parameters or {}),
+        "files": dict(files or {}),
+    }
     return {**words, "environment": environment} if environment else words
 
 

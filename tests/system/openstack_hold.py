@@ -32,11 +32,23 @@ class Held:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._signals: dict[str, int] = {}
 
-    def start(self, name: str, argv: list[str], environment: dict[str, str], log: str, end: int) -> int:
+    def start(
+        self,
+        name: str,
+        argv: list[str],
+        environment: dict[str, str],
+        log: str,
+        end: int,
+    ) -> int:
         """Start one. `end` is the signal that it is ended by."""
         with Path(log).open("ab") as file:
             self._processes[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", signal.Signals(end).name.removeprefix("SIG"), *argv],
+                [
+                    "setpriv",
+                    "--pdeathsig",
+                    signal.Signals(end).name.removeprefix("SIG"),
+                    *argv,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -75,7 +87,15 @@ def _send(process: subprocess.Popen[bytes], number: int) -> None:
 
 def _do(held: Held, what: dict[str, Any]) -> dict[str, Any]:
     if "start" in what:
-        return {"pid": held.start(what["start"], what["argv"], what["environment"], what["log"], what["end"])}
+        return {
+            "pid": held.start(
+                what["start"],
+                what["argv"],
+                what["environment"],
+                what["log"],
+                what["end"],
+            )
+        }
     if "stop" in what:
         held.stop(what["stop"])
         return {}

@@ -95,7 +95,9 @@ class Arrivals:
         self._app = app
         self._note = Notes(place, name)
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         at = time.time()
 
         def start(status: str, *rest: Any) -> Any:
@@ -116,11 +118,17 @@ class Notes:
         path.parent.mkdir(exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    def __call__(self, at: float, verb: str, path: str, agent: str, status: int) -> None:
-        os.write(self._file, json.dumps([at, verb, path, agent, status]).encode() + b"\n")
+    def __call__(
+        self, at: float, verb: str, path: str, agent: str, status: int
+    ) -> None:
+        os.write(
+            self._file, json.dumps([at, verb, path, agent, status]).encode() + b"\n"
+        )
 
 
-def arrivals(_shared: dict[str, str], folder: str, **_names: str) -> Callable[..., Arrivals]:
+def arrivals(
+    _shared: dict[str, str], folder: str, **_names: str
+) -> Callable[..., Arrivals]:
     """Return what puts an `Arrivals` around an application, for Paste."""
     return lambda app: Arrivals(app, Path(folder), "swift")
 
@@ -134,10 +142,14 @@ def serve(app: Callable[..., Any], place: Place, name: str, listen: str = "") ->
     # Keystone's policies are not safe from threads: now and then one is refused what it may do, as another reads them.
     threads = 1 if name == "keystone" else 16
     port = place.ports[listen or name]
-    waitress.serve(noted, host=HOST, port=port, threads=threads, connection_limit=2000, ident=None)
+    waitress.serve(
+        noted, host=HOST, port=port, threads=threads, connection_limit=2000, ident=None
+    )
 
 
-def serve_eventlet(app: Callable[..., Any], place: Place, name: str, listen: str = "") -> None:
+def serve_eventlet(
+    app: Callable[..., Any], place: Place, name: str, listen: str = ""
+) -> None:
     """Serve an application for ever in eventlet's threads, which Heat had before 27."""
     import eventlet  # type: ignore[import-not-found]  # noqa: PLC0415
     import eventlet.wsgi  # type: ignore[import-not-found]  # noqa: PLC0415

@@ -66,13 +66,23 @@ def install(version: str) -> str:
     commands = (
         (sys.executable, "-m", "venv", uv),
         (f"{uv}/bin/pip", "install", "--quiet", "uv"),
-        (f"{uv}/bin/uv", "venv", "--quiet", "--allow-existing", "--python", python, str(folder)),
+        (
+            f"{uv}/bin/uv",
+            "venv",
+            "--quiet",
+            "--allow-existing",
+            "--python",
+            python,
+            str(folder),
+        ),
         (f"{uv}/bin/uv", "pip", "install", "--quiet", *of_the_day, *requirements),
     )
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            return f"{Path(command[0]).name} fails: {' '.join(done.stderr.split())[-300:]}"
+            return (
+                f"{Path(command[0]).name} fails: {' '.join(done.stderr.split())[-300:]}"
+            )
     (folder / "installed").touch()
     return ""
 
@@ -86,6 +96,11 @@ def interpreter(version: str) -> str | None:
     """Return an interpreter of a minor version of Python, if there is one that runs."""
     kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     for path in (shutil.which(f"python{version}"), *map(str, kept)):
-        if path and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:
+        if (
+            path
+            and not subprocess.run(
+                [path, "-c", ""], capture_output=True, check=False
+            ).returncode
+        ):
             return path
     return None

@@ -81,14 +81,28 @@ def prepare_keystone(place: Place) -> None:
 
     for name, section in (("fernet", "fernet_tokens"), ("credential", "credential")):
         (place.folder / name).mkdir(mode=0o700)
-        fernet_utils.FernetUtils(str(place.folder / name), 3, section).initialize_key_repository()
-    manage = [f"{sys.prefix}/bin/keystone-manage", "--config-file", _keystone_settings(place)]
+        fernet_utils.FernetUtils(
+            str(place.folder / name), 3, section
+        ).initialize_key_repository()
+    manage = [
+        f"{sys.prefix}/bin/keystone-manage",
+        "--config-file",
+        _keystone_settings(place),
+    ]
     subprocess.run([*manage, "db_sync"], check=True)
     url = placeholder("keystone") + ENDPOINTS["keystone"][1]
-    urls = [word for each in ("admin", "internal", "public") for word in (f"--bootstrap-{each}-url", url)]
+    urls = [
+        word
+        for each in ("admin", "internal", "public")
+        for word in (f"--bootstrap-{each}-url", url)
+    ]
     first = ["--bootstrap-password", PASSWORD, "--bootstrap-region-id", REGION, *urls]
     subprocess.run([*manage, "bootstrap", *first], check=True)
-    threading.Thread(target=serve, args=(_keystone_application(place), place, "keystone"), daemon=True).start()
+    threading.Thread(
+        target=serve,
+        args=(_keystone_application(place), place, "keystone"),
+        daemon=True,
+    ).start()
     _fill(place.url("keystone") + "/v3")
 
 
@@ -121,21 +135,35 @@ def _fill(url: str) -> None:
             time.sleep(0.05)
     there = client.Client(session=ours, endpoint_override=url)
     roles = {each.name: each for each in there.roles.list()}
-    for name in ("heat_stack_user", "heat_stack_owner", "service"):  # the last one is there since Keystone 25
+    for name in (
+        "heat_stack_user",
+        "heat_stack_owner",
+        "service",
+    ):  # the last one is there since Keystone 25
         roles[name] = roles.get(name) or there.roles.create(name)
     service = there.projects.create("service", "default")
-    heat = there.users.create("heat", domain="default", password=PASSWORD, default_project=service)
+    heat = there.users.create(
+        "heat", domain="default", password=PASSWORD, default_project=service
+    )
     for name in ("admin", "service"):
         there.roles.grant(roles[name], user=heat, project=service)
     domain = there.domains.create("heat")
-    administrator = there.users.create("heat_domain_admin", domain=domain, password=PASSWORD)
+    administrator = there.users.create(
+        "heat_domain_admin", domain=domain, password=PASSWORD
+    )
     there.roles.grant(roles["admin"], user=administrator, domain=domain)
-    there.roles.grant(roles["heat_stack_owner"], user=ours.get_user_id(), project=ours.get_project_id())
+    there.roles.grant(
+        roles["heat_stack_owner"],
+        user=ours.get_user_id(),
+        project=ours.get_project_id(),
+    )
     for name, (kind, path) in ENDPOINTS.items():
         if name != "keystone":
             made = there.services.create(name, type=kind)
             for interface in ("public", "internal", "admin"):
-                there.endpoints.create(made, placeholder(name) + path, interface=interface, region=REGION)
+                there.endpoints.create(
+                    made, placeholder(name) + path, interface=interface, region=REGION
+                )
 
 
 # Heat
@@ -144,7 +172,10 @@ def _fill(url: str) -> None:
 def _heat_settings(place: Place) -> str:
     login = place.service_user()
     # Heat's own rule for this asks whose project it is, which its CFN API does not say: it refuses every server.
-    policy = place.write("heat/policy.yaml", '"cloudformation:DescribeStackResource": "role:heat_stack_user"\n')
+    policy = place.write(
+        "heat/policy.yaml",
+        '"cloudformation:DescribeStackResource": "role:heat_stack_user"\n',
+    )
     return place.write(
         "heat/heat.conf",
         f"""
@@ -198,18 +229,27 @@ def engine(place: Place) -> None:
 
     log.register_options(cfg.CONF)
     arguments = ["--config-file", _heat_settings(place)]
-    cfg.CONF(arguments, project="heat", prog="heat-engine", version=version.version_info.version_string())
+    cfg.CONF(
+        arguments,
+        project="heat",
+        prog="heat-engine",
+        version=version.version_info.version_string(),
+    )
     log.setup(cfg.CONF, "heat")
     messaging.setup()
     template._get_template_extension_manager()  # noqa: SLF001
     from heat.engine import service  # noqa: PLC0415
 
     pause = scheduler.TaskRunner._sleep  # noqa: SLF001
-    scheduler.TaskRunner._sleep = lambda self, wait: pause(self, wait and min(wait, LOOKS))  # noqa: SLF001
+    scheduler.TaskRunner._sleep = lambda self, wait: pause(  # noqa: SLF001
+        self, wait and min(wait, LOOKS)
+    )
     _find_the_newest()
     service.EngineService(cfg.CONF.host, api.ENGINE_TOPIC).start()
     cfn = config.load_paste_app("heat-api-cfn")
-    threading.Thread(target=serve_app, args=(cfn, place, "cfn", "engine-cfn"), daemon=True).start()
+    threading.Thread(
+        target=serve_app, args=(cfn, place, "cfn", "engine-cfn"), daemon=True
+    ).start()
     serve_app(config.load_paste_app("heat-api"), place, "heat", "engine")
 
 
@@ -244,7 +284,9 @@ def _find_the_newest() -> None:
 
     def found(context: Any, stack: str, filters: Any = None) -> dict[str, Any]:
         by_id = {} if filters else current(context, stack)
-        return {by_id[each].name: by_id[each] for each in sorted(by_id)} or usual(context, stack, filters)
+        return {by_id[each].name: by_id[each] for each in sorted(by_id)} or usual(
+            context, stack, filters
+        )
 
     api.resource_get_all_by_stack = found
 
@@ -262,8 +304,12 @@ def heat(place: Place) -> None:
         finally:
             sink.close()
 
-    def reached(name: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
-        async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def reached(
+        name: str,
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
+        async def connect(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        ) -> None:
             try:
                 there, back = await asyncio.open_connection(HOST, place.ports[name])
             except OSError:
@@ -274,8 +320,15 @@ def heat(place: Place) -> None:
         return connect
 
     async def run() -> None:
-        cfn = await asyncio.start_server(reached("engine-cfn"), HOST, place.ports["cfn"])
-        async with cfn, await asyncio.start_server(reached("engine"), HOST, place.ports["heat"]) as api:
+        cfn = await asyncio.start_server(
+            reached("engine-cfn"), HOST, place.ports["cfn"]
+        )
+        async with (
+            cfn,
+            await asyncio.start_server(
+                reached("engine"), HOST, place.ports["heat"]
+            ) as api,
+        ):
             await api.serve_forever()
 
     asyncio.run(run())
@@ -302,15 +355,28 @@ def swift(place: Place) -> None:
     files = []
     for name in ("account", "container", "object"):
         _ring(folder / f"{name}.ring.gz", place.ports[f"swift-{name}"])
-        files.append((name, place.write(f"swift/{name}-server.conf", _storage(place, name))))
+        files.append(
+            (name, place.write(f"swift/{name}-server.conf", _storage(place, name)))
+        )
     files.append(("proxy", place.write("swift/proxy-server.conf", _proxy(place))))
     eventlet.hubs.use_hub(wsgi.get_hub())
     threads = []
     for name, file in files:
         settings, _, of_all, _ = wsgi.check_config(file, f"{name}-server", verbose=True)
-        server = functools.partial(eventlet.wsgi.server, log=utils.NullLogger(), protocol=wsgi.SwiftHttpProtocol)
+        server = functools.partial(
+            eventlet.wsgi.server,
+            log=utils.NullLogger(),
+            protocol=wsgi.SwiftHttpProtocol,
+        )
         app = wsgi.loadapp(file, global_conf=of_all)
-        threads.append(eventlet.spawn(server, wsgi.get_socket(settings), app, capitalize_response_headers=False))
+        threads.append(
+            eventlet.spawn(
+                server,
+                wsgi.get_socket(settings),
+                app,
+                capitalize_response_headers=False,
+            )
+        )
     for thread in threads:
         thread.wait()
 
@@ -319,7 +385,14 @@ def _ring(path: Path, port: int) -> None:
     from swift.common.ring import RingBuilder  # type: ignore[import-not-found]  # noqa: PLC0415
 
     builder = RingBuilder(4, 1, 1)
-    disk = {"device": "d1", "region": 1, "zone": 1, "weight": 1, "ip": HOST, "port": port}
+    disk = {
+        "device": "d1",
+        "region": 1,
+        "zone": 1,
+        "weight": 1,
+        "ip": HOST,
+        "port": port,
+    }
     builder.add_dev({**disk, "replication_ip": HOST, "replication_port": port})
     builder.rebalance()
     builder.get_ring().save(str(path))
@@ -443,9 +516,18 @@ def zaqar_websocket(place: Place) -> None:
 
     def send(self: Any, response: Any, in_binary: bool) -> Any:
         request = response._request  # noqa: SLF001
-        action, body = getattr(request, "_action", ""), getattr(request, "_body", None) or {}
+        action, body = (
+            getattr(request, "_action", ""),
+            getattr(request, "_body", None) or {},
+        )
         agent = self.http_headers.get("user-agent", "")
-        note(time.time(), action or "", body.get("queue_name", ""), agent, response._headers["status"])  # noqa: SLF001
+        note(
+            time.time(),
+            action or "",
+            body.get("queue_name", ""),
+            agent,
+            response._headers["status"],  # noqa: SLF001
+        )
         return answer(self, response, in_binary)
 
     protocol._send_response = send  # noqa: SLF001
@@ -459,15 +541,37 @@ def nova(place: Place) -> None:
     """In the place of Nova: whatever server Heat asks for, before it waits for a DELETE's signal, exists."""
     notes = Notes(place.folder, "nova")
     link = {"rel": "self", "href": place.url("nova") + "/v2.1/"}
-    version = {"id": "v2.1", "status": "CURRENT", "version": "2.1", "min_version": "2.1", "links": [link]}
+    version = {
+        "id": "v2.1",
+        "status": "CURRENT",
+        "version": "2.1",
+        "min_version": "2.1",
+        "links": [link],
+    }
 
     def answer(request: Request) -> Answer:
-        notes(time.time(), "GET", request.path.partition("?")[0], request.headers.get("User-Agent", ""), 200)
+        notes(
+            time.time(),
+            "GET",
+            request.path.partition("?")[0],
+            request.headers.get("User-Agent", ""),
+            200,
+        )
         _, _, server = request.path.partition("/servers/")
         value: dict[str, Any] = {"versions": [version], "version": version}
         if server:
-            value = {"server": {"id": server, "name": server, "status": "ACTIVE", "links": []}}
-        return Answer(headers={"Content-Type": "application/json"}, body=json.dumps(value).encode())
+            value = {
+                "server": {
+                    "id": server,
+                    "name": server,
+                    "status": "ACTIVE",
+                    "links": [],
+                }
+            }
+        return Answer(
+            headers={"Content-Type": "application/json"},
+            body=json.dumps(value).encode(),
+        )
 
     Stub(answer, place.ports["nova"]).serve_forever()
 
@@ -492,7 +596,11 @@ def client(place: Place) -> None:
                 _set_password(ours, place.url("keystone"), **arguments)
                 answer = {"value": None}
             else:
-                value = records().read(**arguments) if method == "records" else _call(heat, method, arguments)
+                value = (
+                    records().read(**arguments)
+                    if method == "records"
+                    else _call(heat, method, arguments)
+                )
                 answer = {"value": value}
         except exc.HTTPNotFound as error:
             answer = {"gone": str(error)}
@@ -503,7 +611,9 @@ def client(place: Place) -> None:
 
 def _set_password(administrator: Any, keystone: str, user: str, password: str) -> None:
     """Set the password of a user of Keystone's."""
-    administrator.patch(f"{keystone}/v3/users/{user}", json={"user": {"password": password}})
+    administrator.patch(
+        f"{keystone}/v3/users/{user}", json={"user": {"password": password}}
+    )
 
 
 class _Records:
@@ -512,7 +622,9 @@ class _Records:
     def __init__(self, place: Place) -> None:
         import psycopg2  # type: ignore[import-untyped]  # noqa: PLC0415
 
-        self._connection = psycopg2.connect(host=f"{place.folder}/postgres", user="postgres", dbname="heat")
+        self._connection = psycopg2.connect(
+            host=f"{place.folder}/postgres", user="postgres", dbname="heat"
+        )
         self._connection.autocommit = True
 
     def read(self, stack: str, resource: str = "") -> list[str]:
@@ -534,7 +646,13 @@ def _call(heat: Any, method: str, arguments: dict[str, Any]) -> Any:
     value = getattr(getattr(heat, manager), name)(**arguments)
     if name == "list":
         return [each.to_dict() for each in value]
-    return value.to_dict() if hasattr(value, "to_dict") else value if isinstance(value, dict) else None
+    return (
+        value.to_dict()
+        if hasattr(value, "to_dict")
+        else value
+        if isinstance(value, dict)
+        else None
+    )
 
 
 def prepare_heat(place: Place) -> None:

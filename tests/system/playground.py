@@ -66,7 +66,9 @@ class Playground:
         cloud.wait(name, "CREATE_COMPLETE")
         self._agent = Agent(folder, cloud.settings(name, "machine"))
         server = cloud.resource_get(name, "machine").physical
-        (folder / "server.yaml").write_text(json.dumps({"parameters": {"server": server}}, indent=2) + "\n")
+        (folder / "server.yaml").write_text(
+            json.dumps({"parameters": {"server": server}}, indent=2) + "\n"
+        )
         login = {
             "OS_AUTH_URL": cloud.urls["keystone"],
             "OS_IDENTITY_API_VERSION": "3",
@@ -79,13 +81,17 @@ class Playground:
             "PYTHONWARNINGS": "ignore",
         }
         self._command("openstack", [_PYTHON, "-c", _CLIENT], (), login)
-        self._command("agent", [BIN / "heat-config-agent"], ("--config", folder / "agent.conf"))
+        self._command(
+            "agent", [BIN / "heat-config-agent"], ("--config", folder / "agent.conf")
+        )
 
     def close(self) -> None:
         """End the daemon and what it has started, and remove the folder."""
         self._agent.end()
         shutil.rmtree(self.folder)
-        shutil.rmtree(f"{self.folder}.tmp")  # of the commands that looked for what the daemon had started
+        shutil.rmtree(
+            f"{self.folder}.tmp"
+        )  # of the commands that looked for what the daemon had started
 
     def _command(
         self,
@@ -95,7 +101,9 @@ class Playground:
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Write a command that runs `words`, its own arguments and `options` with an environment."""
-        assignments = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in environment.items())
+        assignments = "".join(
+            f"export {key}={shlex.quote(value)}\n" for key, value in environment.items()
+        )
         before, after = (shlex.join(map(str, each)) for each in (words, options))
         path = self.folder / name
         path.write_text(f'#!/bin/sh\n{assignments}exec {before} "$@" {after}\n')
@@ -106,7 +114,9 @@ class Playground:
 def playground(folder: Path) -> Iterator[str]:
     """Start a cloud and its playground, and yield what to tell a person about them."""
     with lab() as cloud, contextlib.closing(Playground(cloud, folder.absolute())):
-        services = "\n".join(f"  {name:18}{url}" for name, url in cloud.urls.items() if name in SERVICES)
+        services = "\n".join(
+            f"  {name:18}{url}" for name, url in cloud.urls.items() if name in SERVICES
+        )
         yield _READY.format(folder=folder, services=services)
 
 
@@ -117,12 +127,16 @@ def main(folder: Path) -> int:
     """Run a playground until a signal ends it; return the exit code."""
     if folder.exists():
         print(
-            f"{folder} exists: a playground runs there, or was killed. Remove {folder} if none runs.", file=sys.stderr
+            f"{folder} exists: a playground runs there, or was killed. Remove {folder} if none runs.",
+            file=sys.stderr,
         )
         return 1
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    print("Starting Keystone, Heat, Swift and Zaqar; the first time it takes a minute …", flush=True)
+    print(
+        "Starting Keystone, Heat, Swift and Zaqar; the first time it takes a minute …",
+        flush=True,
+    )
     try:
         with playground(folder) as text:
             print(text, flush=True)

@@ -48,12 +48,22 @@ def machine_with_podman(folder: Path) -> Iterator[Booted]:
         (folder / "image/bin" / name).symlink_to("busybox")
     with booted(root=small_debian(RELEASE)) as machine:
         archive = f"--file={machine.disk}/root/image.tar"
-        subprocess.run(["tar", "--create", archive, f"--directory={folder}/image", "bin"], check=True)
+        subprocess.run(
+            ["tar", "--create", archive, f"--directory={folder}/image", "bin"],
+            check=True,
+        )
         (machine.disk / "etc/containers").mkdir(exist_ok=True)
         (machine.disk / "etc/containers/storage.conf").write_text(_STORAGE)
         (machine.disk / "etc/containers/containers.conf").write_text(_CONTAINERS)
         (machine.disk / "usr/local/bin/within").write_text(_RUNTIME)
         (machine.disk / "usr/local/bin/within").chmod(0o755)
-        done = machine.run("podman", "import", "--quiet", "--change=ENV PATH=/bin", "/root/image.tar", IMAGE)
+        done = machine.run(
+            "podman",
+            "import",
+            "--quiet",
+            "--change=ENV PATH=/bin",
+            "/root/image.tar",
+            IMAGE,
+        )
         assert done.code == 0, done.err
         yield machine

@@ -28,36 +28,68 @@ sys.stdout.write(made)
 def user_data(metadata: Mapping[str, object], own: str = "") -> str:
     """Return the user data that Heat makes for a server with this metadata and this user data of its own."""
     if not _PYTHON.exists():
-        pytest.skip(f"Heat is not installed in {_PYTHON.parents[1]}: tests/install-tools does it (make test-all)")
+        pytest.skip(
+            f"Heat is not installed in {_PYTHON.parents[1]}: tests/install-tools does it (make test-all)"
+        )
     given = json.dumps({"metadata": metadata, "own": own})
-    done = subprocess.run([_PYTHON, "-c", _BUILD], input=given, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [_PYTHON, "-c", _BUILD],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def nocloud(machine: Booted, text: str, instance: str = "i-1") -> None:
     """Put user data where cloud-init finds it on machines that no cloud has made."""
-    _write(machine, "nocloud", {"user-data": text, "meta-data": f"instance-id: {instance}\n"})
+    _write(
+        machine,
+        "nocloud",
+        {"user-data": text, "meta-data": f"instance-id: {instance}\n"},
+    )
 
 
 def config_drive(machine: Booted, text: str) -> None:
     """Put user data where cloud-init has the content of a config drive."""
-    meta_data = {"uuid": "11111111-2222-3333-4444-555555555555", "name": "server", "hostname": "server", "meta": {}}
+    meta_data = {
+        "uuid": "11111111-2222-3333-4444-555555555555",
+        "name": "server",
+        "hostname": "server",
+        "meta": {},
+    }
     folder = "openstack/latest"
-    files = {f"{folder}/user_data": text, f"{folder}/meta_data.json": json.dumps(meta_data)}
+    files = {
+        f"{folder}/user_data": text,
+        f"{folder}/meta_data.json": json.dumps(meta_data),
+    }
     _write(machine, "config_drive", files)
 
 
 def metadata_service(machine: Booted, text: str, server: SignalServer) -> None:
     """Have a server be the metadata service of an OpenStack, and cloud-init ask it: its own address is not ours."""
-    meta_data = {"uuid": "66666666-7777-8888-9999-000000000000", "name": "server", "hostname": "server", "meta": {}}
+    meta_data = {
+        "uuid": "66666666-7777-8888-9999-000000000000",
+        "name": "server",
+        "hostname": "server",
+        "meta": {},
+    }
     server.always = Answer(404)
     server.named = {
         "/openstack": Answer(body=b"2012-08-10\nlatest"),
-        "/openstack/2012-08-10/meta_data.json": Answer(body=json.dumps(meta_data).encode()),
+        "/openstack/2012-08-10/meta_data.json": Answer(
+            body=json.dumps(meta_data).encode()
+        ),
         "/openstack/2012-08-10/user_data": Answer(body=text.encode()),
     }
-    where = {"metadata_urls": [server.origin], "max_wait": 10, "timeout": 5, "retries": 0}
+    where = {
+        "metadata_urls": [server.origin],
+        "max_wait": 10,
+        "timeout": 5,
+        "retries": 0,
+    }
     settings = f"datasource_list: [OpenStack]\ndatasource: {json.dumps({'OpenStack': where})}\n"
     (machine.disk / "etc/cloud/cloud.cfg.d/90-service.cfg").write_text(settings)
 
@@ -73,7 +105,12 @@ def _write(machine: Booted, kind: str, files: Mapping[str, str]) -> None:
 class Handed:
     """The data that Heat hands to one server, over one of its transports."""
 
-    def __init__(self, server: SignalServer, transport: str = "POLL_TEMP_URL", name: str = "metadata") -> None:
+    def __init__(
+        self,
+        server: SignalServer,
+        transport: str = "POLL_TEMP_URL",
+        name: str = "metadata",
+    ) -> None:
         """Have nothing to be deployed yet."""
         self._server = server
         self._name = name if transport == "POLL_TEMP_URL" else ""
@@ -100,6 +137,10 @@ class Handed:
         text = json.dumps({**self.first, "deployments": self._deployments})
         if not self._name:
             text = f"<Metadata>{escape(text)}</Metadata>"
-            for tag in ("StackResourceDetail", "DescribeStackResourceResult", "DescribeStackResourceResponse"):
+            for tag in (
+                "StackResourceDetail",
+                "DescribeStackResourceResult",
+                "DescribeStackResourceResponse",
+            ):
                 text = f"<{tag}>{text}</{tag}>"
         self._server.named[self._name] = Answer(body=text.encode())

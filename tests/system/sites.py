@@ -55,7 +55,14 @@ class Site:
 
     agent: Agent
 
-    def __init__(self, cloud: Lab, agents: Agents, folder: Path, transport: str, **parameters: str) -> None:
+    def __init__(
+        self,
+        cloud: Lab,
+        agents: Agents,
+        folder: Path,
+        transport: str,
+        **parameters: str,
+    ) -> None:
         """Have the stack created; `boot` starts the agent."""
         folder.mkdir(parents=True)
         self.cloud = cloud
@@ -63,13 +70,19 @@ class Site:
         self.name = cloud.name(folder.name)
         self._agents = agents
         self._template = TEMPLATE.replace("FOLDER", str(folder))
-        self._parameters = {"transport": transport, "signal": TRANSPORTS[transport], **parameters}
+        self._parameters = {
+            "transport": transport,
+            "signal": TRANSPORTS[transport],
+            **parameters,
+        }
         cloud.stack_create(self.name, self._template, self._parameters)
 
     def boot(self, proxy: str = "", **settings: object) -> None:
         """Start the agent with what the server was given when it was made."""
         first = self.cloud.settings(self.name)
-        self.agent = self._agents.start(f"{self.folder.name}-agent", first, proxy, **settings)
+        self.agent = self._agents.start(
+            f"{self.folder.name}-agent", first, proxy, **settings
+        )
 
     def update(self, **parameters: str) -> None:
         """Have Heat update the stack."""
@@ -87,7 +100,9 @@ class Site:
 
     def fails(self, status: str) -> None:
         """Wait until the stack has a status of failure in Heat's database, also while Keystone is away."""
-        self.until(lambda: self.cloud.recorded(self.name) == status, f"it is not {status}")
+        self.until(
+            lambda: self.cloud.recorded(self.name) == status, f"it is not {status}"
+        )
 
     def hold(self) -> None:
         """Have scripts wait, once they have begun."""
@@ -109,12 +124,17 @@ class Site:
 
     def says(self, text: str, *, times: int = 1) -> None:
         """Wait until the agent has said something, so often since it was installed."""
-        self.until(lambda: self.agent.log.count(text) >= times, f"it does not say {text!r}")
+        self.until(
+            lambda: self.agent.log.count(text) >= times, f"it does not say {text!r}"
+        )
 
     def delivers(self) -> None:
         """Wait until all that has ended is delivered."""
         self.until(
-            lambda: all(each["state"] != "finished" for each in self.agent.records.values()), "results are not sent"
+            lambda: all(
+                each["state"] != "finished" for each in self.agent.records.values()
+            ),
+            "results are not sent",
         )
 
     def until(self, true: Callable[[], object], what: str) -> None:

@@ -32,9 +32,9 @@ def test_a_crash_leaves_the_disk() -> None:
     """A machine can be killed and booted again; its disk is as it was, and each has one of its own."""
     with booted() as machine, booted() as other:
         assert machine.run("systemctl", "is-system-running").out == "running\n"
-        assert machine.run("sh", "-c", 'cat; echo "$WORD" >&2; exit 3', stdin="in", WORD="word") == Done(
-            3, "in", "word\n"
-        )
+        assert machine.run(
+            "sh", "-c", 'cat; echo "$WORD" >&2; exit 3', stdin="in", WORD="word"
+        ) == Done(3, "in", "word\n")
         (machine.disk / "root/kept").write_text("kept")
         machine.run("touch", "/run/lost")
         machine.crash()
@@ -52,7 +52,9 @@ def test_nothing_is_left() -> None:
         pass
     mark = f"{os.getpid()}.5"
     with subprocess.Popen(
-        [sys.executable, "-c", OWNER.format(tests=str(TESTS), mark=mark)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNER.format(tests=str(TESTS), mark=mark)],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "up\n"
@@ -66,12 +68,18 @@ def test_nothing_is_left() -> None:
 
 def left(owner: int, mark: str) -> list[str]:
     """Return what there is of an owner's machines: processes, and what they are accounted to."""
-    leftovers = [str(path) for path in below(Path("/sys/fs/cgroup")) if path.name.startswith(f"heat-config-{owner}-")]
+    leftovers = [
+        str(path)
+        for path in below(Path("/sys/fs/cgroup"))
+        if path.name.startswith(f"heat-config-{owner}-")
+    ]
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        if mark in words or any(word.endswith(f"heat-config-{owner}-1") for word in words):
+        if mark in words or any(
+            word.endswith(f"heat-config-{owner}-1") for word in words
+        ):
             leftovers.append(" ".join(words))
     return leftovers

@@ -24,7 +24,9 @@ def administrator(cloud: Lab) -> Administrator:
     return Administrator(cloud)
 
 
-def running(cloud: Lab, agents: Agents, folder: Path, way: str) -> tuple[Site, str, str]:
+def running(
+    cloud: Lab, agents: Agents, folder: Path, way: str
+) -> tuple[Site, str, str]:
     """Return a stack whose script has begun and is held up, the id of its deployment, and the URL of the result."""
     site = Site(cloud, agents, folder, "POLL_SERVER_HEAT", signal=way)
     site.hold()
@@ -41,8 +43,12 @@ def test_result_arrives_once_its_user_is_enabled_again(
     """Heat denies access to the signed URL of a user who is disabled."""
     site, _, url = running(cloud, agents, tmp_path / "disabled", "CFN_SIGNAL")
     key = parse_qs(urlsplit(url).query)["AWSAccessKeyId"][0]
-    known = administrator.ask("GET", f"{administrator.keystone}/credentials").json()["credentials"]
-    [owner] = [each["user_id"] for each in known if json.loads(each["blob"])["access"] == key]
+    known = administrator.ask("GET", f"{administrator.keystone}/credentials").json()[
+        "credentials"
+    ]
+    [owner] = [
+        each["user_id"] for each in known if json.loads(each["blob"])["access"] == key
+    ]
     user = f"{administrator.keystone}/users/{owner}"
     administrator.ask("PATCH", user, user={"enabled": False})
     site.release()
@@ -63,9 +69,13 @@ def test_advice_for_a_temporary_url_with_an_old_key_helps(
     try:
         administrator.ask("POST", administrator.account, {KEY: secrets.token_hex(16)})
         site.release()
-        site.says(f"{LATER}: HTTP 401 Unauthorized; if that lasts, its URL was not signed with the key")
+        site.says(
+            f"{LATER}: HTTP 401 Unauthorized; if that lasts, its URL was not signed with the key"
+        )
         kept = site.agent.state / f"deployed/{identity}.notify.json"
-        place = administrator.account + urlsplit(url).path.removeprefix(urlsplit(administrator.account).path)
+        place = administrator.account + urlsplit(url).path.removeprefix(
+            urlsplit(administrator.account).path
+        )
         result = json.loads(kept.read_text())
         administrator.ask("PUT", place, **result)
         assert site.wait("CREATE_COMPLETE").outputs == {"said": "hi world\n"}

@@ -13,8 +13,14 @@ pytestmark = pytest.mark.takes(100)
 
 def test_the_template_of_the_page(cloud: Lab, agents: Agents) -> None:
     """Heat takes it as it stands there, and the stack has the output that its deployment made."""
-    items = [item for section in sections("docs/deployments.md") for item in section.items]
-    [template] = [item.text for item in items if isinstance(item, File) and item.path == "stack.yaml"]
+    items = [
+        item for section in sections("docs/deployments.md") for item in section.items
+    ]
+    [template] = [
+        item.text
+        for item in items
+        if isinstance(item, File) and item.path == "stack.yaml"
+    ]
     name = cloud.name()
     cloud.stack_create(name, template)
     agents.start("greeting", cloud.settings(name))

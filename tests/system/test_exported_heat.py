@@ -75,7 +75,11 @@ def exported(machine: Machine, tool: str) -> str:
     """Return the template of the service for servers that exist."""
     folder = machine.folder / tool
     folder.mkdir()
-    for name, content in (("service.yaml", SERVICE), ("say.sh", SCRIPT), ("line.sh", BESIDE)):
+    for name, content in (
+        ("service.yaml", SERVICE),
+        ("say.sh", SCRIPT),
+        ("line.sh", BESIDE),
+    ):
         (folder / name).write_text(content)
     arguments = ["template", "export", "--deployed", "--tool", tool, str(folder)]
     done = machine.command("heat-config-agent", arguments, {})
@@ -84,7 +88,9 @@ def exported(machine: Machine, tool: str) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_a_service_outgrows_one_machine(cloud: Lab, agents: Agents, machine: Machine) -> None:
+def test_a_service_outgrows_one_machine(
+    cloud: Lab, agents: Agents, machine: Machine
+) -> None:
     """Each operation runs once, on its server and in TOSCA's order, with the tool of this agent and as a script."""
     logs = {tool: machine.folder / f"{tool}.log" for tool in ("tosca", "script")}
     names, templates = {}, {tool: exported(machine, tool) for tool in logs}
@@ -96,11 +102,15 @@ def test_a_service_outgrows_one_machine(cloud: Lab, agents: Agents, machine: Mac
             agents.start(f"{tool}-{server}", settings, environment=f"AGENT={server}")
     lines = list(CREATED)
     for tool, name in names.items():
-        assert cloud.wait(name, "CREATE_COMPLETE", 180).outputs == {"answer": "answer of user"}
+        assert cloud.wait(name, "CREATE_COMPLETE", 180).outputs == {
+            "answer": "answer of user"
+        }
         assert logs[tool].read_text().splitlines() == lines
     lines += CHANGED
     for tool, name in names.items():
-        cloud.stack_update(name, templates[tool], {"log": str(logs[tool]), "word": "second"})
+        cloud.stack_update(
+            name, templates[tool], {"log": str(logs[tool]), "word": "second"}
+        )
     for tool, name in names.items():
         cloud.wait(name, "UPDATE_COMPLETE", 120)
         assert logs[tool].read_text().splitlines() == lines

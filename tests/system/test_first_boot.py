@@ -82,19 +82,26 @@ def component(identity: str, heat: SignalServer, **fields: Any) -> dict[str, Any
 
 def results(heat: SignalServer, identity: str) -> list[tuple[int, object]]:
     """Return of each result that has come for a deployment its status code, and the output of a component."""
-    return [(each["deploy_status_code"], each.get("said")) for each in heat.values(identity)]
+    return [
+        (each["deploy_status_code"], each.get("said")) for each in heat.values(identity)
+    ]
 
 
 SEEDS: dict[str, tuple[Callable[[Booted, str, SignalServer], None], str]] = {
     "nocloud": (lambda machine, text, _: seeds.nocloud(machine, text), "POLL_TEMP_URL"),
-    "configdrive": (lambda machine, text, _: seeds.config_drive(machine, text), "POLL_SERVER_CFN"),
+    "configdrive": (
+        lambda machine, text, _: seeds.config_drive(machine, text),
+        "POLL_SERVER_CFN",
+    ),
     "openstack": (seeds.metadata_service, "POLL_TEMP_URL"),
 }
 """Where cloud-init finds the user data, by its own name for that, and how Heat hands out metadata."""
 
 
 @pytest.mark.parametrize("source", SEEDS)
-def test_an_instance_configures_itself(source: str, deb: Path, heat: SignalServer, other: SignalServer) -> None:
+def test_an_instance_configures_itself(
+    source: str, deb: Path, heat: SignalServer, other: SignalServer
+) -> None:
     """It applies a component before anybody has touched it, and cloud-init, which waits for that, ends its boot."""
     seed, transport = SEEDS[source]
     handed = Handed(heat, transport)
@@ -124,7 +131,9 @@ echo ended >>/root/ran-{0}
 
 def begin(machine: Booted, handed: Handed, heat: SignalServer, identity: str) -> None:
     """Have a deployment run that does not end before it may."""
-    handed.deploy(deployment(identity, LONG.format(identity), signal=heat.url(identity)))
+    handed.deploy(
+        deployment(identity, LONG.format(identity), signal=heat.url(identity))
+    )
     machine.run("heat-config-agent", "poke")
     eventually(machine, (machine.disk / f"root/ran-{identity}").exists)
 
@@ -140,7 +149,9 @@ def let_end(machine: Booted, heat: SignalServer, identity: str) -> None:
     "an instance of cloud-init's: runs meet a restart, a kill and a hang of the agent, and the machine killed",
     "each run has one truthful result, also when what cloud-init left has been removed",
 )
-def test_runs_survive_the_life_of_an_instance(deb: Path, heat: SignalServer, tried: Callable[[int], None]) -> None:
+def test_runs_survive_the_life_of_an_instance(
+    deb: Path, heat: SignalServer, tried: Callable[[int], None]
+) -> None:
     """Each run that it meets is done once, or reported as interrupted, and the server hears that once."""
     handed = Handed(heat)
     with image(deb) as machine:
@@ -168,10 +179,17 @@ def test_runs_survive_the_life_of_an_instance(deb: Path, heat: SignalServer, tri
         let_end(machine, heat, "after")
         assert not any((machine.disk / copy).exists() for copy in COPIES)
         done = (*befalls, "after")
-        assert {name: results(heat, name) for name in done} == {name: [(0, None)] for name in done}
-        assert {(machine.disk / f"root/ran-{name}").read_text() for name in done} == {"begun\nended\n"}
+        assert {name: results(heat, name) for name in done} == {
+            name: [(0, None)] for name in done
+        }
+        assert {(machine.disk / f"root/ran-{name}").read_text() for name in done} == {
+            "begun\nended\n"
+        }
         assert results(heat, "switched-off") == [(125, None)]
-        assert "the machine went down while it ran" in heat.values("switched-off")[0]["deploy_stderr"]
+        assert (
+            "the machine went down while it ran"
+            in heat.values("switched-off")[0]["deploy_stderr"]
+        )
         assert (machine.disk / "root/ran-switched-off").read_text() == "begun\n"
     tried(len(befalls) + 1)
 
@@ -181,7 +199,9 @@ def test_runs_survive_the_life_of_an_instance(deb: Path, heat: SignalServer, tri
     "the disk of an instance is booted as another instance, to which cloud-init gives credentials of its own",
     "the state of the first instance is set aside, and its servers are not contacted",
 )
-def test_a_copy_is_an_instance_of_its_own(deb: Path, heat: SignalServer, other: SignalServer) -> None:
+def test_a_copy_is_an_instance_of_its_own(
+    deb: Path, heat: SignalServer, other: SignalServer
+) -> None:
     """It begins anew with what Heat has given to it, and leaves its original's server alone."""
     original, copy = Handed(heat), Handed(other, name="copy")
     original.deploy(component("d1", heat))
@@ -196,7 +216,9 @@ def test_a_copy_is_an_instance_of_its_own(deb: Path, heat: SignalServer, other: 
         machine.boot()
         eventually(machine, lambda: bool(other.values("d2")))
         eventually(machine, lambda: state_of(machine, "d2") == "signalled")
-        assert results(other, "d1") == [(0, "d1 by python")]  # another machine's has been run there, not here
+        assert results(other, "d1") == [
+            (0, "d1 by python")
+        ]  # another machine's has been run there, not here
         assert results(other, "d2") == [(0, "d2 by python")]
         assert len(heat.signals) == asked
         assert (machine.disk / "var/lib/heat-config-agent/of-i-1").is_dir()
@@ -209,7 +231,10 @@ def parameters(deb: Path, other: SignalServer) -> dict[str, str]:
     """Return the parameters with which the package is installed: its URL on a web server, and its checksum."""
     content = deb.read_bytes()
     other.named["agent.deb"] = Answer(body=content)
-    return {"package_url": other.url("agent.deb"), "package_sha256": hashlib.sha256(content).hexdigest()}
+    return {
+        "package_url": other.url("agent.deb"),
+        "package_sha256": hashlib.sha256(content).hexdigest(),
+    }
 
 
 def filled_in(name: str, parameters: dict[str, str]) -> str:
@@ -220,7 +245,9 @@ def filled_in(name: str, parameters: dict[str, str]) -> str:
     return text
 
 
-def test_the_stack_has_a_stock_image_install_it(cloud: Lab, parameters: dict[str, str], heat: SignalServer) -> None:
+def test_the_stack_has_a_stock_image_install_it(
+    cloud: Lab, parameters: dict[str, str], heat: SignalServer
+) -> None:
     """With what Heat makes of the template, the agent is installed and at work, though cloud-init waits for it.
 
     It begins when apt has let go of its lock: deployments install packages, too.
@@ -231,19 +258,31 @@ def test_the_stack_has_a_stock_image_install_it(cloud: Lab, parameters: dict[str
     template = yaml.safe_load(text)
     resources = template["resources"]
     resources["first_boot"]["properties"]["parts"].append({"config": WAITS})
-    template["resources"] = {name: resources[name] for name in ("install", "first_boot")}  # there is no Nova
+    template["resources"] = {
+        name: resources[name] for name in ("install", "first_boot")
+    }  # there is no Nova
     template["parameters"] = {name: template["parameters"][name] for name in parameters}
-    template["outputs"] = {"user_data": {"value": {"get_attr": ["first_boot", "config"]}}}
+    template["outputs"] = {
+        "user_data": {"value": {"get_attr": ["first_boot", "config"]}}
+    }
     name = cloud.name()
     cloud.stack_create(name, yaml.safe_dump(template), parameters, files)
     own = cloud.wait(name, "CREATE_COMPLETE").outputs["user_data"]
     cloud.stack_delete(name)
 
     handed = Handed(heat)
-    handed.deploy(deployment("a-package", "#!/bin/sh\ndpkg --configure -a\n", signal=heat.url("a-package")))
+    handed.deploy(
+        deployment(
+            "a-package",
+            "#!/bin/sh\ndpkg --configure -a\n",
+            signal=heat.url("a-package"),
+        )
+    )
     handed.deploy(component("d1", heat))
     with image() as machine:
-        slow = machine.disk / "etc/apt/apt.conf.d/90slow"  # there is less to be done here than on a stock image
+        slow = (
+            machine.disk / "etc/apt/apt.conf.d/90slow"
+        )  # there is less to be done here than on a stock image
         slow.write_text('DPkg::Post-Invoke {"sleep 4";};\n')
         seeds.config_drive(machine, seeds.user_data(handed.first, own))
         machine.boot()
@@ -254,13 +293,20 @@ def test_the_stack_has_a_stock_image_install_it(cloud: Lab, parameters: dict[str
         assert results(heat, "d1") == [(0, "d1 by python")]
         machine.crash()
         machine.boot()
-        assert (shown(machine, "ActiveState"), shown(machine, "UnitFileState")) == ("active", "enabled")
+        assert (shown(machine, "ActiveState"), shown(machine, "UnitFileState")) == (
+            "active",
+            "enabled",
+        )
 
 
-def test_a_cloud_config_has_a_stock_image_install_it(parameters: dict[str, str], heat: SignalServer) -> None:
+def test_a_cloud_config_has_a_stock_image_install_it(
+    parameters: dict[str, str], heat: SignalServer
+) -> None:
     """The one #cloud-config does what the part does, with the same script."""
     own = filled_in("install.yaml", parameters)
-    assert yaml.safe_load(own)["runcmd"] == [["sh", "-c", filled_in("install.sh", parameters)]]
+    assert yaml.safe_load(own)["runcmd"] == [
+        ["sh", "-c", filled_in("install.sh", parameters)]
+    ]
     handed = Handed(heat)
     handed.deploy(component("d1", heat))
     with image() as machine:
@@ -271,11 +317,16 @@ def test_a_cloud_config_has_a_stock_image_install_it(parameters: dict[str, str],
         assert results(heat, "d1") == [(0, "d1 by python")]
 
 
-def test_another_package_is_not_installed(parameters: dict[str, str], other: SignalServer) -> None:
+def test_another_package_is_not_installed(
+    parameters: dict[str, str], other: SignalServer
+) -> None:
     """One that is not the one meant is left alone, and nothing stays of the try; a second time nothing is fetched."""
     policy = "usr/sbin/policy-rc.d"
     with booted(commands=False) as machine:
-        done = machine.run("sh", stdin=filled_in("install.sh", {**parameters, "package_sha256": "0" * 64}))
+        done = machine.run(
+            "sh",
+            stdin=filled_in("install.sh", {**parameters, "package_sha256": "0" * 64}),
+        )
         assert done.code != 0
         assert "Hash Sum mismatch" in done.err
         assert machine.run("dpkg", "--status", NAME).code != 0

@@ -11,11 +11,20 @@ from system.agents import Agents
 from system.openstack import TRANSPORTS, Lab
 from system.sites import LATER, Site
 
-pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]  # on a machine with much else to do
+pytestmark = [
+    pytest.mark.takes(100),
+    pytest.mark.timeout(600),
+]  # on a machine with much else to do
 
 FAILURES = {
-    "POLL_SERVER_HEAT": ({"script": "echo so far; echo no more >&2; exit 3"}, "non-zero status code: 3"),
-    "POLL_SERVER_CFN": ({"script": "echo no room >$heat_outputs_path.wrong"}, "no room"),
+    "POLL_SERVER_HEAT": (
+        {"script": "echo so far; echo no more >&2; exit 3"},
+        "non-zero status code: 3",
+    ),
+    "POLL_SERVER_CFN": (
+        {"script": "echo no room >$heat_outputs_path.wrong"},
+        "no room",
+    ),
     "POLL_TEMP_URL": ({"script": "kill -9 $$"}, "non-zero status code: 137"),
     "ZAQAR_MESSAGE": ({"tool": "no-such-tool"}, "non-zero status code: 127"),
 }
@@ -24,13 +33,19 @@ FAILURES = {
 
 def test_failures(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
     """A failure fails its stack with the reason and the attributes, and an update that repairs it is complete."""
-    sites = {each: Site(cloud, agents, tmp_path / each, each, **FAILURES[each][0]) for each in TRANSPORTS}
+    sites = {
+        each: Site(cloud, agents, tmp_path / each, each, **FAILURES[each][0])
+        for each in TRANSPORTS
+    }
     for site in sites.values():
         site.boot()
     for transport, site in sites.items():
         stack = site.wait("CREATE_FAILED")
         assert FAILURES[transport][1] in stack.reason, transport
-    said = {each: cloud.resource_get(site.name, "deployment").attributes for each, site in sites.items()}
+    said = {
+        each: cloud.resource_get(site.name, "deployment").attributes
+        for each, site in sites.items()
+    }
     assert said["POLL_SERVER_HEAT"]["deploy_stdout"] == "so far\n"
     assert said["POLL_SERVER_HEAT"]["deploy_stderr"] == "no more\n"
     assert said["POLL_SERVER_HEAT"]["deploy_status_code"] == 3
@@ -75,7 +90,12 @@ def test_heat_is_away(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
     site.release()
     site.says(LATER, times=2)
     cloud.start("engine")
-    site.until(lambda: cloud.resource_get(site.name, "deployment").attributes["said"] == "hi sun\n", "it is not told")
+    site.until(
+        lambda: (
+            cloud.resource_get(site.name, "deployment").attributes["said"] == "hi sun\n"
+        ),
+        "it is not told",
+    )
     # Heat has forgotten that it waits: the stack is in progress until the next update, which makes the deployment anew.
     site.update(who="stars")
     assert site.wait("UPDATE_COMPLETE").outputs == {"said": "hi stars\n"}
@@ -84,7 +104,10 @@ def test_heat_is_away(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
 
 def test_killed_in_a_run(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
     """An agent that is killed while something runs follows it when it is started again: the stack completes, once."""
-    sites = [Site(cloud, agents, tmp_path / each, each) for each in ("POLL_SERVER_CFN", "ZAQAR_MESSAGE")]
+    sites = [
+        Site(cloud, agents, tmp_path / each, each)
+        for each in ("POLL_SERVER_CFN", "ZAQAR_MESSAGE")
+    ]
     for site in sites:
         site.hold()
         site.boot()
@@ -100,7 +123,9 @@ def test_killed_in_a_run(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
         assert site.ran == ["CREATE world"]
 
 
-def test_a_message_goes_once_it_is_safe(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
+def test_a_message_goes_once_it_is_safe(
+    cloud: Lab, agents: Agents, tmp_path: Path
+) -> None:
     """A message is deleted only once what it says is on disk; an agent that is killed then needs no other one."""
     before = cloud.now()
     safe = Site(cloud, agents, tmp_path / "safe", "ZAQAR_MESSAGE")
@@ -125,7 +150,10 @@ def test_a_message_goes_once_it_is_safe(cloud: Lab, agents: Agents, tmp_path: Pa
 
     def deleted() -> int:
         queue = unsafe.agent.learned["zaqar"]["queue_id"]
-        return sum(each.verb == "DELETE" and queue in each.path for each in cloud.requests("zaqar", before))
+        return sum(
+            each.verb == "DELETE" and queue in each.path
+            for each in cloud.requests("zaqar", before)
+        )
 
     assert "cannot keep the document of zaqar" in unsafe.agent.log
     assert deleted() == 0

@@ -13,7 +13,9 @@ from system.sites import Site
 pytestmark = pytest.mark.timeout(600)  # on a machine with much else to do
 
 
-def test_advice_for_a_refused_login_helps(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
+def test_advice_for_a_refused_login_helps(
+    cloud: Lab, agents: Agents, tmp_path: Path
+) -> None:
     """An update of the stack sets no password; the password of the metadata, set in Keystone, completes it."""
     site = Site(cloud, agents, tmp_path / "login", "POLL_SERVER_HEAT")
     site.boot()
@@ -33,19 +35,31 @@ def test_advice_for_a_refused_login_helps(cloud: Lab, agents: Agents, tmp_path: 
     assert site.wait("UPDATE_COMPLETE").outputs == {"said": "hi moon\n"}
 
 
-def test_application_credential_logs_in(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
+def test_application_credential_logs_in(
+    cloud: Lab, agents: Agents, tmp_path: Path
+) -> None:
     """An agent that is told by hand asks Heat with an application credential of the project's user."""
     site = Site(cloud, agents, tmp_path / "credential", "POLL_SERVER_HEAT")
     administrator = Administrator(cloud)
-    place = f"{administrator.keystone}/users/{administrator.user}/application_credentials"
-    made = administrator.ask("POST", place, application_credential={"name": site.name}).json()
+    place = (
+        f"{administrator.keystone}/users/{administrator.user}/application_credentials"
+    )
+    made = administrator.ask(
+        "POST", place, application_credential={"name": site.name}
+    ).json()
     given = cloud.settings(site.name)["os-collect-config"]["heat"]
     held = {
         "application_credential_id": made["application_credential"]["id"],
         "application_credential_secret": made["application_credential"]["secret"],
         "project_id": administrator.project,
-        **{name: given[name] for name in ("auth_url", "stack_id", "resource_name", "region_name")},
+        **{
+            name: given[name]
+            for name in ("auth_url", "stack_id", "resource_name", "region_name")
+        },
     }
-    first = {"os-collect-config": {"collectors": ["heat"], "heat": held}, "deployments": []}
+    first = {
+        "os-collect-config": {"collectors": ["heat"], "heat": held},
+        "deployments": [],
+    }
     site.agent = agents.start(f"{site.folder.name}-agent", first)
     assert site.wait("CREATE_COMPLETE").outputs == {"said": "hi world\n"}

@@ -70,21 +70,44 @@ def install(disk: Path) -> None:
     """Put them onto a disk as an image has them."""
     [packages] = peers.FOLDER.glob("lib/python*/site-packages")
     home, element = disk / HOME.lstrip("/"), peers.AGENTS / "heat-config"
-    left = shutil.ignore_patterns("__pycache__", "tests", "locale", "pip", "openstack", "babel", "*.exe")
+    left = shutil.ignore_patterns(
+        "__pycache__", "tests", "locale", "pip", "openstack", "babel", "*.exe"
+    )
     shutil.copytree(packages, home / packages.relative_to(peers.FOLDER), ignore=left)
     (home / "bin").mkdir()
     (home / "bin/python3").symlink_to("/usr/bin/python3")
-    (home / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
-    for name in ("os-collect-config", "os-refresh-config", "os-apply-config", "dib-run-parts"):
+    (home / "pyvenv.cfg").write_text(
+        "home = /usr/bin\ninclude-system-site-packages = false\n"
+    )
+    for name in (
+        "os-collect-config",
+        "os-refresh-config",
+        "os-apply-config",
+        "dib-run-parts",
+    ):
         text = (peers.BIN / name).read_text()
-        put(home / "bin" / name, re.sub(r"^#!\S*/python\S*", f"#!{HOME}/bin/python3", text), 0o755)
-    put(home / "bin/heat-config-notify", (element / "bin/heat-config-notify").read_text(), 0o755)
+        put(
+            home / "bin" / name,
+            re.sub(r"^#!\S*/python\S*", f"#!{HOME}/bin/python3", text),
+            0o755,
+        )
+    put(
+        home / "bin/heat-config-notify",
+        (element / "bin/heat-config-notify").read_text(),
+        0o755,
+    )
     for name in ("20-os-apply-config", "55-heat-config"):
         script = element / "os-refresh-config/configure.d" / name
-        put(disk / "usr/libexec/os-refresh-config/configure.d" / name, script.read_text(), 0o755)
+        put(
+            disk / "usr/libexec/os-refresh-config/configure.d" / name,
+            script.read_text(),
+            0o755,
+        )
     hook = peers.AGENTS / "heat-config-script/install.d/hook-script.py"
     put(disk / "var/lib/heat-config/hooks/script", hook.read_text(), 0o755)
-    shutil.copytree(element / "os-apply-config", disk / "usr/libexec/os-apply-config/templates")
+    shutil.copytree(
+        element / "os-apply-config", disk / "usr/libexec/os-apply-config/templates"
+    )
     put(disk / f"etc/systemd/system/{THEIRS}.service", THEIR_UNIT)
     put(disk / "etc/os-collect-config.conf", THEIR_SETTINGS, 0o600)
     put(disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text())
@@ -103,13 +126,19 @@ def deploy(machine: Booted, *deployments: dict[str, Any]) -> None:
     """Give whoever collects them deployments, and the settings with which os-collect-config began."""
     settings = {"collectors": ["local"], "polling_interval": 1}
     folder = machine.disk / "var/lib/os-collect-config/local-data"
-    put(folder / ".new", json.dumps({"os-collect-config": settings, "deployments": deployments}), 0o600)
+    put(
+        folder / ".new",
+        json.dumps({"os-collect-config": settings, "deployments": deployments}),
+        0o600,
+    )
     (folder / ".new").rename(folder / "site.json")
 
 
 def script(name: str, heat: SignalServer, more: str = "") -> dict[str, Any]:
     """Return a deployment that says on the disk that it ran."""
-    return deployment(name, f"#!/bin/sh\necho {name} >>/root/ran\n{more}", signal=heat.url(name))
+    return deployment(
+        name, f"#!/bin/sh\necho {name} >>/root/ran\n{more}", signal=heat.url(name)
+    )
 
 
 def migrate(machine: Booted, *options: str) -> Done:
@@ -127,7 +156,10 @@ def units(machine: Booted) -> dict[str, tuple[str, str]]:
     """Return how it is with both units."""
     states = {}
     for name in (OURS, THEIRS):
-        answers = [machine.run("systemctl", question, name).out.strip() for question in ("is-active", "is-enabled")]
+        answers = [
+            machine.run("systemctl", question, name).out.strip()
+            for question in ("is-active", "is-enabled")
+        ]
         states[name] = (answers[0], answers[1])
     return states
 
@@ -137,7 +169,9 @@ def eventually(machine: Booted, true: Callable[[], bool], seconds: float = 90) -
     try:
         wait_until(true, seconds)
     except AssertionError:
-        pytest.fail(machine.run("journalctl", "--no-pager", "-u", OURS, "-u", THEIRS).out)
+        pytest.fail(
+            machine.run("journalctl", "--no-pager", "-u", OURS, "-u", THEIRS).out
+        )
 
 
 BEFORE = {OURS: ("inactive", "disabled"), THEIRS: ("active", "enabled")}
@@ -147,7 +181,10 @@ AFTER = {OURS: ("active", "enabled"), THEIRS: ("inactive", "disabled")}
 def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     """Finished work is not repeated, running work is awaited, new work is run, and each is signalled once."""
     daemon = "sleep 1234 </dev/null >/dev/null 2>&1 &\n"
-    first, long = script("d1", heat, daemon), script("d2", heat, "while ! test -e /root/go; do sleep 0.1; done\n")
+    first, long = (
+        script("d1", heat, daemon),
+        script("d2", heat, "while ! test -e /root/go; do sleep 0.1; done\n"),
+    )
     deploy(image, first)
     eventually(image, lambda: len(heat.values("d1")) == 1)
     deploy(image, first, long)
@@ -164,25 +201,38 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
 
     # What they have begun is waited for.
     ended: list[Done] = []
-    thread = threading.Thread(target=lambda: ended.append(migrate(image, "--wait", "100")))
+    thread = threading.Thread(
+        target=lambda: ended.append(migrate(image, "--wait", "100"))
+    )
     thread.start()
     (image.disk / "root/go").touch()
     thread.join()
     [done] = ended
     assert done.code == 0, done.out + done.err
     assert units(image) == AFTER
-    assert (image.disk / "var/lib/heat-config-agent/replaced").read_text() == f"{THEIRS}.service\n"
+    assert (
+        image.disk / "var/lib/heat-config-agent/replaced"
+    ).read_text() == f"{THEIRS}.service\n"
     assert len(heat.values("d2")) == 1
-    assert image.run("pgrep", "-f", "sleep 1234").code == 0, "what a deployment has started goes on"
+    assert image.run("pgrep", "-f", "sleep 1234").code == 0, (
+        "what a deployment has started goes on"
+    )
     taken = image.disk / f"etc/systemd/system/{OURS}.service.d/50-migrated.conf"
     assert taken.stat().st_mode & 0o777 == 0o600
     assert "OS_PASSWORD" not in taken.read_text()
 
     # What is new is the agent's, and nothing else.
     waits = "while ! test -e /root/go3; do sleep 0.1; done\n"
-    deploy(image, first, long, script("d3", heat, f"{waits}echo $HEAT_SCRIPT_WORKING ${{OS_PASSWORD:-}}\n"))
+    deploy(
+        image,
+        first,
+        long,
+        script("d3", heat, f"{waits}echo $HEAT_SCRIPT_WORKING ${{OS_PASSWORD:-}}\n"),
+    )
     eventually(image, lambda: "d3" in ran(image))
-    assert "recorded no result" not in migrate(image, "--plan").out, "it is the agent's, and gets one"
+    assert "recorded no result" not in migrate(image, "--plan").out, (
+        "it is the agent's, and gets one"
+    )
     (image.disk / "root/go3").touch()
     eventually(image, lambda: len(heat.values("d3")) == 1)
     assert ran(image) == ["d1", "d2", "d3"]
@@ -191,13 +241,22 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
 
     # Once more, and nothing is left to do.
     again = migrate(image, "--json").json
-    assert (again["refused"], again["planned"], again["trouble"]) == (False, False, None)
+    assert (again["refused"], again["planned"], again["trouble"]) == (
+        False,
+        False,
+        None,
+    )
     assert all(each["already"] for each in again["steps"]), again["steps"]
     assert units(image) == AFTER
-    eventually(image, lambda: image.run("heat-config-agent", "status", "--check").code == 0)  # Heat has answered
+    eventually(
+        image, lambda: image.run("heat-config-agent", "status", "--check").code == 0
+    )  # Heat has answered
 
     # And back.
-    for command in (f"systemctl disable --now {OURS}.service", f"systemctl enable --now {THEIRS}.service"):
+    for command in (
+        f"systemctl disable --now {OURS}.service",
+        f"systemctl enable --now {THEIRS}.service",
+    ):
         assert command in done.out
         assert image.run("sh", "-c", command).code == 0
     assert units(image) == BEFORE
@@ -208,18 +267,31 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
 
 def test_foreign_scripts_refuse_the_migration(image: Booted) -> None:
     """Scripts that would no longer run, or would go on running, are named, and nothing is changed."""
-    put(image.disk / "usr/libexec/os-refresh-config/configure.d/99-mine", "#!/bin/sh\n", 0o755)
+    put(
+        image.disk / "usr/libexec/os-refresh-config/configure.d/99-mine",
+        "#!/bin/sh\n",
+        0o755,
+    )
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/README", "no script\n")
-    put(image.disk / "usr/libexec/os-apply-config/templates/etc/mine.conf", "{{mine}}\n")
+    put(
+        image.disk / "usr/libexec/os-apply-config/templates/etc/mine.conf", "{{mine}}\n"
+    )
     put(image.disk / "etc/cron.d/mine", "# os-collect-config\n")
 
     refused = migrate(image, "--json")
     shown = migrate(image, "--plan")
 
     assert (refused.code, shown.code) == (1, 1)
-    said = [each["says"] for each in refused.json["findings"] if each["verdict"] == "refused"]
+    said = [
+        each["says"]
+        for each in refused.json["findings"]
+        if each["verdict"] == "refused"
+    ]
     assert len(said) == 2, said
-    assert "/usr/libexec/os-refresh-config/configure.d/99-mine is a script of your own" in said[0]
+    assert (
+        "/usr/libexec/os-refresh-config/configure.d/99-mine is a script of your own"
+        in said[0]
+    )
     assert "/etc/mine.conf will no longer be generated from it" in said[1]
     assert "--without-scripts" in shown.out
     assert shown.out.endswith("there is an obstacle: nothing was done\n")
@@ -228,11 +300,19 @@ def test_foreign_scripts_refuse_the_migration(image: Booted) -> None:
 
     # One that nobody stops would do the same work.
     put(image.disk / "etc/cron.d/mine", "@hourly root os-refresh-config\n")
-    image.run("sh", "-c", f"PATH={HOME}/bin:$PATH LC_ALL=C setsid os-collect-config >/dev/null 2>&1 &")
+    image.run(
+        "sh",
+        "-c",
+        f"PATH={HOME}/bin:$PATH LC_ALL=C setsid os-collect-config >/dev/null 2>&1 &",
+    )
     refused = migrate(image, "--without-scripts")
     assert refused.code == 1
-    assert "/etc/cron.d/mine starts os-collect-config or os-refresh-config" in refused.out
-    assert "is an os-collect-config that was not started by a systemd unit" in refused.out
+    assert (
+        "/etc/cron.d/mine starts os-collect-config or os-refresh-config" in refused.out
+    )
+    assert (
+        "is an os-collect-config that was not started by a systemd unit" in refused.out
+    )
     assert units(image) == BEFORE
 
 
@@ -259,13 +339,22 @@ def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None
         assert killed.code == -9, killed
         states = units(image)
         assert "enabled" in (states[OURS][1], states[THEIRS][1]), (each, states)
-        assert (states[OURS][0], states[THEIRS][0]) != ("active", "active"), (each, states)
+        assert (states[OURS][0], states[THEIRS][0]) != ("active", "active"), (
+            each,
+            states,
+        )
         if each == "enable":  # both are now: a power cut in this moment
             image.crash()
             image.boot()
-            assert sorted(state for state, _ in units(image).values()) == ["active", "inactive"]
+            assert sorted(state for state, _ in units(image).values()) == [
+                "active",
+                "inactive",
+            ]
             image.run("systemctl", "start", THEIRS)
-            assert units(image) == {OURS: ("inactive", "enabled"), THEIRS: ("active", "enabled")}
+            assert units(image) == {
+                OURS: ("inactive", "enabled"),
+                THEIRS: ("active", "enabled"),
+            }
 
     assert migrate(image).code == 0
     assert units(image) == AFTER
@@ -285,7 +374,12 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
     image.run("systemctl", "daemon-reload")
     image.run("systemctl", "restart", THEIRS)
     # They have no hook for one, and say nothing; the agent has.
-    passed_over = deployment("d0", "open('/root/ran', 'a').write('d0')", group="python", signal=heat.url("d0"))
+    passed_over = deployment(
+        "d0",
+        "open('/root/ran', 'a').write('d0')",
+        group="python",
+        signal=heat.url("d0"),
+    )
     deploy(image, passed_over, script("d1", heat))
     eventually(image, lambda: len(heat.values("d1")) == 1)
     assert "were given d0, but have not begun" in migrate(image, "--plan").out
@@ -297,9 +391,16 @@ def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
         assert done.code == 0, f"{each.line}: {done.out}{done.err}"
         assert each.shows(done.out), f"{each.where}: {done.out}"
         assert "d0, but have not begun" not in done.out
-        assert (units(image) == BEFORE) == (each in (commands[0], commands[-1])), each.line
+        assert (units(image) == BEFORE) == (each in (commands[0], commands[-1])), (
+            each.line
+        )
         if each.line == "heat-config-agent migrate":
-            eventually(image, lambda: "local has 2 deployments" in image.run("journalctl", "-u", OURS).out)
+            eventually(
+                image,
+                lambda: (
+                    "local has 2 deployments" in image.run("journalctl", "-u", OURS).out
+                ),
+            )
     assert ran(image) == ["d1"]
 
 
@@ -311,13 +412,19 @@ def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
     put(image.disk / "etc/os-collect-config.conf", settings, 0o600)
     # Not its unit's main process, either.
     shell = f"/bin/sh -c '{HOME}/bin/os-collect-config --config-file /etc/os-collect-config.conf 2>&1 | cat'"
-    put(image.disk / f"etc/systemd/system/{THEIRS}.service.d/a.conf", f"[Service]\nExecStart=\nExecStart={shell}\n")
+    put(
+        image.disk / f"etc/systemd/system/{THEIRS}.service.d/a.conf",
+        f"[Service]\nExecStart=\nExecStart={shell}\n",
+    )
     image.run("systemctl", "daemon-reload")
     image.run("systemctl", "restart", THEIRS)
     deploy(image)
     eventually(image, lambda: ran(image) == ["begun"])
 
-    unasked, refused = migrate(image), migrate(image, "--without-scripts", "--wait", "0")
+    unasked, refused = (
+        migrate(image),
+        migrate(image, "--without-scripts", "--wait", "0"),
+    )
 
     assert "runs a command of your own" in unasked.out
     assert "is at work, and must not be cut short" in refused.err
@@ -325,16 +432,23 @@ def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
     (image.disk / "root/go").touch()
     done = migrate(image, "--without-scripts", "--no-start")
     assert done.code == 0, done.out + done.err
-    assert units(image) == {OURS: ("inactive", "enabled"), THEIRS: ("inactive", "disabled")}
+    assert units(image) == {
+        OURS: ("inactive", "enabled"),
+        THEIRS: ("inactive", "disabled"),
+    }
     assert ran(image) == ["begun", "ended"]
-    assert image.run("pgrep", "-f", "bin/os-collect-config").code == 1, "nothing of it is left"
+    assert image.run("pgrep", "-f", "bin/os-collect-config").code == 1, (
+        "nothing of it is left"
+    )
 
 
 def test_the_last_message_from_zaqar_is_taken_over() -> None:
     """os-collect-config takes it out of the queue before it has done what it says: nobody else has it any more."""
     with booted(boot=False) as machine:
         keys = ("auth_url", "user_id", "password", "project_id", "queue_id")
-        settings = "[zaqar]\n" + "".join(f"{key} = http://127.0.0.1:9/v3\n" for key in keys)
+        settings = "[zaqar]\n" + "".join(
+            f"{key} = http://127.0.0.1:9/v3\n" for key in keys
+        )
         put(machine.disk / "etc/os-collect-config.conf", settings, 0o600)
         put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text())
         message = {"deployments": [deployment("d1")], "os-collect-config": {}}
@@ -364,13 +478,28 @@ def test_an_image_that_is_being_made() -> None:
         lack = machine.inside("heat-config-agent", "migrate")
         assert lack.code == 1
         assert f"there is no {OURS}.service" in lack.out
-        nobody = ("setpriv", "--reuid=65534", "--clear-groups", "heat-config-agent", "migrate", "--plan")
+        nobody = (
+            "setpriv",
+            "--reuid=65534",
+            "--clear-groups",
+            "heat-config-agent",
+            "migrate",
+            "--plan",
+        )
         assert machine.inside(*nobody).code == 2
         assert "only root can migrate" in machine.inside(*nobody).err
-        put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text().replace(OURS, "no-such-agent"))
-        assert "starts no-such-agent, which does not exist" in machine.inside("heat-config-agent", "migrate").out
+        put(
+            machine.disk / f"etc/systemd/system/{OURS}.service",
+            UNIT.read_text().replace(OURS, "no-such-agent"),
+        )
+        assert (
+            "starts no-such-agent, which does not exist"
+            in machine.inside("heat-config-agent", "migrate").out
+        )
         put(machine.disk / f"etc/systemd/system/{OURS}.service", UNIT.read_text())
-        assert machine.inside("systemctl", "enable", THEIRS, SYSTEMD_OFFLINE="1").code == 0
+        assert (
+            machine.inside("systemctl", "enable", THEIRS, SYSTEMD_OFFLINE="1").code == 0
+        )
 
         done = machine.inside("heat-config-agent", "migrate")
 

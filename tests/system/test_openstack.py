@@ -21,13 +21,21 @@ from support import pace
 from support.loopback import wait_until
 from system.openstack import TEMPLATE, TRANSPORTS, Lab
 
-pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]  # on a machine with much else to do
+pytestmark = [
+    pytest.mark.takes(100),
+    pytest.mark.timeout(600),
+]  # on a machine with much else to do
 
 TESTS = Path(__file__).parents[1]
 
 AGENT = {"User-Agent": "heat-config-agent/by-hand"}
 
-RESULT = {"deploy_stdout": "out", "deploy_stderr": "", "deploy_status_code": 0, "greeting": "hi"}
+RESULT = {
+    "deploy_stdout": "out",
+    "deploy_stderr": "",
+    "deploy_status_code": 0,
+    "greeting": "hi",
+}
 
 OWNER = """
 import sys, time
@@ -44,9 +52,15 @@ with lab() as cloud:
 def test_metadata_and_signal(cloud: Lab, transport: str) -> None:
     """Over each transport a server's metadata can be had, and a signal by hand completes its deployment."""
     before, name = cloud.now(), cloud.name("by-hand")
-    cloud.stack_create(name, TEMPLATE, {"transport": transport, "signal": TRANSPORTS[transport], "who": "you"})
+    cloud.stack_create(
+        name,
+        TEMPLATE,
+        {"transport": transport, "signal": TRANSPORTS[transport], "who": "you"},
+    )
     shown = cloud.deployments(name)
-    fetched = fetch(cloud, cloud.metadata(name, "server")["os-collect-config"])["deployments"]
+    fetched = fetch(cloud, cloud.metadata(name, "server")["os-collect-config"])[
+        "deployments"
+    ]
     assert [each["id"] for each in fetched] == [each["id"] for each in shown]
     words = {each["name"]: each["value"] for each in fetched[0]["inputs"]}
     assert words["who"] == "you"
@@ -57,7 +71,12 @@ def test_metadata_and_signal(cloud: Lab, transport: str) -> None:
     assert cloud.wait(name, "CREATE_COMPLETE").outputs == {"greeting": "hi"}
     assert cloud.resource_get(name, "deployment").attributes["deploy_stdout"] == "out"
     assert "deployment" in {each["resource_name"] for each in cloud.events(name)}
-    service = {"POLL_SERVER_HEAT": "heat", "POLL_SERVER_CFN": "cfn", "POLL_TEMP_URL": "swift", "ZAQAR_MESSAGE": "zaqar"}
+    service = {
+        "POLL_SERVER_HEAT": "heat",
+        "POLL_SERVER_CFN": "cfn",
+        "POLL_TEMP_URL": "swift",
+        "ZAQAR_MESSAGE": "zaqar",
+    }
     arrived = cloud.requests(service[transport], before, "heat-config-agent/")
     assert [(each.verb, each.status // 100) for each in arrived] == {
         "POLL_SERVER_HEAT": [("GET", 2), ("POST", 2)],
@@ -82,7 +101,9 @@ def test_result_is_delivered_after_an_outage_of_heat(cloud: Lab) -> None:
     before = cloud.now()
     cloud.stack_delete(name)
     wait_until(lambda: cloud.deployments(name)[0]["id"] != deployment["id"], 30)
-    wait_until(lambda: bool(cloud.requests("nova", before)), 30)  # Heat asks after the metadata has the DELETE
+    wait_until(
+        lambda: bool(cloud.requests("nova", before)), 30
+    )  # Heat asks after the metadata has the DELETE
     assert cloud.stack_get(name).status == "DELETE_IN_PROGRESS"
     cloud.signal(name, "deployment", RESULT)
     cloud.wait(name, "DELETE_COMPLETE")
@@ -93,15 +114,25 @@ def test_tokens(cloud: Lab) -> None:
     cloud.token_seconds(3)
     answer = log_in(cloud, "admin", "lab")
     said = answer.json()["token"]
-    lasts = datetime.fromisoformat(said["expires_at"][:19]) - datetime.fromisoformat(said["issued_at"][:19])
+    lasts = datetime.fromisoformat(said["expires_at"][:19]) - datetime.fromisoformat(
+        said["issued_at"][:19]
+    )
     assert 2 <= lasts.total_seconds() <= 4
     stacks = f"{cloud.urls['heat']}/v1/{said['project']['id']}/stacks"
     headers = {"X-Auth-Token": answer.headers["X-Subject-Token"]}
-    wait_until(lambda: requests.get(stacks, headers=headers, timeout=pace.seconds(10)).status_code == 401, 30)
+    wait_until(
+        lambda: (
+            requests.get(stacks, headers=headers, timeout=pace.seconds(10)).status_code
+            == 401
+        ),
+        30,
+    )
     for each in ("keystone", "swift", "zaqar", "zaqar-websocket"):
         cloud.stop(each)
         with pytest.raises(requests.ConnectionError):
-            requests.get(cloud.urls[each].replace("ws:", "http:"), timeout=pace.seconds(10))
+            requests.get(
+                cloud.urls[each].replace("ws:", "http:"), timeout=pace.seconds(10)
+            )
     cloud.put_back()
     assert log_in(cloud, "admin", "lab").status_code == 201
 
@@ -109,7 +140,9 @@ def test_tokens(cloud: Lab) -> None:
 def test_nothing_is_left(cloud: Lab) -> None:
     """A cloud ends with its owner, even one that is killed; several are beside each other."""
     with subprocess.Popen(
-        [sys.executable, "-c", OWNER.format(tests=str(TESTS))], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNER.format(tests=str(TESTS))],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as owner:
         assert owner.stdout is not None
         folder = owner.stdout.readline().strip()
@@ -139,19 +172,28 @@ def fetch(cloud: Lab, settings: dict[str, Any]) -> dict[str, Any]:
     value: dict[str, Any]
     if source == "heat":
         place = f"{own['project_id']}/stacks/{own['stack_id']}/resources/{own['resource_name']}/metadata"
-        answer = requests.get(f"{cloud.urls['heat']}/v1/{place}", headers=token(cloud, own), timeout=pace.seconds(10))
+        answer = requests.get(
+            f"{cloud.urls['heat']}/v1/{place}",
+            headers=token(cloud, own),
+            timeout=pace.seconds(10),
+        )
         value = answer.json()["metadata"]
     elif source == "zaqar":
         queue = f"{cloud.urls['zaqar']}/v2/queues/{own['queue_id']}/claims"
         answer = requests.post(
-            queue, json={"ttl": 300, "grace": 60}, headers=token(cloud, own), timeout=pace.seconds(10)
+            queue,
+            json={"ttl": 300, "grace": 60},
+            headers=token(cloud, own),
+            timeout=pace.seconds(10),
         )
         value = answer.json()["messages"][-1]["body"]
     elif source == "cfn":
         answer = requests.get(signed(own), headers=AGENT, timeout=pace.seconds(10))
         value = json.loads(ET.fromstring(answer.text).findtext(".//Metadata") or "")  # noqa: S314  # from our own Heat
     else:
-        value = requests.get(own["metadata_url"], headers=AGENT, timeout=pace.seconds(10)).json()
+        value = requests.get(
+            own["metadata_url"], headers=AGENT, timeout=pace.seconds(10)
+        ).json()
     return value
 
 
@@ -159,33 +201,66 @@ def send(cloud: Lab, words: dict[str, Any]) -> None:
     """Send a result, as the inputs of a deployment say."""
     if url := words.get("deploy_signal_id"):
         answer = requests.request(
-            words["deploy_signal_verb"], url, json=RESULT, headers=AGENT, timeout=pace.seconds(10)
+            words["deploy_signal_verb"],
+            url,
+            json=RESULT,
+            headers=AGENT,
+            timeout=pace.seconds(10),
         )
     elif queue := words.get("deploy_queue_id"):
         url = f"{cloud.urls['zaqar']}/v2/queues/{queue}/messages"
         body = {"messages": [{"ttl": 300, "body": RESULT}]}
-        answer = requests.post(url, json=body, headers=token(cloud, words, "deploy_"), timeout=pace.seconds(10))
+        answer = requests.post(
+            url,
+            json=body,
+            headers=token(cloud, words, "deploy_"),
+            timeout=pace.seconds(10),
+        )
     else:
         place = f"{words['deploy_stack_id']}/resources/{words['deploy_resource_name']}/signal"
         url = f"{cloud.urls['heat']}/v1/{words['deploy_project_id']}/stacks/{place}"
-        answer = requests.post(url, json=RESULT, headers=token(cloud, words, "deploy_"), timeout=pace.seconds(10))
+        answer = requests.post(
+            url,
+            json=RESULT,
+            headers=token(cloud, words, "deploy_"),
+            timeout=pace.seconds(10),
+        )
     assert answer.ok, answer.text
 
 
 def token(cloud: Lab, words: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return the headers of a request by somebody who logs in."""
-    answer = log_in(cloud, words[f"{prefix}user_id"], words[f"{prefix}password"], words[f"{prefix}project_id"])
-    return {**AGENT, "X-Auth-Token": answer.headers["X-Subject-Token"], "Client-ID": "0" * 32}
+    answer = log_in(
+        cloud,
+        words[f"{prefix}user_id"],
+        words[f"{prefix}password"],
+        words[f"{prefix}project_id"],
+    )
+    return {
+        **AGENT,
+        "X-Auth-Token": answer.headers["X-Subject-Token"],
+        "Client-ID": "0" * 32,
+    }
 
 
-def log_in(cloud: Lab, user: str, password: str, project: str = "") -> requests.Response:
+def log_in(
+    cloud: Lab, user: str, password: str, project: str = ""
+) -> requests.Response:
     """Log in at Keystone: a user's id with a project's, or an administrator's name."""
     domain = {"domain": {"id": "default"}}
     who = {"id": user} if project else {"name": user, **domain}
     scope = {"project": {"id": project} if project else {"name": "admin", **domain}}
-    identity = {"methods": ["password"], "password": {"user": {**who, "password": password}}}
+    identity = {
+        "methods": ["password"],
+        "password": {"user": {**who, "password": password}},
+    }
     body = {"auth": {"identity": identity, "scope": scope}}
-    return requests.post(f"{cloud.urls['keystone']}/auth/tokens", json=body, headers=AGENT, timeout=pace.seconds(10))
+    return requests.post(
+        f"{cloud.urls['keystone']}/auth/tokens",
+        json=body,
+        headers=AGENT,
+        timeout=pace.seconds(10),
+    )
 
 
 def signed(cfn: dict[str, Any]) -> str:
@@ -200,7 +275,11 @@ def signed(cfn: dict[str, Any]) -> str:
         "Timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     url = urlsplit(cfn["metadata_url"])
-    query = "&".join(f"{name}={quote(words[name], safe='-_.~')}" for name in sorted(words))
+    query = "&".join(
+        f"{name}={quote(words[name], safe='-_.~')}" for name in sorted(words)
+    )
     text = f"GET\n{url.netloc}\n{url.path}\n{query}"
-    signature = hmac.digest(cfn["secret_access_key"].encode(), text.encode(), hashlib.sha256)
+    signature = hmac.digest(
+        cfn["secret_access_key"].encode(), text.encode(), hashlib.sha256
+    )
     return f"{url.geturl()}?{query}&Signature={quote(base64.b64encode(signature).decode(), safe='')}"

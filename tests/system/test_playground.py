@@ -44,7 +44,9 @@ def checkout(tmp_path: Path) -> Path:
 def playground(checkout: Path) -> Iterator[subprocess.Popen[str]]:
     """Start the playground with `make heat`, and wait until it is ready."""
     command = ["make", "--silent", "heat"]
-    with subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, cwd=checkout, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stdout is not None
         try:
             for line in process.stdout:
@@ -59,7 +61,9 @@ def playground(checkout: Path) -> Iterator[subprocess.Popen[str]]:
                 process.wait(pace.seconds(60))
 
 
-@pytest.mark.timeout(900)  # a dozen commands of OpenStack, on a machine with much else to do
+@pytest.mark.timeout(
+    900
+)  # a dozen commands of OpenStack, on a machine with much else to do
 def test_the_page_is_true(playground: subprocess.Popen[str], checkout: Path) -> None:
     """Each command of the page prints what it shows; at the end nothing is left of the playground."""
     for section in sections(PAGE):
@@ -91,8 +95,14 @@ def run(command: Command, folder: Path) -> None:
             check=False,
         )
         is_well = done.returncode == 0 and command.shows(done.stdout)
-        if is_well or not command.line.startswith(".heat/agent") or time.monotonic() > deadline:
+        if (
+            is_well
+            or not command.line.startswith(".heat/agent")
+            or time.monotonic() > deadline
+        ):
             break
         time.sleep(0.2)
     shown = "\n".join(command.printed)
-    assert is_well, f"{command.where}: {command.line}\n{done.stdout}\nThe page shows:\n{shown}"
+    assert is_well, (
+        f"{command.where}: {command.line}\n{done.stdout}\nThe page shows:\n{shown}"
+    )

@@ -14,11 +14,17 @@ from system.agents import Agents
 from system.openstack import TRANSPORTS, Lab
 from system.sites import LATER, Site
 
-pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]  # on a machine with much else to do
+pytestmark = [
+    pytest.mark.takes(100),
+    pytest.mark.timeout(600),
+]  # on a machine with much else to do
 
 SIGNAL_FAULTS = (
     proxy_faults.answers(
-        200, "answers with a web page", ("Content-Type", "text/html"), body=b"<html><h1>Welcome</h1></html>"
+        200,
+        "answers with a web page",
+        ("Content-Type", "text/html"),
+        body=b"<html><h1>Welcome</h1></html>",
     ),
     proxy_faults.answers(503),
     proxy_faults.BREAKS_OFF[4],
@@ -56,7 +62,10 @@ class Between:
     def deliver(self) -> None:
         """Let the result through, once it could not be delivered."""
         self.site.says(LATER)
-        assert self.site.cloud.stack_get(self.site.name, outputs=False).status == "CREATE_IN_PROGRESS"
+        assert (
+            self.site.cloud.stack_get(self.site.name, outputs=False).status
+            == "CREATE_IN_PROGRESS"
+        )
         self.proxy.mend()
 
     def update(self) -> None:
@@ -68,7 +77,9 @@ class Between:
 
     def show(self) -> None:
         """Let the metadata through, once the agent has asked for it more than once."""
-        self.site.until(lambda: len(self.proxy.done) > self._asked + 1, "it does not ask")
+        self.site.until(
+            lambda: len(self.proxy.done) > self._asked + 1, "it does not ask"
+        )
         assert self.site.ran == ["CREATE world"]
         self.proxy.mend()
 
@@ -77,14 +88,24 @@ class Between:
         assert self.site.wait("UPDATE_COMPLETE").outputs == {"said": "hi moon\n"}
 
 
-LIFE = (Between.boot, Between.run, Between.deliver, Between.update, Between.show, Between.end)
+LIFE = (
+    Between.boot,
+    Between.run,
+    Between.deliver,
+    Between.update,
+    Between.show,
+    Between.end,
+)
 """A life: created while results do not arrive, and updated while the metadata does not."""
 
 
 @pytest.fixture
 def all_between(cloud: Lab, agents: Agents, tmp_path: Path) -> Iterator[list[Between]]:
     """A stack of every transport, in the making."""
-    found = [Between(Site(cloud, agents, tmp_path / each, each), number) for number, each in enumerate(TRANSPORTS)]
+    found = [
+        Between(Site(cloud, agents, tmp_path / each, each), number)
+        for number, each in enumerate(TRANSPORTS)
+    ]
     yield found
     for each in found:
         each.proxy.close()
@@ -95,7 +116,9 @@ def all_between(cloud: Lab, agents: Agents, tmp_path: Path) -> Iterator[list[Bet
     "a proxy between the agent and a real Heat: web pages with 200, 502, 503, resets, noise, no answer",
     "the stack waits, and is complete once it is over, with the outputs of the one run of each action",
 )
-def test_every_transport_goes_through_a_proxy_to_heat(all_between: list[Between], tried: Callable[[int], None]) -> None:
+def test_every_transport_goes_through_a_proxy_to_heat(
+    all_between: list[Between], tried: Callable[[int], None]
+) -> None:
     """Heat itself shows the results. The agents of all transports take every step at the same time."""
     for part in LIFE:
         for each in all_between:
@@ -120,13 +143,17 @@ def _is_signal(request: proxy.Request) -> bool:
     "the answer to a result is lost, so that Heat gets it twice (not by ZAQAR_SIGNAL), and then another action begins",
     "the second one completes nothing: the stack waits for the result of the new action",
 )
-def test_an_answer_is_lost(all_between: list[Between], tried: Callable[[int], None]) -> None:
+def test_an_answer_is_lost(
+    all_between: list[Between], tried: Callable[[int], None]
+) -> None:
     """A result that was sent again is of no later action.
 
     Not so in a Zaqar queue, which takes it twice: Heat reads the second one when it waits for the next action. See
     the README.
     """
-    all_between = [each for each in all_between if each.site.folder.name != "ZAQAR_MESSAGE"]
+    all_between = [
+        each for each in all_between if each.site.folder.name != "ZAQAR_MESSAGE"
+    ]
     for each in all_between:
         each.proxy.only = _is_signal
         each.proxy.script.append(proxy_faults.BREAKS_OFF[5])
@@ -142,7 +169,10 @@ def test_an_answer_is_lost(all_between: list[Between], tried: Callable[[int], No
         each.site.begins("UPDATE moon")
     time.sleep(5)
     states = {
-        each.site.folder.name: each.site.cloud.stack_get(each.site.name, outputs=False).status for each in all_between
+        each.site.folder.name: each.site.cloud.stack_get(
+            each.site.name, outputs=False
+        ).status
+        for each in all_between
     }
     assert set(states.values()) == {"UPDATE_IN_PROGRESS"}, states
     for each in all_between:

@@ -31,7 +31,9 @@ pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]
 def shown(path: str) -> str:
     """Return a file of the page."""
     items = [item for section in sections("docs/recipes.md") for item in section.items]
-    [text] = [item.text for item in items if isinstance(item, File) and item.path == path]
+    [text] = [
+        item.text for item in items if isinstance(item, File) and item.path == path
+    ]
     return text
 
 
@@ -42,20 +44,30 @@ def test_heat_behind_opentofu(cloud: Lab, agents: Agents) -> None:
     made = cloud.wait(first, "CREATE_COMPLETE").outputs
     assert made["user_data"].startswith("#cloud-config\n")
     [file] = yaml.safe_load(made["user_data"])["write_files"]
-    assert (file["path"], file["permissions"]) == ("/var/lib/heat-cfntools/cfn-init-data", "0600")
+    assert (file["path"], file["permissions"]) == (
+        "/var/lib/heat-cfntools/cfn-init-data",
+        "0600",
+    )
     agents.start("tofu", json.loads(file["content"]))
     cloud.stack_create(second, shown("web.yaml"), {"server": made["server"]})
-    assert cloud.wait(second, "CREATE_COMPLETE").outputs["greeting"] == "Hello from OpenTofu\n"
+    assert (
+        cloud.wait(second, "CREATE_COMPLETE").outputs["greeting"]
+        == "Hello from OpenTofu\n"
+    )
 
 
 def signed(cloud: Lab, path: str, method: str, key: str) -> str:
     """Return a temporary URL of Swift's."""
     expires = int(time.time()) + 3600
-    signature = hmac.new(key.encode(), f"{method}\n{expires}\n{path}".encode(), hashlib.sha256).hexdigest()
+    signature = hmac.new(
+        key.encode(), f"{method}\n{expires}\n{path}".encode(), hashlib.sha256
+    ).hexdigest()
     return f"{cloud.urls['swift']}{path}?temp_url_sig={signature}&temp_url_expires={expires}"
 
 
-def test_a_document_and_a_result_on_an_object_store(cloud: Lab, machine: Machine) -> None:
+def test_a_document_and_a_result_on_an_object_store(
+    cloud: Lab, machine: Machine
+) -> None:
     """The document is fetched from a temporary URL, and the result is put to another one."""
     administrator = Administrator(cloud)
     token = administrator.token
@@ -63,20 +75,32 @@ def test_a_document_and_a_result_on_an_object_store(cloud: Lab, machine: Machine
     place = f"{cloud.urls['swift']}{container}"
     key = "of the container"
     requests.put(
-        place, headers={**token, "X-Container-Meta-Temp-URL-Key": key}, timeout=pace.seconds(30)
+        place,
+        headers={**token, "X-Container-Meta-Temp-URL-Key": key},
+        timeout=pace.seconds(30),
     ).raise_for_status()
     put = signed(cloud, f"{container}/results/d1.json", "PUT", key)
     script = "#!/bin/sh\necho hello >$heat_outputs_path.said\n"
-    document = {"deployments": [deployment("d1", script, outputs=["said"], signal=put, verb="PUT")]}
-    requests.put(f"{place}/web-1.json", json=document, headers=token, timeout=pace.seconds(30)).raise_for_status()
+    document = {
+        "deployments": [
+            deployment("d1", script, outputs=["said"], signal=put, verb="PUT")
+        ]
+    }
+    requests.put(
+        f"{place}/web-1.json", json=document, headers=token, timeout=pace.seconds(30)
+    ).raise_for_status()
 
     get = signed(cloud, f"{container}/web-1.json", "GET", key)
     config = machine.folder / "agent.conf"
     agent = f"[agent]\nstate_dir = {machine.state}\ncollectors = request\n"
     config.write_text(f"{agent}[request]\nmetadata_url = {get}\n")
-    done = machine.command("heat-config-agent", ["run", "--once", "--config", str(config)], {})
+    done = machine.command(
+        "heat-config-agent", ["run", "--once", "--config", str(config)], {}
+    )
     assert done.code == 0, done.out + done.err
-    result = requests.get(f"{place}/results/d1.json", headers=token, timeout=pace.seconds(30)).json()
+    result = requests.get(
+        f"{place}/results/d1.json", headers=token, timeout=pace.seconds(30)
+    ).json()
     assert (result["deploy_status_code"], result["said"]) == (0, "hello\n")
 
 
@@ -87,11 +111,17 @@ def prepared() -> Iterator[Booted]:
         yield found
 
 
-def test_plain_cloud_init(prepared: Booted, heat: SignalServer, other: SignalServer) -> None:
+def test_plain_cloud_init(
+    prepared: Booted, heat: SignalServer, other: SignalServer
+) -> None:
     """The first boot ends when the document's deployments are applied, and with no word of Heat's."""
     given = deployment("d1", "#!/bin/sh\ntouch /root/applied\n", signal=heat.url("d1"))
-    other.named["documents"] = Answer(body=json.dumps({"deployments": [given]}).encode())
-    text = shown("user-data.yaml").replace("https://files.example.org/documents/web-1.json", other.url("documents"))
+    other.named["documents"] = Answer(
+        body=json.dumps({"deployments": [given]}).encode()
+    )
+    text = shown("user-data.yaml").replace(
+        "https://files.example.org/documents/web-1.json", other.url("documents")
+    )
     assert other.origin in text
     seeds.nocloud(prepared, text)
     prepared.boot()

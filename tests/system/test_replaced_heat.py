@@ -37,7 +37,9 @@ resources:
 """
 
 
-def test_advice_for_a_replaced_deployment_frees_its_stack(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
+def test_advice_for_a_replaced_deployment_frees_its_stack(
+    cloud: Lab, agents: Agents, tmp_path: Path
+) -> None:
     """Heat replaces a failed deployment, and takes the DELETE's result for that of the new one.
 
     The agent says so at once, and to set the status of the old one by Heat's API completes the stack.
@@ -50,11 +52,19 @@ def test_advice_for_a_replaced_deployment_frees_its_stack(cloud: Lab, agents: Ag
         cloud.wait(name, "CREATE_COMPLETE")
 
     cloud.stack_update(name, template, {"who": "fixed"})
-    eventually(lambda: ran.read_text().splitlines()[-1].startswith("DELETE"), lambda: agent.log)
+    eventually(
+        lambda: ran.read_text().splitlines()[-1].startswith("DELETE"), lambda: agent.log
+    )
     ran_so_far = ran.read_text().splitlines()
     assert ran_so_far[:2] == ["CREATE broken", "CREATE fixed"]
     assert len(ran_so_far) == 3
-    eventually(lambda: f"{name}/web: Heat is replacing it, and the DELETE of the old one" in agent.log, agent.log)
+    eventually(
+        lambda: (
+            f"{name}/web: Heat is replacing it, and the DELETE of the old one"
+            in agent.log
+        ),
+        agent.log,
+    )
 
     machine = Machine(tmp_path / "agent")
     machine.state = agent.state
@@ -72,4 +82,6 @@ def test_advice_for_a_replaced_deployment_frees_its_stack(cloud: Lab, agents: Ag
 
 def _told(machine: Machine) -> str:
     """Return the sentences about replaced deployments."""
-    return " ".join(each["says"] for each in machine.agent("status", "--json").json["replaced"])
+    return " ".join(
+        each["says"] for each in machine.agent("status", "--json").json["replaced"]
+    )

@@ -14,7 +14,16 @@ from support import kill_points
 from support.loopback import wait_until
 from support.machine import Done, deployment
 from system.booted import Booted, booted
-from system.test_service import deploy, eventually, process, service, shown, start, state_of, status
+from system.test_service import (
+    deploy,
+    eventually,
+    process,
+    service,
+    shown,
+    start,
+    state_of,
+    status,
+)
 
 pytestmark = pytest.mark.takes(100)
 
@@ -38,10 +47,24 @@ def machine() -> Iterator[Booted]:
         yield found
 
 
-def apply(machine: Booted, *deployments: dict[str, Any], words: tuple[str, ...] = (), **environment: str) -> Done:
+def apply(
+    machine: Booted,
+    *deployments: dict[str, Any],
+    words: tuple[str, ...] = (),
+    **environment: str,
+) -> Done:
     """Apply deployments once."""
     text = json.dumps(deployments)
-    return machine.run("heat-config-apply", "--grace", "1", *words, "-", stdin=text, seconds=60, **environment)
+    return machine.run(
+        "heat-config-apply",
+        "--grace",
+        "1",
+        *words,
+        "-",
+        stdin=text,
+        seconds=60,
+        **environment,
+    )
 
 
 def shows(machine: Booted, identity: str) -> dict[str, Any]:
@@ -59,7 +82,9 @@ def running(machine: Booted, *argv: str) -> list[str]:
 def test_a_run_has_a_scope_of_its_own(machine: Booted) -> None:
     """It has its name, is listed with all that it has left behind, and nothing of systemd-run is seen in the run."""
     listing = "env\nls -l /proc/self/fd\ncat /proc/self/cgroup\n"
-    done = apply(machine, deployment("d/1 é", DAEMON.format(1001) + listing, name="web\nserver"))
+    done = apply(
+        machine, deployment("d/1 é", DAEMON.format(1001) + listing, name="web\nserver")
+    )
     assert (done.code, done.err) == (0, "")
     properties = shows(machine, "d/1 é")
     scope = properties["scope"]
@@ -74,7 +99,9 @@ def test_a_run_has_a_scope_of_its_own(machine: Booted) -> None:
     assert "INVOCATION_ID" not in printed
     assert "SYSTEMD" not in printed
     assert printed.count("/proc/") == 1
-    assert printed.count(" -> ") == 4  # 0, 1 and 2, and that with which the list is read
+    assert (
+        printed.count(" -> ") == 4
+    )  # 0, 1 and 2, and that with which the list is read
 
     assert machine.run("systemctl", "stop", scope).code == 0
     assert running(machine, "sleep", "1001") == []
@@ -111,7 +138,9 @@ def test_a_limit_holds_or_nothing_is_run(machine: Booted) -> None:
     bounds = {"memory_max": "64M", "cpu_quota": "50%", "tasks_max": 7}
     behind = {"memory_max": "memory", "cpu_quota": "cpu", "tasks_max": "pids"}
     for bound, value in bounds.items():
-        done = apply(machine, deployment(bound, "#!/bin/sh\necho ran\n", options={bound: value}))
+        done = apply(
+            machine, deployment(bound, "#!/bin/sh\necho ran\n", options={bound: value})
+        )
         if behind[bound] in controllers:
             assert done.code == 0
             assert bound not in doctor.partition(" unavailable: ")[0].rpartition(";")[2]
@@ -137,7 +166,9 @@ def test_the_agent_is_killed_while_a_scope_is_made(machine: Booted, point: str) 
     once = machine.disk / "root/once"
     once.touch()
     injected = Path(kill_points.INJECTED)
-    shutil.copytree(injected, machine.disk / "root/support/injected", dirs_exist_ok=True)
+    shutil.copytree(
+        injected, machine.disk / "root/support/injected", dirs_exist_ok=True
+    )
     shutil.copy(kill_points.__file__, machine.disk / "root/support/kill_points.py")
     armed = kill_points.environment(point, 1, "/root/once", "/root/support/injected")
     words = ("sh", "-c", NOT_ISOLATED, "sh", "--grace", "1", "-")
@@ -146,7 +177,13 @@ def test_the_agent_is_killed_while_a_scope_is_made(machine: Booted, point: str) 
     assert not once.exists()
     assert apply(machine, given).code == 0
     assert (machine.disk / "root/begun").read_text().splitlines().count(point) == 1
-    wait_until(lambda: point not in machine.run("systemctl", "list-units", "--plain", "heat-*.scope").out, 10)
+    wait_until(
+        lambda: (
+            point
+            not in machine.run("systemctl", "list-units", "--plain", "heat-*.scope").out
+        ),
+        10,
+    )
 
 
 def test_without_scopes_runs_are_plain_sessions(machine: Booted) -> None:
@@ -154,12 +191,19 @@ def test_without_scopes_runs_are_plain_sessions(machine: Booted) -> None:
     config = machine.disk / "root/plain.conf"
     config.write_text("[agent]\nscopes = false\n")
     words = ("--config", "/root/plain.conf", "--state-dir", "/root/plain")
-    done = apply(machine, deployment("d5", "#!/bin/sh\ncat /proc/self/cgroup\n"), words=words)
+    done = apply(
+        machine, deployment("d5", "#!/bin/sh\ncat /proc/self/cgroup\n"), words=words
+    )
     assert (done.code, done.err) == (0, "")
     printed = (machine.disk / "root/plain/runs/d5/stdout").read_text()
     assert "heat.slice" not in printed
-    done = apply(machine, deployment("d6", "#!/bin/sh\n", options={"tasks_max": 5}), words=words)
-    assert "cannot start d6: tasks_max cannot be enforced: the setting `scopes` is off" in done.out
+    done = apply(
+        machine, deployment("d6", "#!/bin/sh\n", options={"tasks_max": 5}), words=words
+    )
+    assert (
+        "cannot start d6: tasks_max cannot be enforced: the setting `scopes` is off"
+        in done.out
+    )
 
 
 @pytest.mark.fault(
@@ -167,7 +211,9 @@ def test_without_scopes_runs_are_plain_sessions(machine: Booted) -> None:
     "systemd makes no scope, or does not answer at all",
     "the run is a plain session, once, and that is said; one with a limit is refused",
 )
-def test_where_systemd_makes_none_the_run_is_begun_all_the_same(machine: Booted) -> None:
+def test_where_systemd_makes_none_the_run_is_begun_all_the_same(
+    machine: Booted,
+) -> None:
     """After ten seconds at the latest, and once: who waited for a scope has run nothing."""
     program = machine.disk / "usr/bin/systemd-run"
     kept = program.read_bytes()
@@ -177,12 +223,20 @@ def test_where_systemd_makes_none_the_run_is_begun_all_the_same(machine: Booted)
             ("d8", "#!/bin/sh\nexec sleep 1005\n", "systemd made no scope within 10 s"),
         ):
             program.write_text(text)
-            done = apply(machine, deployment(identity, "#!/bin/sh\necho ran >>/root/ran\n"))
-            assert (done.code, done.err) == (0, f"warning: {identity} has no scope of its own: {why}\n")
+            done = apply(
+                machine, deployment(identity, "#!/bin/sh\necho ran >>/root/ran\n")
+            )
+            assert (done.code, done.err) == (
+                0,
+                f"warning: {identity} has no scope of its own: {why}\n",
+            )
             assert shows(machine, identity)["scope"] is None
         assert (machine.disk / "root/ran").read_text() == "ran\nran\n"
         program.write_text("#!/bin/sh\nexit 1\n")
-        done = apply(machine, deployment("d9", "#!/bin/sh\necho ran\n", options={"memory_max": "1G"}))
+        done = apply(
+            machine,
+            deployment("d9", "#!/bin/sh\necho ran\n", options={"memory_max": "1G"}),
+        )
         assert done.code == 1
         assert "cannot start d9: memory_max cannot be enforced" in done.out
         assert running(machine, "sleep", "1005") == []
@@ -203,14 +257,21 @@ def test_the_machine_is_rebooted_in_the_middle_of_runs(service: Booted) -> None:
         deployment("d1", wait.format("d1")),
         deployment("d2", wait.format("d2"), options={"idempotent": True}),
     )
-    (service.disk / "etc/heat-config-agent/more.conf").write_text("[agent]\nparallel = 2\n")
+    (service.disk / "etc/heat-config-agent/more.conf").write_text(
+        "[agent]\nparallel = 2\n"
+    )
     start(service)
     eventually(service, lambda: len(running(service, "sleep", "1006")) == 2)
     (service.disk / "root/go").touch()
     service.run("systemctl", "reboot")
     service.await_reboot()
-    eventually(service, lambda: {state_of(service, each) for each in ("d1", "d2")} == {"unasked"})
-    first, second = sorted(status(service)["deployments"], key=lambda each: str(each["id"]))
+    eventually(
+        service,
+        lambda: {state_of(service, each) for each in ("d1", "d2")} == {"unasked"},
+    )
+    first, second = sorted(
+        status(service)["deployments"], key=lambda each: str(each["id"])
+    )
     assert (first["failed"], second["failed"]) == (True, False)
     assert "the machine went down while it ran" in first["reason"]
     assert (service.disk / "root/d1").read_text() == "begun\n"
@@ -219,13 +280,19 @@ def test_the_machine_is_rebooted_in_the_middle_of_runs(service: Booted) -> None:
 
 def test_stopping_the_agent_ends_nothing(service: Booted) -> None:
     """Runs do not belong to its service; the next agent finds them where they are."""
-    deploy(service, deployment("d1", "#!/bin/sh\nwhile ! test -e /root/go; do sleep 0.1; done\n"))
+    deploy(
+        service,
+        deployment("d1", "#!/bin/sh\nwhile ! test -e /root/go; do sleep 0.1; done\n"),
+    )
     start(service)
     eventually(service, lambda: state_of(service, "d1") == "running")
     scope = status(service)["deployments"][0]["scope"]
     assert service.run("systemctl", "stop", "heat-config-agent").code == 0
     assert shown(service, "ActiveState", scope) == "active"
-    assert shown(service, "ControlGroup") in {"", "/system.slice/heat-config-agent.service"}
+    assert shown(service, "ControlGroup") in {
+        "",
+        "/system.slice/heat-config-agent.service",
+    }
     assert process(service) == 0
     start(service)
     (service.disk / "root/go").touch()

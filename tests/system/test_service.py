@@ -51,7 +51,9 @@ def service() -> Iterator[Booted]:
 def start(machine: Booted) -> int:
     """Start the service, which returns once it is ready, and return its process."""
     done = machine.run("systemctl", "start", NAME)
-    assert done.code == 0, machine.run("journalctl", "--no-pager", "-u", NAME).out + done.err
+    assert done.code == 0, (
+        machine.run("journalctl", "--no-pager", "-u", NAME).out + done.err
+    )
     return process(machine)
 
 
@@ -83,7 +85,14 @@ def status(machine: Booted) -> dict[str, Any]:
 
 def state_of(machine: Booted, identity: str) -> str:
     """Return how far a deployment has come."""
-    return next((each["state"] for each in status(machine)["deployments"] if each["id"] == identity), "")
+    return next(
+        (
+            each["state"]
+            for each in status(machine)["deployments"]
+            if each["id"] == identity
+        ),
+        "",
+    )
 
 
 def eventually(machine: Booted, true: Callable[[], bool], seconds: float = 40) -> None:
@@ -109,9 +118,17 @@ def test_systemd_runs_it(service: Booted) -> None:
     second = process(service)
     assert second not in (first, 0)
     service.run("kill", "-9", str(second))
-    eventually(service, lambda: process(service) not in (0, second) and shown(service, "ActiveState") == "active")
+    eventually(
+        service,
+        lambda: (
+            process(service) not in (0, second)
+            and shown(service, "ActiveState") == "active"
+        ),
+    )
     third = process(service)
-    service.run("kill", "-STOP", str(third))  # it hangs: systemd misses its sign of life
+    service.run(
+        "kill", "-STOP", str(third)
+    )  # it hangs: systemd misses its sign of life
     eventually(service, lambda: process(service) not in (0, third))
 
     eventually(service, lambda: status(service)["agent"]["running"])
@@ -119,26 +136,37 @@ def test_systemd_runs_it(service: Booted) -> None:
     (service.disk / "root/go").touch()
     eventually(service, lambda: state_of(service, "d2") == "unasked")
     assert (service.disk / "root/ran").read_text() == "begun\nended\n"
-    eventually(service, lambda: service.run("heat-config-agent", "status", "--check").code == 0)
+    eventually(
+        service, lambda: service.run("heat-config-agent", "status", "--check").code == 0
+    )
     assert service.run("systemctl", "stop", NAME).code == 0
-    assert (shown(service, "ActiveState"), shown(service, "Result")) == ("inactive", "success")
+    assert (shown(service, "ActiveState"), shown(service, "Result")) == (
+        "inactive",
+        "success",
+    )
 
 
 def test_documents_are_applied_once_at_boot(service: Booted) -> None:
     """By the other unit, in the daemon's place; which documents, is the administrator's to say."""
     site = service.disk / "etc/site.yaml"
     site.write_text(json.dumps([deployment("d1", "#!/bin/sh\necho $$ >>/root/ran\n")]))
-    (service.disk / "etc/systemd/system/heat-config-apply.service").write_text(ONCE.read_text())
+    (service.disk / "etc/systemd/system/heat-config-apply.service").write_text(
+        ONCE.read_text()
+    )
     (service.disk / "etc/systemd/system/heat-config-apply.service.d").mkdir()
     ours = "[Unit]\nConditionPathExists=\n[Service]\nExecStart=\nExecStart=heat-config-apply /etc/site.yaml\n"
-    (service.disk / "etc/systemd/system/heat-config-apply.service.d/site.conf").write_text(ours)
+    (
+        service.disk / "etc/systemd/system/heat-config-apply.service.d/site.conf"
+    ).write_text(ours)
     assert service.run("systemctl", "disable", NAME).code == 0
     assert service.run("systemctl", "enable", ONCE.name).code == 0
     for _ in range(2):
         service.crash()
         service.boot()
         eventually(service, lambda: shown(service, "Result", ONCE.name) == "success")
-        eventually(service, lambda: shown(service, "ActiveState", ONCE.name) == "inactive")
+        eventually(
+            service, lambda: shown(service, "ActiveState", ONCE.name) == "inactive"
+        )
         assert shown(service, "ExecMainStatus", ONCE.name) == "0"
         assert len((service.disk / "root/ran").read_text().splitlines()) == 1
 
@@ -151,11 +179,17 @@ def test_documents_are_applied_once_at_boot(service: Booted) -> None:
 def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
     """The machine is rebooted, and the same deployment goes on after that."""
     text = '#!/bin/sh\necho "reboots: ${HEAT_REBOOTS:-none}" | tee -a /root/ran\ntest -n "$HEAT_REBOOTS" || exit 194\n'
-    deploy(service, deployment("d1", text), deployment("d2", "#!/bin/sh\necho after >>/root/ran\n"))
+    deploy(
+        service,
+        deployment("d1", text),
+        deployment("d2", "#!/bin/sh\necho after >>/root/ran\n"),
+    )
     start(service)
     service.await_reboot()
     eventually(service, lambda: state_of(service, "d2") == "unasked")
-    assert (service.disk / "root/ran").read_text() == "reboots: none\nreboots: 1\nafter\n"
+    assert (
+        service.disk / "root/ran"
+    ).read_text() == "reboots: none\nreboots: 1\nafter\n"
     assert [each["failed"] for each in status(service)["deployments"]] == [False, False]
     assert service.run(NAME, "log", "d1").out == "reboots: 1\n"
     before = service.run(NAME, "log", "d1", "--run", "1")
@@ -166,13 +200,23 @@ def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
 COLLECTOR = "[Service]\nExecStart=@/usr/bin/sleep os-collect-config 1000\n"
 
 
-def test_commands_name_os_collect_config_while_it_works_in_the_place_of_the_agent(service: Booted) -> None:
+def test_commands_name_os_collect_config_while_it_works_in_the_place_of_the_agent(
+    service: Booted,
+) -> None:
     """No command advises to start the agent, which would stop os-collect-config in the middle of its work."""
-    (service.disk / "etc/systemd/system/os-collect-config.service").write_text(COLLECTOR)
+    (service.disk / "etc/systemd/system/os-collect-config.service").write_text(
+        COLLECTOR
+    )
     assert service.run("systemctl", "daemon-reload").code == 0
     assert service.run("systemctl", "start", "os-collect-config").code == 0
     collector = f"os-collect-config (process {shown(service, 'MainPID', 'os-collect-config')}) works on this machine"
-    for command in (["status"], ["status", "--check"], ["poke"], ["show", "web"], ["doctor"]):
+    for command in (
+        ["status"],
+        ["status", "--check"],
+        ["poke"],
+        ["show", "web"],
+        ["doctor"],
+    ):
         done = service.run(NAME, *command)
         words = done.out + done.err
         assert collector in words or command == ["doctor"], words
@@ -210,40 +254,83 @@ def test_systemd_runs_it_as_another_user(service: Booted) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(f"{SETTINGS}secrets_dir = {place}/secrets\n")
     path.parent.chmod(0o755)
-    assert service.run("install", "-d", "-m", "700", "-o", user, place, f"{place}/secrets").code == 0
+    assert (
+        service.run(
+            "install", "-d", "-m", "700", "-o", user, place, f"{place}/secrets"
+        ).code
+        == 0
+    )
     keep = f"umask 077; printf 'the secret' >{place}/secrets/it"
     assert service.run("runuser", "-u", user, "--", "sh", "-c", keep).code == 0
     (service.disk / "var/lib/os-collect-config").mkdir(parents=True, exist_ok=True)
     script = f"#!/bin/sh\nid -un >{place}/who\ngrep NoNewPrivs /proc/self/status >>{place}/who\nsleep 1\n"
-    given = deployment("d3", "#!/bin/sh\necho ${#it} $it\n", inputs={"it": {"secret": "file:it"}})
+    given = deployment(
+        "d3", "#!/bin/sh\necho ${#it} $it\n", inputs={"it": {"secret": "file:it"}}
+    )
     limited = deployment("d2", "#!/bin/sh\ntrue\n", options={"tasks_max": 9})
     deploy(service, deployment("d1", script), limited, given)
     assert service.run("systemctl", "daemon-reload").code == 0
     done = service.run("systemctl", "start", f"{NAME}@{user}")
-    assert done.code == 0, service.run("journalctl", "--no-pager", "-u", f"{NAME}@{user}").out
-    words = ("--config", f"/etc/heat-config-agent/users/{user}.conf", "--state-dir", place)
+    assert done.code == 0, service.run(
+        "journalctl", "--no-pager", "-u", f"{NAME}@{user}"
+    ).out
+    words = (
+        "--config",
+        f"/etc/heat-config-agent/users/{user}.conf",
+        "--state-dir",
+        place,
+    )
 
     def states() -> dict[str, str]:
-        done = service.run("runuser", "-u", user, "--", "heat-config-agent", "status", "--json", *words)
-        return {each["id"]: each["state"] for each in json.loads(done.out)["deployments"]}
+        done = service.run(
+            "runuser", "-u", user, "--", "heat-config-agent", "status", "--json", *words
+        )
+        return {
+            each["id"]: each["state"] for each in json.loads(done.out)["deployments"]
+        }
 
-    eventually(service, lambda: states() == dict.fromkeys(("d1", "d2", "d3"), "unasked"))
+    eventually(
+        service, lambda: states() == dict.fromkeys(("d1", "d2", "d3"), "unasked")
+    )
     assert service.run("cat", f"{place}/who").out.split() == [user, "NoNewPrivs:", "1"]
-    shown = service.run("runuser", "-u", user, "--", "heat-config-agent", "show", *words, "d2").out
+    shown = service.run(
+        "runuser", "-u", user, "--", "heat-config-agent", "show", *words, "d2"
+    ).out
     assert "tasks_max cannot be enforced: only root can make scopes" in shown
-    assert service.run("heat-config-agent", "log", "--state-dir", place, "d3").out == "10 **********\n"
-    told = service.run("runuser", "-u", user, "--", "heat-config-agent", "doctor", *words)
+    assert (
+        service.run("heat-config-agent", "log", "--state-dir", place, "d3").out
+        == "10 **********\n"
+    )
+    told = service.run(
+        "runuser", "-u", user, "--", "heat-config-agent", "doctor", *words
+    )
     said = " ".join(told.out.split())
-    assert f"this is the user {user}, not root; out of reach are runs as other users" in said
-    assert "systemd-unit fails: the user may not write to /etc/systemd/system (HEAT_SYSTEMD_UNIT_DIR)" in said
+    assert (
+        f"this is the user {user}, not root; out of reach are runs as other users"
+        in said
+    )
+    assert (
+        "systemd-unit fails: the user may not write to /etc/systemd/system (HEAT_SYSTEMD_UNIT_DIR)"
+        in said
+    )
     assert f"inputs may refer to secrets in {place}/secrets" in said
     service.run("systemctl", "stop", f"{NAME}@{user}")
     (service.disk / "etc/heat-config-agent/vault.json").write_text("{}")
     (service.disk / "etc/heat-config-agent/vault.json").chmod(0o600)
     path.write_text(SETTINGS)
-    assert service.run("install", "-d", "-m", "700", "/etc/heat-config-agent/secrets").code == 0
-    said = " ".join(service.run("runuser", "-u", user, "--", "heat-config-agent", "doctor", *words).out.split())
-    assert f"the user {user} cannot read /etc/heat-config-agent/secrets: no input can refer to secrets in it" in said
+    assert (
+        service.run("install", "-d", "-m", "700", "/etc/heat-config-agent/secrets").code
+        == 0
+    )
+    said = " ".join(
+        service.run(
+            "runuser", "-u", user, "--", "heat-config-agent", "doctor", *words
+        ).out.split()
+    )
+    assert (
+        f"the user {user} cannot read /etc/heat-config-agent/secrets: no input can refer to secrets in it"
+        in said
+    )
     assert f"the user {user} cannot read /etc/heat-config-agent/vault.json" in said
     assert f"it is not running → systemctl start {NAME}@{user}" in said
     assert not (service.disk / "var/lib/heat-config-agent").exists()

@@ -20,7 +20,10 @@ from system.openstack import Lab
 
 pytestmark = [
     pytest.mark.takes(100),
-    pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client"),
+    pytest.mark.skipif(
+        shutil.which("ssh-keygen") is None,
+        reason="needs ssh-keygen: install openssh-client",
+    ),
 ]
 
 TEMPLATE = """\
@@ -66,7 +69,9 @@ def test_heat_delivers_what_was_signed(cloud: Lab, tmp_path: Path) -> None:
     script, listed = tmp_path / "run.sh", tmp_path / "site.yaml.signed"
     script.write_text("#!/bin/sh\necho hello $who\n")
     path = tmp_path / "site.yaml"
-    path.write_text(TEMPLATE.replace("SIGNED", listed.name).replace("SCRIPT", script.name))
+    path.write_text(
+        TEMPLATE.replace("SIGNED", listed.name).replace("SCRIPT", script.name)
+    )
     lines = "".join(sorted(set(sign.config_lines(str(path), str(listed)))))
     assert lines.count("\n") == 5
     listed.write_text(ssh.sign(signer.key, signed.CONFIGS, lines))
@@ -77,7 +82,9 @@ def test_heat_delivers_what_was_signed(cloud: Lab, tmp_path: Path) -> None:
     content = cloud.metadata(name, "server")
     parsed = metadata.parse(Document(source="heat", content=content))
     assert len(parsed.deployments) == 3
-    policy = ssh.with_verified(Policy(file="/policy", signers=signer.line()), parsed.deployments)
+    policy = ssh.with_verified(
+        Policy(file="/policy", signers=signer.line()), parsed.deployments
+    )
     tools = {tool: Tool(tool, f"{BUILTIN}{tool}") for tool in ("script", "json-file")}
     known = Known(entries={}, tools=tools, now=0.0, policy=policy)
     for each in parsed.deployments:

@@ -13,13 +13,18 @@ pytestmark = pytest.mark.timeout(600)  # on a machine with much else to do
 SITES, ROUNDS = 4, 3
 
 
-def test_result_does_not_complete_the_next_action(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
+def test_result_does_not_complete_the_next_action(
+    cloud: Lab, agents: Agents, tmp_path: Path
+) -> None:
     """An update that waits for a running script begins as soon as Heat has the result, and gets a result of its own.
 
     Swift rounds the time of an object up: with an object that is readable before that time, four of eleven updates were
     completed by the result before.
     """
-    sites = [Site(cloud, agents, tmp_path / f"site{number}", "POLL_TEMP_URL") for number in range(SITES)]
+    sites = [
+        Site(cloud, agents, tmp_path / f"site{number}", "POLL_TEMP_URL")
+        for number in range(SITES)
+    ]
     for site in sites:
         site.boot()
         site.wait("CREATE_COMPLETE")
@@ -33,5 +38,7 @@ def test_result_does_not_complete_the_next_action(cloud: Lab, agents: Agents, tm
         for site in sites:
             site.release()
         for site in sites:
-            assert site.wait("UPDATE_COMPLETE").outputs == {"said": f"hi second {number}\n"}
+            assert site.wait("UPDATE_COMPLETE").outputs == {
+                "said": f"hi second {number}\n"
+            }
             assert site.ran[-1] == f"UPDATE second {number}"

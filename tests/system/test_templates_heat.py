@@ -41,7 +41,9 @@ def here(template: str, folder: Path) -> dict[str, Any]:
     source = Source(File(f"{template}.yaml", text(template, folder)), (), FILES, WAY)
     state = folder / "stacks" / template
     machine = ThisMachine(
-        state, effective.make({"PATH": os.environ["PATH"], "HOME": str(folder)}, state=state), Report()
+        state,
+        effective.make({"PATH": os.environ["PATH"], "HOME": str(folder)}, state=state),
+        Report(),
     )
     session = Session(state, known_types(), machine, load)
     try:
@@ -61,9 +63,13 @@ def test_outputs_are_those_of_heat(cloud: Lab, agents: Agents, tmp_path: Path) -
         names[template] = name = cloud.name(template)
         cloud.stack_create(name, text(template, tmp_path / "there"), WAY, FILES)
         for server in servers:
-            agents.start(f"{template}-{server}", cloud.settings(name, server), polling_interval=2)
+            agents.start(
+                f"{template}-{server}", cloud.settings(name, server), polling_interval=2
+            )
     ours = {template: here(template, tmp_path / "here") for template in SERVERS}
     for template, name in names.items():
         assert ours[template] == cloud.wait(name, "CREATE_COMPLETE", 180).outputs
         assert len(ours[template]) > 3
-    assert (tmp_path / "here/where.json").read_text() == (tmp_path / "there/where.json").read_text()
+    assert (tmp_path / "here/where.json").read_text() == (
+        tmp_path / "there/where.json"
+    ).read_text()

@@ -42,7 +42,10 @@ INTERVAL = 1.0
 
 Sites = dict[str, Site]
 
-pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]  # four stacks, on a machine with much else to do
+pytestmark = [
+    pytest.mark.takes(100),
+    pytest.mark.timeout(600),
+]  # four stacks, on a machine with much else to do
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,9 @@ def sites(one_cloud: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A stack over each transport, created, with its agent."""
     folder = tmp_path_factory.mktemp("sites")
     with contextlib.closing(Agents(folder)) as agents:
-        sites = {each: Site(one_cloud, agents, folder / each, each) for each in TRANSPORTS}
+        sites = {
+            each: Site(one_cloud, agents, folder / each, each) for each in TRANSPORTS
+        }
         for site in sites.values():
             site.boot()
         for site in sites.values():
@@ -60,22 +65,38 @@ def sites(one_cloud: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def test_an_idle_poll(cloud: Lab, sites: Sites) -> None:
     """Over each transport, a poll that finds nothing new is one request; nobody logs in for it."""
-    time.sleep(5 * INTERVAL)  # the last result has been sent, what that has changed been read, and nothing more came
+    time.sleep(
+        5 * INTERVAL
+    )  # the last result has been sent, what that has changed been read, and nothing more came
     since, deadline = cloud.now(), time.monotonic() + pace.seconds(60)
     requests: dict[str, list[Arrived]] = {}
-    while min(map(len, requests.values()), default=0) < 3 and time.monotonic() < deadline:
+    while (
+        min(map(len, requests.values()), default=0) < 3 and time.monotonic() < deadline
+    ):
         time.sleep(3 * INTERVAL)
         requests = {
-            service: [each for each in cloud.requests(service, since) if each.agent.startswith("heat-config-agent")]
+            service: [
+                each
+                for each in cloud.requests(service, since)
+                if each.agent.startswith("heat-config-agent")
+            ]
             for service, _, _ in POLLS.values()
         }
-    asked = [each for each in cloud.requests("keystone", since) if each.agent.startswith("heat-config-agent")]
+    asked = [
+        each
+        for each in cloud.requests("keystone", since)
+        if each.agent.startswith("heat-config-agent")
+    ]
     assert asked == []
     for transport, (service, verb, status) in POLLS.items():
         arrived = requests.pop(service)
-        assert {(each.verb, each.status) for each in arrived} == {(verb, status)}, transport
+        assert {(each.verb, each.status) for each in arrived} == {(verb, status)}, (
+            transport
+        )
         assert len(arrived) >= 3, transport
-        assert all(later.at - each.at > INTERVAL / 2 for each, later in pairwise(arrived)), transport
+        assert all(
+            later.at - each.at > INTERVAL / 2 for each, later in pairwise(arrived)
+        ), transport
     assert sites["POLL_SERVER_HEAT"].agent.log.count("cannot") == 0
 
 
@@ -91,9 +112,18 @@ def test_tokens_expire(cloud: Lab, sites: Sites) -> None:
         for site in sites.values():
             site.update(who=f"number {number}")
         for site in sites.values():
-            assert site.wait("UPDATE_COMPLETE").outputs == {"said": f"hi number {number}\n"}
-    assert all(site.ran[-2:] == ["UPDATE number 0", "UPDATE number 1"] for site in sites.values())
-    refused = [each for each in cloud.requests("heat", before, "heat-config-agent") if each.status == 401]
+            assert site.wait("UPDATE_COMPLETE").outputs == {
+                "said": f"hi number {number}\n"
+            }
+    assert all(
+        site.ran[-2:] == ["UPDATE number 0", "UPDATE number 1"]
+        for site in sites.values()
+    )
+    refused = [
+        each
+        for each in cloud.requests("heat", before, "heat-config-agent")
+        if each.status == 401
+    ]
     assert len(refused) < 3, "tokens are not renewed before they expire"
 
 
@@ -117,7 +147,9 @@ def test_servers_are_away(cloud: Lab, sites: Sites) -> None:
     for service in ("zaqar", "swift", "heat"):
         cloud.start(service)
     time.sleep(SHORT)  # all tokens are over: Keystone is missed
-    for transport in LOOKED_AT:  # Heat asks Swift again with growing pauses, which may be as long as all of this
+    for transport in (
+        LOOKED_AT
+    ):  # Heat asks Swift again with growing pauses, which may be as long as all of this
         sites[transport].fails("UPDATE_FAILED")
     cloud.put_back()
     for transport, site in sites.items():
@@ -142,7 +174,10 @@ def test_another_transport(cloud: Lab, sites: Sites) -> None:
         site.update(transport=transport, who=transport)
         source = SOURCES[transport]
         assert site.wait("UPDATE_COMPLETE").outputs == {"said": f"hi {transport}\n"}
-        site.until(lambda: site.agent.sources == {source: True}, f"it is not {source} that is used")
+        site.until(
+            lambda: site.agent.sources == {source: True},
+            f"it is not {source} that is used",
+        )
         site.until(lambda: source in site.agent.learned, f"{source} is not learned")
 
     for transport in ("POLL_SERVER_CFN", "POLL_SERVER_HEAT", "POLL_SERVER_CFN"):
@@ -153,8 +188,14 @@ def test_another_transport(cloud: Lab, sites: Sites) -> None:
     site.update(who="learned")
     site.wait("UPDATE_COMPLETE")
     stack = f"/stacks/{site.name}/"
-    polled = [each for each in cloud.requests("heat", since, "heat-config-agent") if stack in each.path]
-    assert not [each for each in polled if each.verb == "GET"], "it asks where the server was at first"
+    polled = [
+        each
+        for each in cloud.requests("heat", since, "heat-config-agent")
+        if stack in each.path
+    ]
+    assert not [each for each in polled if each.verb == "GET"], (
+        "it asks where the server was at first"
+    )
 
     site.agent.stop()
     known = json.loads(site.agent.learned_file.read_text())
@@ -163,8 +204,14 @@ def test_another_transport(cloud: Lab, sites: Sites) -> None:
     site.agent.start()
     site.update(who="forgotten")
     assert site.wait("UPDATE_COMPLETE").outputs == {"said": "hi forgotten\n"}
-    site.until(lambda: site.agent.sources == {"cfn": True}, "it does not go back to where Heat says")
-    site.until(lambda: site.agent.learned["cfn"]["secret_access_key"] != "wrong", "it has not learned anew")
+    site.until(
+        lambda: site.agent.sources == {"cfn": True},
+        "it does not go back to where Heat says",
+    )
+    site.until(
+        lambda: site.agent.learned["cfn"]["secret_access_key"] != "wrong",
+        "it has not learned anew",
+    )
 
     # Heat does not say over the first two that they are left: who has said where they are is asked for that.
     for transport in ("POLL_TEMP_URL", "ZAQAR_MESSAGE", "POLL_SERVER_HEAT"):
@@ -172,5 +219,8 @@ def test_another_transport(cloud: Lab, sites: Sites) -> None:
     # Heat makes a deployment anew that is to have another signal.
     ways = ("POLL_SERVER_CFN", "POLL_SERVER_HEAT", "POLL_SERVER_CFN")
     changed = [f"CREATE {each}" for each in ways]
-    last = [f"CREATE {each}" for each in ("POLL_TEMP_URL", "ZAQAR_MESSAGE", "POLL_SERVER_HEAT")]
+    last = [
+        f"CREATE {each}"
+        for each in ("POLL_TEMP_URL", "ZAQAR_MESSAGE", "POLL_SERVER_HEAT")
+    ]
     assert site.ran == [*before, *changed, "UPDATE learned", "UPDATE forgotten", *last]

@@ -25,19 +25,33 @@ print(", ".join(versions), "on Python", platform.python_version())
 NEWEST = "27"
 """The versions in the usual environment."""
 
-NAMES = {**{version: f"Heat {version.partition('.')[0]}" for version in releases.RELEASES}, "": f"Heat {NEWEST}"}
+NAMES = {
+    **{version: f"Heat {version.partition('.')[0]}" for version in releases.RELEASES},
+    "": f"Heat {NEWEST}",
+}
 """Each release, the oldest first."""
 
 
 @pytest.mark.parametrize(
-    "version", [pytest.param(each, id=name, marks=pytest.mark.tested_on("heat", name)) for each, name in NAMES.items()]
+    "version",
+    [
+        pytest.param(each, id=name, marks=pytest.mark.tested_on("heat", name))
+        for each, name in NAMES.items()
+    ],
 )
 def test_a_life_with_every_heat(tell_found: Found, version: str) -> None:
     """The test of the lifecycle passes as it is, with each release."""
     hindered = releases.install(version) if version else ""
     if hindered:
         pytest.skip(f"it cannot be installed: {hindered}")
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/system/test_lifecycle_heat.py"]
+    words = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/system/test_lifecycle_heat.py",
+    ]
     done = subprocess.run(
         [sys.executable, *words],
         cwd=ROOT,
@@ -50,5 +64,7 @@ def test_a_life_with_every_heat(tell_found: Found, version: str) -> None:
     passed = re.findall(r"^(\d+) passed in", done.stdout, re.MULTILINE)
     assert passed == ["2"], done.stdout[-1000:]  # none of them was skipped
     python = releases.environment(version) / "bin/python"
-    said = subprocess.run([python, "-c", VERSIONS], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [python, "-c", VERSIONS], capture_output=True, text=True, check=True
+    ).stdout
     tell_found(said.strip())

@@ -69,13 +69,17 @@ ABSENT = {
         for subject, where in SYSTEMS.items()
     ],
 )
-def test_package_works_on_every_release(tell_found: Found, release: str, architecture: str) -> None:
+def test_package_works_on_every_release(
+    tell_found: Found, release: str, architecture: str
+) -> None:
     """On each, with its own Python and modules: by the daemon and by a command that is called once."""
     deb = package("deb")
     with contextlib.ExitStack() as stack:
         if architecture:
             stack.enter_context(arm64())
-        machine = stack.enter_context(booted(commands=False, boot=False, root=small_debian(release, architecture)))
+        machine = stack.enter_context(
+            booted(commands=False, boot=False, root=small_debian(release, architecture))
+        )
         machine.boot(600 if architecture else 60)
         shutil.copy(deb, machine.disk / "root/agent.deb")
         deploy(machine, deployment("d1", "#!/bin/sh\necho first >>/root/ran\n"))
@@ -83,21 +87,33 @@ def test_package_works_on_every_release(tell_found: Found, release: str, archite
         (machine.disk / "etc/heat-config-agent/agent.conf").write_text(SETTINGS)
         done = machine.run("dpkg", "--install", "/root/agent.deb", seconds=600)
         assert done.code == 0, done.out + done.err
-        eventually(machine, lambda: state_of(machine, "d1") == "unasked", 300 if architecture else 40)
+        eventually(
+            machine,
+            lambda: state_of(machine, "d1") == "unasked",
+            300 if architecture else 40,
+        )
         assert (machine.disk / "root/ran").read_text() == "first\n"
         example = "/usr/share/doc/heat-config-agent/examples/hello.yaml"
-        done = machine.run("heat-config-apply", "--state-dir", "/root/state", example, seconds=300)
+        done = machine.run(
+            "heat-config-apply", "--state-dir", "/root/state", example, seconds=300
+        )
         assert (done.code, done.err) == (0, "")
         assert "greeting = Hello, world!" in done.out
         done = machine.run("python3", "-IWerror", "-c", LOADED, seconds=300)
         assert (done.code, done.err) == (0, "")
         systemd = machine.run("systemctl", "--version").out.split()[1]
-        tell_found(f"systemd {systemd}, {machine.run('python3', '-c', VERSIONS, seconds=300).out.strip()}")
+        tell_found(
+            f"systemd {systemd}, {machine.run('python3', '-c', VERSIONS, seconds=300).out.strip()}"
+        )
 
 
 @BY_HAND
 @pytest.mark.parametrize(
-    "reason", [pytest.param(why, id=name, marks=pytest.mark.tested_on("system", name)) for name, why in ABSENT.items()]
+    "reason",
+    [
+        pytest.param(why, id=name, marks=pytest.mark.tested_on("system", name))
+        for name, why in ABSENT.items()
+    ],
 )
 def test_unavailable_system_is_listed_with_the_reason(reason: str) -> None:
     """A system that cannot be had is in the table, with the reason."""

@@ -18,7 +18,9 @@ def test_the_table_is_of_these_tests() -> None:
     assert found == wanted, "`make tested-on` writes the table anew"
 
 
-def test_it_has_what_the_last_tests_have_come_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_has_what_the_last_tests_have_come_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last row of a subject counts, and of what has failed there is no table."""
     monkeypatch.setattr(tested_on, "LOG", tmp_path / "log")
     for row in (
@@ -34,4 +36,6 @@ def test_it_has_what_the_last_tests_have_come_to(tmp_path: Path, monkeypatch: py
     text = tested_on.table(tested_on.recorded(), wanted)
     assert "| Heat 9 | passed | openstack-heat 9.1 |" in text
     assert "| Debian 1 | not tried | the tests were not run with it |" in text
-    assert tested_on.rows(text) == {kind: set(subjects) for kind, subjects in wanted.items()}
+    assert tested_on.rows(text) == {
+        kind: set(subjects) for kind, subjects in wanted.items()
+    }

@@ -18,4 +18,6 @@ WANTED = {
 """The subjects of the tests by kind, in the order of the table."""
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(tested_on.table(tested_on.recorded(), WANTED), encoding="utf-8")
+    Path(sys.argv[1]).write_text(
+        tested_on.table(tested_on.recorded(), WANTED), encoding="utf-8"
+    )

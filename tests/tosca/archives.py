@@ -17,10 +17,16 @@ Name: other
 Content-Type: nothing
 """
 
-MAIN = "tosca_definitions_version: tosca_simple_yaml_1_2\nimports: [ types/more.yaml ]\n"
+MAIN = (
+    "tosca_definitions_version: tosca_simple_yaml_1_2\nimports: [ types/more.yaml ]\n"
+)
 MORE = "tosca_definitions_version: tosca_simple_yaml_1_2\nnode_types: { App: { derived_from: tosca.nodes.Root } }\n"
 
-GOOD = {"TOSCA-Metadata/TOSCA.meta": META, "definitions/main.yaml": MAIN, "definitions/types/more.yaml": MORE}
+GOOD = {
+    "TOSCA-Metadata/TOSCA.meta": META,
+    "definitions/main.yaml": MAIN,
+    "definitions/types/more.yaml": MORE,
+}
 """The members of an archive without mistakes."""
 
 

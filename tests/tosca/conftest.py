@@ -32,14 +32,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "service_case" in metafunc.fixturenames:
         from tosca.services import found as cases  # noqa: PLC0415  # it is beside this file
 
-        more = [Path(folder) for folder in metafunc.config.getoption("tosca_cases", default=[])]
-        metafunc.parametrize("service_case", cases(FOLDER / "cases", *more), ids=lambda path: path.name)
+        more = [
+            Path(folder)
+            for folder in metafunc.config.getoption("tosca_cases", default=[])
+        ]
+        metafunc.parametrize(
+            "service_case", cases(FOLDER / "cases", *more), ids=lambda path: path.name
+        )
     for name in {"document", "valid_document"} & set(metafunc.fixturenames):
         from tosca.verdicts import verdicts  # noqa: PLC0415  # it is beside this file
 
-        more = [Path(folder) for folder in metafunc.config.getoption("tosca_documents", default=[])]
+        more = [
+            Path(folder)
+            for folder in metafunc.config.getoption("tosca_documents", default=[])
+        ]
         folders = (FOLDER / "documents", FOLDER / "seed-templates", *more)
         found = [pair for folder in folders for pair in verdicts(folder)]
         if name == "valid_document":
             found = [pair for pair in found if pair[1]["valid"]]
-        metafunc.parametrize(name, found, ids=[f"{pair[0].name}/{pair[1]['file']}" for pair in found])
+        metafunc.parametrize(
+            name, found, ids=[f"{pair[0].name}/{pair[1]['file']}" for pair in found]
+        )

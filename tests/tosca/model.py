@@ -14,7 +14,12 @@ from heat_config_stack.tosca.evaluation.later import static
 from heat_config_stack.tosca.files.documents import Document, Library
 from heat_config_stack.tosca.files.source import Kept, Source, machine_template
 from heat_config_stack.tosca.topology.service import Node, Service
-from heat_config_stack.tosca.topology.topology import Layer, Part, Surroundings, Topology
+from heat_config_stack.tosca.topology.topology import (
+    Layer,
+    Part,
+    Surroundings,
+    Topology,
+)
 
 HEAD = "tosca_definitions_version: tosca_simple_yaml_1_3\n"
 
@@ -32,12 +37,20 @@ class Model:
         """Return a node by its full name."""
         return self.topology.parts[name]
 
-    def value(self, tree: Json, subject: str = "", *, artifacts: set[tuple[str, str]] | None = None) -> Tree:
+    def value(
+        self,
+        tree: Json,
+        subject: str = "",
+        *,
+        artifacts: set[tuple[str, str]] | None = None,
+    ) -> Tree:
         """Return a value with its functions evaluated: of a node or a relationship, or else of the service."""
         links = {link.name: link for link in self.topology.links}
         of = self.topology.parts.get(subject) or links.get(subject)
         assert of is not None or not subject, f"there is no {subject}"
-        return self.evaluator.value(tree, Context(of, of.layer if of else self.layer, artifacts=artifacts))
+        return self.evaluator.value(
+            tree, Context(of, of.layer if of else self.layer, artifacts=artifacts)
+        )
 
     @property
     def problems(self) -> list[str]:
@@ -64,7 +77,10 @@ def model(
     `substitutes` are the paths of the services in the place of nodes, `machine` are the facts of this machine.
     """
     texts = {"service.yaml": text, **(files or {})}
-    contents = {path: HEAD + dedent(of) if path.endswith(".yaml") else of for path, of in texts.items()}
+    contents = {
+        path: HEAD + dedent(of) if path.endswith(".yaml") else of
+        for path, of in texts.items()
+    }
     kept, library = Kept(Source("service.yaml", files=contents)), Library()
     document = library.read(kept, "service.yaml")
     assert [*document.report.mistakes] == []
@@ -79,22 +95,36 @@ def model(
 
     def inner_inputs(part: Part, inner: Service) -> dict[str, Tree]:
         own = {name: evaluator.property_value(part, name) for name in inner.inputs}
-        return {name: inner.inputs[name].default if value is NOTHING else value for name, value in own.items()}
+        return {
+            name: inner.inputs[name].default if value is NOTHING else value
+            for name, value in own.items()
+        }
 
-    node = Node("this_machine", machine_template(machine), document, ()) if machine else None
+    node = (
+        Node("this_machine", machine_template(machine), document, ())
+        if machine
+        else None
+    )
     surroundings = Surroundings(
         node,
         substitute,
         lambda tree, part: static(evaluator.value(tree, Context(part, part.layer))),
         lambda part, name: there(evaluator.property_value(part, name)),
-        lambda part, capability, name: there(evaluator.capability_value(part, capability, name)),
+        lambda part, capability, name: there(
+            evaluator.capability_value(part, capability, name)
+        ),
         inner_inputs,
     )
     topology = Topology(surroundings)
     evaluator.parts = topology.parts.values
     service = Service(document)
     defaults = {name: of.default for name, of in service.inputs.items()}
-    return Model(topology, evaluator, topology.build(service, {**defaults, **(inputs or {})}), document)
+    return Model(
+        topology,
+        evaluator,
+        topology.build(service, {**defaults, **(inputs or {})}),
+        document,
+    )
 
 
 class Running:
@@ -116,7 +146,11 @@ class Running:
 
     def attributes(self, resource: str) -> Json:
         """Return the attributes of a resource."""
-        return {name: value for (owner, name), value in self._attributes.items() if owner == resource}
+        return {
+            name: value
+            for (owner, name), value in self._attributes.items()
+            if owner == resource
+        }
 
     def facade(self, section: str) -> Json:
         """Return nothing: no resource owns the stack."""

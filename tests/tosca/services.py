@@ -29,7 +29,9 @@ PATIENCE = 600.0
 
 def found(*folders: Path) -> list[Path]:
     """Return all cases below some folders."""
-    return sorted(path.parent for folder in folders for path in folder.rglob("case.yaml"))
+    return sorted(
+        path.parent for folder in folders for path in folder.rglob("case.yaml")
+    )
 
 
 class Case:
@@ -37,7 +39,9 @@ class Case:
 
     def __init__(self, folder: Path, machine: Machine) -> None:
         self.machine = machine
-        self.content: dict[str, Any] = yaml.safe_load((folder / "case.yaml").read_text())
+        self.content: dict[str, Any] = yaml.safe_load(
+            (folder / "case.yaml").read_text()
+        )
         self.files = machine.folder / "files"
         shutil.copytree(folder, self.files)
         self.log = machine.folder / "log"
@@ -51,7 +55,10 @@ class Case:
             before = len(self.lines())
             done = self.do(step)
             differences = [*self.compare(step, done, self.lines()[before:])]
-            yield from (f"step {number} ({step['do']}): {difference}" for difference in differences)
+            yield from (
+                f"step {number} ({step['do']}): {difference}"
+                for difference in differences
+            )
             if differences:
                 return
 
@@ -64,21 +71,32 @@ class Case:
         options = []
         for name, value in step.get("inputs", {}).items():
             text = value if isinstance(value, str) else json.dumps(value)
-            text = text.replace("{LOG}", str(self.log)).replace("{DIR}", str(self.machine.folder))
+            text = text.replace("{LOG}", str(self.log)).replace(
+                "{DIR}", str(self.machine.folder)
+            )
             options += ["--input", f"{name}={text}"]
         options += step.get("options", [])
         action = step["do"]
         if action == "apply":
             usual = "service.csar" if "csar" in self.content else "service.yaml"
-            service = self.files / (step.get("service") or self.content.get("service") or usual)
+            service = self.files / (
+                step.get("service") or self.content.get("service") or usual
+            )
             return self.run("heat-config-apply", str(service), "--name", NAME, *options)
         if action == "workflow":
             return self.stack("workflow", "run", NAME, step["workflow"], *options)
-        return self.stack(action, NAME, *(["--yes"] if action == "delete" else []), *options)
+        return self.stack(
+            action, NAME, *(["--yes"] if action == "delete" else []), *options
+        )
 
     def run(self, program: str, *words: str) -> Done:
         """Run a command on the state directory of the machine."""
-        return self.machine.command(program, [*words, "--state-dir", str(self.machine.state)], {}, seconds=PATIENCE)
+        return self.machine.command(
+            program,
+            [*words, "--state-dir", str(self.machine.state)],
+            {},
+            seconds=PATIENCE,
+        )
 
     def stack(self, *words: str) -> Done:
         """Run a command of `heat-config-agent stack`."""
@@ -87,10 +105,14 @@ class Case:
     def ask(self, *words: str) -> Any:
         """Return what a command prints as JSON."""
         done = self.stack(*words, "--json")
-        assert done.code == 0, f"stack {' '.join(words)} ends with {done.code}: {done.out}{done.err}"
+        assert done.code == 0, (
+            f"stack {' '.join(words)} ends with {done.code}: {done.out}{done.err}"
+        )
         return json.loads(done.out)
 
-    def compare(self, step: dict[str, Any], done: Done, lines: list[str]) -> Iterator[str]:
+    def compare(
+        self, step: dict[str, Any], done: Done, lines: list[str]
+    ) -> Iterator[str]:
         """Yield what is not as a step expects."""
         said = f"{done.out}{done.err}"
         if done.code != step.get("exit", 0):
@@ -100,7 +122,11 @@ class Case:
         if "log" in step and Counter(lines) != Counter(step["log"]):
             yield f"the lines are {lines}, and not those of {step['log']}"
         for first, second in step.get("order", ()):
-            if first in lines and second in lines and lines.index(first) > lines.index(second):
+            if (
+                first in lines
+                and second in lines
+                and lines.index(first) > lines.index(second)
+            ):
                 yield f"{second} comes before {first}"
         for text in step.get("said", ()):
             if text not in said:
@@ -118,12 +144,15 @@ class Case:
                     yield f"the reason has no {text}: {shown['stack_status_reason']}"
         if "outputs" in step:
             outputs = {
-                output["output_key"]: output["output_value"] for output in self.ask("output", "show", NAME, "--all")
+                output["output_key"]: output["output_value"]
+                for output in self.ask("output", "show", NAME, "--all")
             }
             if outputs != step["outputs"]:
                 yield f"the outputs are {outputs}, and not {step['outputs']}"
         if "nodes" in step:
-            nodes = {node["node"]: node["state"] for node in self.ask("node", "list", NAME)}
+            nodes = {
+                node["node"]: node["state"] for node in self.ask("node", "list", NAME)
+            }
             if nodes != step["nodes"]:
                 yield f"the states are {nodes}, and not {step['nodes']}"
 

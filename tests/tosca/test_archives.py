@@ -37,8 +37,17 @@ def test_an_archive_with_metadata_is_read(tmp_path: Path) -> None:
     assert found.service.document.find("node_types", "App")
 
 
-@pytest.mark.parametrize("others", ["definitions/main.yaml definitions/types/more.yaml", '"definitions/main.yaml"', ""])
-def test_other_definitions_are_files_of_the_archive(others: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "others",
+    [
+        "definitions/main.yaml definitions/types/more.yaml",
+        '"definitions/main.yaml"',
+        "",
+    ],
+)
+def test_other_definitions_are_files_of_the_archive(
+    others: str, tmp_path: Path
+) -> None:
     """TOSCA.meta names further templates in a list with blanks between them, in quotes or not."""
     metadata = META.replace("main.yaml\n", f"main.yaml\nOther-Definitions: {others}\n")
     found = check(packed(tmp_path / "a.csar", {**GOOD, METADATA: metadata}))
@@ -65,11 +74,17 @@ def test_an_archive_with_one_template_at_its_root_is_read(tmp_path: Path) -> Non
 def test_a_template_at_the_root_needs_metadata(key: str, tmp_path: Path) -> None:
     """Without TOSCA.meta its name and version are needed."""
     text = ALONE.replace(key, "other").replace(", requirement: []", "")
-    assert codes(check(packed(tmp_path / "a.csar", {"shop.yaml": text}))) == ["archive-metadata"]
+    assert codes(check(packed(tmp_path / "a.csar", {"shop.yaml": text}))) == [
+        "archive-metadata"
+    ]
 
 
-@pytest.mark.parametrize("members", [{"a.yaml": MAIN, "b.yml": MAIN}, {"b/a.yaml": MAIN}, {}])
-def test_without_metadata_there_is_one_template_at_the_root(members: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "members", [{"a.yaml": MAIN, "b.yml": MAIN}, {"b/a.yaml": MAIN}, {}]
+)
+def test_without_metadata_there_is_one_template_at_the_root(
+    members: dict[str, str], tmp_path: Path
+) -> None:
     """None and several are refused."""
     assert codes(check(packed(tmp_path / "a.csar", members))) == ["archive-entry"]
 
@@ -80,24 +95,43 @@ def test_without_metadata_there_is_one_template_at_the_root(members: dict[str, s
         (META.replace("CSAR-Version: 1.1\n", ""), "archive-metadata"),
         (META.replace("Created-By: somebody\n", ""), "archive-metadata"),
         (META.replace("File-Version: 1.0", "File-Version: 9"), "archive-metadata"),
-        (META.replace("Entry-Definitions: definitions/main.yaml\n", ""), "archive-metadata"),
+        (
+            META.replace("Entry-Definitions: definitions/main.yaml\n", ""),
+            "archive-metadata",
+        ),
         (META.replace("definitions/main", "definitions/other"), "archive-entry"),
         (META.replace("definitions/main", "../definitions/main"), "archive-entry"),
-        (META.replace("main.yaml\n", "main.yaml\nOther-Definitions: definitions/other.yaml\n"), "archive-entry"),
-        (META.replace("main.yaml\n", 'main.yaml\nOther-Definitions: "../a b"\n'), "archive-entry"),
+        (
+            META.replace(
+                "main.yaml\n", "main.yaml\nOther-Definitions: definitions/other.yaml\n"
+            ),
+            "archive-entry",
+        ),
+        (
+            META.replace("main.yaml\n", 'main.yaml\nOther-Definitions: "../a b"\n'),
+            "archive-entry",
+        ),
         ("nothing", "archive-metadata"),
         ("", "archive-metadata"),
     ],
 )
-def test_metadata_that_lack_something_are_refused(metadata: str, code: str, tmp_path: Path) -> None:
+def test_metadata_that_lack_something_are_refused(
+    metadata: str, code: str, tmp_path: Path
+) -> None:
     """Each key of the first block is needed, and the entry has to be there."""
-    assert codes(check(packed(tmp_path / "a.csar", {**GOOD, METADATA: metadata}))) == [code]
+    assert codes(check(packed(tmp_path / "a.csar", {**GOOD, METADATA: metadata}))) == [
+        code
+    ]
 
 
-@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a\\..\\x", "c:x", "a/../x"])
+@pytest.mark.parametrize(
+    "name", ["../x", "/x", "a/../../x", "a\\..\\x", "c:x", "a/../x"]
+)
 def test_a_member_that_leads_out_is_refused(name: str, tmp_path: Path) -> None:
     """Nothing outside of an archive is named by it."""
-    assert codes(check(packed(tmp_path / "a.csar", {**GOOD, name: "x"}))) == ["archive-member"]
+    assert codes(check(packed(tmp_path / "a.csar", {**GOOD, name: "x"}))) == [
+        "archive-member"
+    ]
 
 
 @pytest.mark.parametrize("mode", [LINK, DEVICE])
@@ -156,7 +190,10 @@ def test_an_import_cannot_leave_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "service"
     folder.mkdir()
     (folder / "link.yaml").symlink_to(tmp_path / "outside.yaml")
-    text = ALONE.replace(", requirement: []", "") + "imports: [ ../outside.yaml, link.yaml ]\n"
+    text = (
+        ALONE.replace(", requirement: []", "")
+        + "imports: [ ../outside.yaml, link.yaml ]\n"
+    )
     (folder / "shop.yaml").write_text(text)
     (folder / "TOSCA-Metadata").mkdir()
     (folder / METADATA).write_text(META.replace("definitions/main", "shop"))

@@ -15,10 +15,14 @@ CASES = Path(__file__).parent / "cases"
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_a_service_does_what_its_case_says(service_case: Path, machine: Machine) -> None:
+def test_a_service_does_what_its_case_says(
+    service_case: Path, machine: Machine
+) -> None:
     """Each step has its lines, states, outputs and exit code."""
     differences = [*Case(service_case, machine).differences()]
-    assert not differences, "\n".join(differences)  # all of it: pytest shortens what it compares
+    assert not differences, "\n".join(
+        differences
+    )  # all of it: pytest shortens what it compares
 
 
 def test_a_difference_is_noticed(machine: Machine, tmp_path: Path) -> None:
@@ -26,7 +30,13 @@ def test_a_difference_is_noticed(machine: Machine, tmp_path: Path) -> None:
     folder = tmp_path / "wrong"
     shutil.copytree(CASES / "01-lifecycle", folder)
     content = yaml.safe_load((folder / "case.yaml").read_text())
-    wrong = {"exit": 3, "status": "CREATE_FAILED", "sequence": [], "log": [], "reason": ["nothing"]}
+    wrong = {
+        "exit": 3,
+        "status": "CREATE_FAILED",
+        "sequence": [],
+        "log": [],
+        "reason": ["nothing"],
+    }
     wrong |= {
         "order": [["app.start", "app.create greeting=hello"]],
         "nodes": {},

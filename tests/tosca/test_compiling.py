@@ -12,21 +12,33 @@ from heat_config_stack.lifecycle import validation
 from heat_config_stack.resource_types import known_types
 from heat_config_stack.tosca.compilation import loader, reader
 
-FACTS: dict[str, dict[str, Any]] = {"host": {"num_cpus": 4, "mem_size": "8 GiB"}, "os": {"type": "linux"}}
+FACTS: dict[str, dict[str, Any]] = {
+    "host": {"num_cpus": 4, "mem_size": "8 GiB"},
+    "os": {"type": "linux"},
+}
 
 
-def test_a_valid_document_becomes_a_stack(valid_document: tuple[Path, dict[str, Any]]) -> None:
+def test_a_valid_document_becomes_a_stack(
+    valid_document: tuple[Path, dict[str, Any]],
+) -> None:
     """Its definition is valid, and what is stored of it makes the same resources without any file."""
     folder, verdict = valid_document
     wish = reader.Wish({}, {}, {}, FACTS)
     try:
-        definition = reader.define(str(folder / verdict["file"]), wish, Identity("service", "1"))
+        definition = reader.define(
+            str(folder / verdict["file"]), wish, Identity("service", "1")
+        )
     except UsageError:  # it lacks a value, a file or a node, or has types only
         return
     validation.check(definition, known_types())
-    assert all(node.attributes().keys() >= {"tosca_id", "tosca_name"} for node in definition.nodes.values())
+    assert all(
+        node.attributes().keys() >= {"tosca_id", "tosca_name"}
+        for node in definition.nodes.values()
+    )
     stored = json.loads(json.dumps(definition.source))
-    assert loader.load(stored, Identity("service", "1")) is definition, "an unchanged service is compiled once"
+    assert loader.load(stored, Identity("service", "1")) is definition, (
+        "an unchanged service is compiled once"
+    )
     again = loader.load(stored, Identity("service", "2"))
     assert again.source == stored
     assert [*again.resources] == [*definition.resources]

@@ -49,11 +49,15 @@ topology_template:
 """
 
 
-def mistakes(path: Path, inputs: dict[str, str], level: str = "1") -> list[tuple[str, str]]:
+def mistakes(
+    path: Path, inputs: dict[str, str], level: str = "1"
+) -> list[tuple[str, str]]:
     """Return the code of each mistake, with its place and text."""
     path.write_text(SERVICE.replace("LEVEL", level))
     try:
-        reader.define(str(path), reader.Wish(inputs, {}, {}, {}), Identity("service", "1"))
+        reader.define(
+            str(path), reader.Wish(inputs, {}, {}, {}), Identity("service", "1")
+        )
     except Invalid as error:
         return [(mistake.code, str(mistake)) for mistake in error.mistakes]
     return []
@@ -68,9 +72,19 @@ def mistakes(path: Path, inputs: dict[str, str], level: str = "1") -> list[tuple
             "port: { get_input: port }",
             "port does not meet the constraint in_range [1, 100]",
         ),
-        ({"scheme": "ftp"}, "constraint", "address: { concat", "address does not meet the constraint pattern"),
+        (
+            {"scheme": "ftp"},
+            "constraint",
+            "address: { concat",
+            "address does not meet the constraint pattern",
+        ),
         ({"size": "much"}, "value", "sizes: [ 2 GB", "entry 1 of sizes"),
-        ({"name": "much longer"}, "constraint", "- dependency:", "name does not meet the constraint max_length 5"),
+        (
+            {"name": "much longer"},
+            "constraint",
+            "- dependency:",
+            "name does not meet the constraint max_length 5",
+        ),
     ],
 )
 def test_a_value_that_an_input_gives_has_to_fit(
@@ -82,7 +96,9 @@ def test_a_value_that_an_input_gives_has_to_fit(
     ((found, text),) = mistakes(path, inputs)
     assert found == code
     assert problem in text
-    number = next(number for number, of in enumerate(SERVICE.splitlines(), 1) if line in of)
+    number = next(
+        number for number, of in enumerate(SERVICE.splitlines(), 1) if line in of
+    )
     assert f"service.yaml:{number}:" in text
 
 
@@ -95,12 +111,16 @@ def test_properties_of_capabilities_have_to_fit(tmp_path: Path) -> None:
     assert mistakes(path, {}, "{ get_input: unused }") == []
 
 
-def test_a_stack_that_exists_is_loaded_whatever_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_that_exists_is_loaded_whatever_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An earlier version let them pass, and the stack has to be deleted."""
     path, identity = tmp_path / "service.yaml", Identity("service", "1")
     path.write_text(SERVICE.replace("LEVEL", "1"))
     with monkeypatch.context() as earlier:
         earlier.setattr(loader, "check_computed", lambda *_: None)
-        source = reader.define(str(path), reader.Wish({"port": "8080"}, {}, {}, {}), identity).source
+        source = reader.define(
+            str(path), reader.Wish({"port": "8080"}, {}, {}, {}), identity
+        ).source
     monkeypatch.setattr(loader, "_loaded", [])
     assert loader.load(source, identity).resources

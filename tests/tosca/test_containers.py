@@ -102,7 +102,9 @@ class Stack:
         """Apply the service, or another template."""
         word = "--parameter" if path else "--input"
         given = (f"{word}=log={self.log}", *options)
-        return self._on_state("heat-config-apply", str(path or self.path), "--name", "shop", *given)
+        return self._on_state(
+            "heat-config-apply", str(path or self.path), "--name", "shop", *given
+        )
 
     def delete(self) -> Done:
         """Delete the stack."""
@@ -113,7 +115,9 @@ class Stack:
 
     def states(self) -> dict[str, str]:
         """Return the state of each node."""
-        done = self._on_state("heat-config-agent", "stack", "node", "list", "shop", "--json")
+        done = self._on_state(
+            "heat-config-agent", "stack", "node", "list", "shop", "--json"
+        )
         return {node["node"]: node["state"] for node in json.loads(done.out)}
 
 
@@ -131,7 +135,9 @@ def test_an_image_runs_from_create_to_delete(machine: Machine, podman: Podman) -
     assert done.code == 0, done
     assert podman.running() == {"web"}
     assert {"color=blue", "sizes=[1,2]", "TOSCA_NODE=web"} <= variables(podman, "web")
-    assert [mount["Destination"] for mount in podman.containers()["web"]["Mounts"]] == ["/data"]
+    assert [mount["Destination"] for mount in podman.containers()["web"]["Mounts"]] == [
+        "/data"
+    ]
     assert set(stack.states().values()) == {"started"}
     identity = podman.containers()["web"]["Id"]
 
@@ -148,7 +154,9 @@ def test_an_image_runs_from_create_to_delete(machine: Machine, podman: Podman) -
     assert stack.log.read_text().split() == ["app.create", "app.delete"]
 
 
-def test_an_image_that_is_not_there_is_tried_again_in_its_place(machine: Machine, podman: Podman) -> None:
+def test_an_image_that_is_not_there_is_tried_again_in_its_place(
+    machine: Machine, podman: Podman
+) -> None:
     """Dependents of the node do not begin."""
     stack = Stack(machine)
     stack.path.write_text(text("localhost/absent:test"))
@@ -163,26 +171,44 @@ def test_an_image_that_is_not_there_is_tried_again_in_its_place(machine: Machine
     assert podman.running() == {"web"}
 
 
-def test_a_script_for_delete_runs_before_the_container_goes(machine: Machine, podman: Podman) -> None:
+def test_a_script_for_delete_runs_before_the_container_goes(
+    machine: Machine, podman: Podman
+) -> None:
     """Both belong to the removal of the node."""
     stack = Stack(machine)
     delete = "delete: { implementation: last.sh, inputs: { log: { get_input: log } } }"
     stack.path.write_text(text(SERVER, delete))
-    running = 'podman ps --format "{{.Names}}" >>"$log"\necho "$TOSCA_OPERATION" >>"$log"\n'
+    running = (
+        'podman ps --format "{{.Names}}" >>"$log"\necho "$TOSCA_OPERATION" >>"$log"\n'
+    )
     (machine.folder / "last.sh").write_text(f"#!/bin/bash\n{running}")
     assert stack.apply().code == 0
 
     done = stack.delete()
     assert done.code == 0, done
-    assert stack.log.read_text().split() == ["app.create", "app.delete", "web", "delete"]
+    assert stack.log.read_text().split() == [
+        "app.create",
+        "app.delete",
+        "web",
+        "delete",
+    ]
     assert podman.containers() == {}
 
 
-def test_an_exported_service_runs_the_same_container(machine: Machine, podman: Podman) -> None:
+def test_an_exported_service_runs_the_same_container(
+    machine: Machine, podman: Podman
+) -> None:
     """The template that is exported, applied as HOT."""
     stack = Stack(machine)
     stack.path.write_text(text(SERVER))
-    made = stack.run("heat-config-agent", "template", "export", str(stack.path), "--input", f"log={stack.log}")
+    made = stack.run(
+        "heat-config-agent",
+        "template",
+        "export",
+        str(stack.path),
+        "--input",
+        f"log={stack.log}",
+    )
     assert made.code == 0, made
     exported = machine.folder / "exported.yaml"
     exported.write_text(made.out)
@@ -204,12 +230,16 @@ def defined(folder: Path, node: str) -> Definition:
     path = folder / "service.yaml"
     path.write_text(f"{TYPES}{node}")
     assert Checker().check(str(path)).mistakes == []
-    return reader.define(str(path), reader.Wish({}, {}, {}, {}), Identity("service", "1"))
+    return reader.define(
+        str(path), reader.Wish({}, {}, {}, {}), Identity("service", "1")
+    )
 
 
 def config(folder: Path, node: str) -> Any:
     """Return the config of the container."""
-    return defined(folder, node).resources["web.create"].properties["config"]["container"]
+    return (
+        defined(folder, node).resources["web.create"].properties["config"]["container"]
+    )
 
 
 IMAGES = """\
@@ -231,7 +261,9 @@ topology_template:
         ("file: 'web:1.2', repository: hub", "registry.example/team/web:1.2"),
     ],
 )
-def test_the_address_of_a_repository_stands_before_the_image(artifact: str, name: str, tmp_path: Path) -> None:
+def test_the_address_of_a_repository_stands_before_the_image(
+    artifact: str, name: str, tmp_path: Path
+) -> None:
     """Without a scheme, as podman and docker take it."""
     assert config(tmp_path, IMAGES % (artifact, "create"))["image"] == name
 
@@ -259,12 +291,19 @@ topology_template:
 """
 
 
-def test_ports_and_volumes_are_those_of_the_capability_that_hosts_the_node(tmp_path: Path) -> None:
+def test_ports_and_volumes_are_those_of_the_capability_that_hosts_the_node(
+    tmp_path: Path,
+) -> None:
     """In the form that podman and docker have for them; properties of the node itself come first."""
     found = config(tmp_path, PORTS)
     assert found["ports"] == ["8080:80", "53:53/udp", "9090-9091:90-91"]
     assert found["volumes"] == ["/srv:/data"]
-    own = config(tmp_path, PORTS.replace("    web:\n", "    web:\n      properties: { volumes: [ '/opt:/data' ] }\n"))
+    own = config(
+        tmp_path,
+        PORTS.replace(
+            "    web:\n", "    web:\n      properties: { volumes: [ '/opt:/data' ] }\n"
+        ),
+    )
     assert own["volumes"] == ["/opt:/data"]
 
 
@@ -275,7 +314,9 @@ def test_ports_and_volumes_are_those_of_the_capability_that_hosts_the_node(tmp_p
         ("file: web.tar", "create", "web.tar is not loaded"),
     ],
 )
-def test_other_uses_of_images_are_refused(artifact: str, operation: str, problem: str, tmp_path: Path) -> None:
+def test_other_uses_of_images_are_refused(
+    artifact: str, operation: str, problem: str, tmp_path: Path
+) -> None:
     """With the position of the implementation."""
     with pytest.raises(UsageError) as raised:
         defined(tmp_path, IMAGES % (artifact, operation))
@@ -288,4 +329,7 @@ def test_validation_leaves_an_image_on_another_operation_open(tmp_path: Path) ->
     path = tmp_path / "service.yaml"
     path.write_text(f"{TYPES}{IMAGES % ('file: web', 'start')}")
     found = Checker().check(str(path))
-    assert (found.mistakes, [mistake.code for mistake in found.open]) == ([], ["open-tool"])
+    assert (found.mistakes, [mistake.code for mistake in found.open]) == (
+        [],
+        ["open-tool"],
+    )

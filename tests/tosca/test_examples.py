@@ -27,7 +27,9 @@ def apply(machine: Machine, *words: str) -> None:
 
 def stack(machine: Machine, *words: str) -> str:
     """Run `heat-config-agent stack`."""
-    return run(machine, "heat-config-agent", "stack", *words, "--state-dir", str(machine.state))
+    return run(
+        machine, "heat-config-agent", "stack", *words, "--state-dir", str(machine.state)
+    )
 
 
 def outputs(machine: Machine, name: str) -> dict[str, str]:
@@ -60,10 +62,20 @@ def test_notes_are_backed_up_by_a_workflow(machine: Machine) -> None:
 def test_a_site_is_packed_and_applied(machine: Machine) -> None:
     """Its scripts and files come from the archive, which gives the stack its name."""
     archive, pages = str(machine.folder / "made.csar"), machine.folder / "pages"
-    run(machine, "heat-config-agent", "template", "pack", str(FOLDER / "site"), "-o", archive)
+    run(
+        machine,
+        "heat-config-agent",
+        "template",
+        "pack",
+        str(FOLDER / "site"),
+        "-o",
+        archive,
+    )
     apply(machine, archive, "--input", f"folder={pages}")
     assert outputs(machine, "site") == {"title": "Hello from an archive"}
-    assert (pages / "index.html").read_text() == (FOLDER / "site/files/index.html").read_text()
+    assert (pages / "index.html").read_text() == (
+        FOLDER / "site/files/index.html"
+    ).read_text()
     stack(machine, "delete", "site", "--yes")
     assert not pages.exists()
 
@@ -73,8 +85,17 @@ def test_a_database_is_substituted(machine: Machine) -> None:
     log = machine.folder / "log"
     apply(machine, str(FOLDER / "shop/shop.yaml"), "--input", f"log={log}")
     assert outputs(machine, "shop") == {"address": "db://127.0.0.1/orders"}
-    nodes = [node["node"] for node in json.loads(stack(machine, "node", "list", "shop", "--json"))]
-    assert nodes == ["server", "database.host", "database.engine", "database.schema", "shop"]
+    nodes = [
+        node["node"]
+        for node in json.loads(stack(machine, "node", "list", "shop", "--json"))
+    ]
+    assert nodes == [
+        "server",
+        "database.host",
+        "database.engine",
+        "database.schema",
+        "shop",
+    ]
     assert log.read_text() == "shop: create\nshop: connected to db://127.0.0.1/orders\n"
     stack(machine, "delete", "shop", "--yes")
     assert log.read_text().endswith("shop: delete\n")

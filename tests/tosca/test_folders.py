@@ -38,7 +38,9 @@ FILES = {
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_folder_goes_along_with_an_operation(is_packed: bool, machine: Machine, tmp_path: Path) -> None:
+def test_folder_goes_along_with_an_operation(
+    is_packed: bool, machine: Machine, tmp_path: Path
+) -> None:
     """All its files stand next to the script, and a folder that is an artifact is copied to its place."""
     folder, place, seen = tmp_path / "service", tmp_path / "place", tmp_path / "seen"
     texts = {"service.yaml": SERVICE.replace("@PLACE@", str(place)), **FILES}
@@ -68,9 +70,15 @@ def test_folder_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "x").write_text("x")
     (tmp_path / "service.yaml").write_text(
-        SERVICE.replace("create.sh, dependencies: [ parts ]", "parts").replace("@PLACE@", str(tmp_path / "place"))
+        SERVICE.replace("create.sh, dependencies: [ parts ]", "parts").replace(
+            "@PLACE@", str(tmp_path / "place")
+        )
     )
-    [point] = [point for point in Checker().check(str(tmp_path / "service.yaml")).open if point.path[-1] == "primary"]
+    [point] = [
+        point
+        for point in Checker().check(str(tmp_path / "service.yaml")).open
+        if point.path[-1] == "primary"
+    ]
     assert (point.problem, point.hint) == ("parts is a folder", "name the file to run")
 
 
@@ -78,6 +86,10 @@ def test_folder_without_files_is_missing(tmp_path: Path) -> None:
     """Nothing of an empty folder could go along."""
     (tmp_path / "create.sh").write_text("true\n")
     (tmp_path / "parts").mkdir()
-    (tmp_path / "service.yaml").write_text(SERVICE.replace("@PLACE@", str(tmp_path / "place")))
-    points = [point.problem for point in Checker().check(str(tmp_path / "service.yaml")).open]
+    (tmp_path / "service.yaml").write_text(
+        SERVICE.replace("@PLACE@", str(tmp_path / "place"))
+    )
+    points = [
+        point.problem for point in Checker().check(str(tmp_path / "service.yaml")).open
+    ]
     assert points == ["there is no file pages", "there is no file parts"]

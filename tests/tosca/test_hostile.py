@@ -47,7 +47,10 @@ def test_a_hostile_document_is_checked_in_a_second(name: str, tmp_path: Path) ->
     assert took < pace.seconds(SECONDS)
     assert found.is_readable
     assert found.service or found.mistakes
-    assert all(mistake.place and mistake.place.line for mistake in (*found.mistakes, *found.warnings, *found.open))
+    assert all(
+        mistake.place and mistake.place.line
+        for mistake in (*found.mistakes, *found.warnings, *found.open)
+    )
 
 
 @pytest.mark.slow
@@ -59,7 +62,11 @@ def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
     command = [str(BIN / "heat-config-agent"), "template", "validate", *names]
     with (tmp_path / "said").open("w+") as said:
         done = subprocess.run(
-            [sys.executable, "-c", _MEASURED, *command], stdout=subprocess.PIPE, stderr=said, text=True, check=False
+            [sys.executable, "-c", _MEASURED, *command],
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            check=False,
         )
         said.seek(0)
         assert "Traceback" not in said.read()
@@ -71,7 +78,9 @@ def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
 def test_services_that_double_each_other_are_refused(tmp_path: Path) -> None:
     """Each is put in the place of a node, and has two nodes in whose places the next one is put."""
     head = "tosca_definitions_version: tosca_simple_yaml_1_3\n"
-    types = "".join(f"  T{number}: {{ derived_from: tosca.nodes.Root }}\n" for number in range(21))
+    types = "".join(
+        f"  T{number}: {{ derived_from: tosca.nodes.Root }}\n" for number in range(21)
+    )
     (tmp_path / "types.yaml").write_text(f"{head}node_types:\n{types}")
     for number in range(20):
         node = f"{{ type: T{number + 1}, directives: [ substitute ] }}"
@@ -117,11 +126,19 @@ def _growing(kind: str, value: str) -> str:
     ],
     ids=["concat", "join", "lists"],
 )
-def test_values_that_grow_without_limit_are_refused(kind: str, value: str, limit: str, tmp_path: Path) -> None:
+def test_values_that_grow_without_limit_are_refused(
+    kind: str, value: str, limit: str, tmp_path: Path
+) -> None:
     """Nothing of it is done."""
     path = tmp_path / "s.yaml"
     path.write_text(_growing(kind, value))
-    command = [str(BIN / "heat-config-apply"), "--state-dir", str(tmp_path / "state"), "--plan", str(path)]
+    command = [
+        str(BIN / "heat-config-apply"),
+        "--state-dir",
+        str(tmp_path / "state"),
+        "--plan",
+        str(path),
+    ]
     done = subprocess.run(
         [sys.executable, "-c", _MEASURED, *command],
         capture_output=True,

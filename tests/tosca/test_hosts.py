@@ -28,7 +28,12 @@ FACTS = {"host": {"num_cpus": 2, "mem_size": "4000 MiB"}, "os": {}}
 
 @pytest.mark.parametrize(
     ("server", "cpus", "properties"),
-    [("", 4, ["num_cpus", "mem_size"]), ("large", 2, ["mem_size"]), ("small", 4, []), ("any", 4, [])],
+    [
+        ("", 4, ["num_cpus", "mem_size"]),
+        ("large", 2, ["mem_size"]),
+        ("small", 4, []),
+        ("any", 4, []),
+    ],
 )
 def test_less_than_a_machine_asks_for_is_a_warning(
     server: str, cpus: int, properties: list[str], tmp_path: Path

@@ -47,19 +47,36 @@ class Service:
 
     def apply(self) -> Done:
         """Apply the service."""
-        words = [str(self.folder / "s.yaml"), "--input", f"log={self.log}", "--state-dir", str(self.machine.state)]
+        words = [
+            str(self.folder / "s.yaml"),
+            "--input",
+            f"log={self.log}",
+            "--state-dir",
+            str(self.machine.state),
+        ]
         return self.machine.command("heat-config-apply", words, {})
 
     def delete(self) -> Done:
         """Delete the stack."""
-        words = ["stack", "delete", "s", "--yes", "--state-dir", str(self.machine.state)]
+        words = [
+            "stack",
+            "delete",
+            "s",
+            "--yes",
+            "--state-dir",
+            str(self.machine.state),
+        ]
         return self.machine.command("heat-config-agent", words, {})
 
     @property
     def kept(self) -> dict[str, bytes]:
         """The kept files by name."""
         folder = self.machine.state / "stacks" / "s" / "files"
-        return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.is_dir() else {}
+        return (
+            {path.name: path.read_bytes() for path in folder.iterdir()}
+            if folder.is_dir()
+            else {}
+        )
 
     def lines(self) -> list[str]:
         """Return what the scripts have written."""
@@ -77,16 +94,23 @@ def test_a_file_is_kept_once(machine: Machine) -> None:
     both = f"{digest(LIBRARY.encode())} {digest(PICTURE)}"
     assert service.apply().code == 0
     assert service.lines() == [f"{name}.create {both}" for name in "abc"]
-    assert service.kept == {digest(LIBRARY.encode()): LIBRARY.encode(), digest(PICTURE): PICTURE}
+    assert service.kept == {
+        digest(LIBRARY.encode()): LIBRARY.encode(),
+        digest(PICTURE): PICTURE,
+    }
     for path in (machine.state / "stacks" / "s").rglob("*"):
         if path.is_file() and path.parent.name != "files":
-            assert path.read_text(errors="replace").count("# a library") <= 1000 * 7, "it is in no deployment"
+            assert path.read_text(errors="replace").count("# a library") <= 1000 * 7, (
+                "it is in no deployment"
+            )
     changed = f"{LIBRARY}# changed\n"
     service.change(changed)
     assert service.apply().code == 0
     again = f"{digest(changed.encode())} {digest(PICTURE)}"
     assert service.lines()[3:] == [f"{name}.create {again}" for name in "abc"]
-    assert service.kept.keys() == {digest(changed.encode()), digest(PICTURE)}, "no config names the former one"
+    assert service.kept.keys() == {digest(changed.encode()), digest(PICTURE)}, (
+        "no config names the former one"
+    )
     assert service.delete().code == 0
     assert service.lines()[6:] == [f"{name}.delete {again}" for name in "cba"]
     assert not (machine.state / "stacks" / "s").exists()
@@ -101,7 +125,9 @@ def test_a_damaged_file_is_written_again(machine: Machine) -> None:
     service.change(LIBRARY, ("a", "b", "c", "d"))
     assert service.apply().code == 0
     assert service.kept[digest(PICTURE)] == PICTURE
-    assert service.lines()[3:] == [f"d.create {digest(LIBRARY.encode())} {digest(PICTURE)}"]
+    assert service.lines()[3:] == [
+        f"d.create {digest(LIBRARY.encode())} {digest(PICTURE)}"
+    ]
 
 
 def test_unwritable_folder_is_reported(machine: Machine) -> None:

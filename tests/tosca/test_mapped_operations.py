@@ -50,13 +50,21 @@ topology_template:
 """
 
 
-def compiled(folder: Path, interfaces: str, inputs: str = "", outer: str = OUTER) -> Definition:
+def compiled(
+    folder: Path, interfaces: str, inputs: str = "", outer: str = OUTER
+) -> Definition:
     """Return the definition of a service with an inner one."""
     (folder / "a.sh").write_text("#!/bin/bash\n")
     (folder / "types.yaml").write_text(TYPES)
-    (folder / "inner.yaml").write_text(INNER.format(head=HEAD, interfaces=interfaces, inputs=inputs))
+    (folder / "inner.yaml").write_text(
+        INNER.format(head=HEAD, interfaces=interfaces, inputs=inputs)
+    )
     (folder / "service.yaml").write_text(outer)
-    return reader.define(str(folder / "service.yaml"), reader.Wish({}, {}, {}, FACTS), Identity("service", "1"))
+    return reader.define(
+        str(folder / "service.yaml"),
+        reader.Wish({}, {}, {}, FACTS),
+        Identity("service", "1"),
+    )
 
 
 def outline(definition: Definition, name: str) -> list[str]:
@@ -77,13 +85,19 @@ def outline(definition: Definition, name: str) -> list[str]:
 def test_the_order_of_all_nodes_is_a_workflow(interfaces: str, tmp_path: Path) -> None:
     """The mapped workflows stand in it, in the place of the operations of the inner nodes."""
     made = compiled(tmp_path, interfaces)
-    assert outline(made, DEPLOY) == ["first.Standard.create", "x.a.Standard.create", "last.Standard.create"]
+    assert outline(made, DEPLOY) == [
+        "first.Standard.create",
+        "x.a.Standard.create",
+        "last.Standard.create",
+    ]
     assert outline(made, UNDEPLOY) == ["x.a.Standard.delete", "first.Standard.delete"]
 
 
 def test_each_direction_is_for_itself(tmp_path: Path) -> None:
     """Without mapped operations that delete, all nodes are deleted in the usual order."""
-    assert [*compiled(tmp_path, "{ Standard: { create: make } }").procedures] == [DEPLOY]
+    assert [*compiled(tmp_path, "{ Standard: { create: make } }").procedures] == [
+        DEPLOY
+    ]
 
 
 def test_all_inside_waits_for_what_the_node_needs(tmp_path: Path) -> None:
@@ -96,12 +110,16 @@ def test_all_inside_waits_for_what_the_node_needs(tmp_path: Path) -> None:
 
 def test_other_operations_leave_the_order_alone(tmp_path: Path) -> None:
     """Only those of the normative interface create and delete nodes."""
-    assert [*compiled(tmp_path, "{ Own: { create: make } }", outer=OUTER).procedures] == []
+    assert [
+        *compiled(tmp_path, "{ Own: { create: make } }", outer=OUTER).procedures
+    ] == []
 
 
 def test_a_workflow_of_the_service_goes_before(tmp_path: Path) -> None:
     """A workflow of the service replaces the one that calls the operations of the substituted node."""
-    steps = "{ one: { target: x, activities: [ { call_operation: Standard.create } ] } }"
+    steps = (
+        "{ one: { target: x, activities: [ { call_operation: Standard.create } ] } }"
+    )
     outer = f"{OUTER}  workflows: {{ deploy: {{ steps: {steps} }} }}\n"
     made = compiled(tmp_path, "{ Standard: { create: make } }", outer=outer)
     assert outline(made, DEPLOY) == ["x.a.Standard.create"]
@@ -109,18 +127,41 @@ def test_a_workflow_of_the_service_goes_before(tmp_path: Path) -> None:
 
 def test_an_input_without_value_is_refused(tmp_path: Path) -> None:
     """Before anything runs."""
-    with pytest.raises(Invalid, match="the workflow make for create of x needs the input word"):
-        compiled(tmp_path, "{ Standard: { create: make } }", "inputs: { word: { type: string } },")
-    given = OUTER.replace("directives:", "interfaces: { Standard: { create: { inputs: { word: now } } } }, directives:")
-    compiled(tmp_path, "{ Standard: { create: make } }", "inputs: { word: { type: string } },", given)
+    with pytest.raises(
+        Invalid, match="the workflow make for create of x needs the input word"
+    ):
+        compiled(
+            tmp_path,
+            "{ Standard: { create: make } }",
+            "inputs: { word: { type: string } },",
+        )
+    given = OUTER.replace(
+        "directives:",
+        "interfaces: { Standard: { create: { inputs: { word: now } } } }, directives:",
+    )
+    compiled(
+        tmp_path,
+        "{ Standard: { create: make } }",
+        "inputs: { word: { type: string } },",
+        given,
+    )
 
 
-def test_an_export_says_that_the_inner_nodes_have_their_own_order(tmp_path: Path) -> None:
+def test_an_export_says_that_the_inner_nodes_have_their_own_order(
+    tmp_path: Path,
+) -> None:
     """Heat has no workflows."""
     remark = "Workflows stand for operations of a substituted node"
-    for interfaces, is_said in (("{ Standard: { create: make } }", True), ("{ }", False)):
+    for interfaces, is_said in (
+        ("{ Standard: { create: make } }", True),
+        ("{ }", False),
+    ):
         compiled(tmp_path, interfaces)
-        wish, identity, path = reader.Wish({}, {}, {}, FACTS), Identity("s", "1"), str(tmp_path / "service.yaml")
+        wish, identity, path = (
+            reader.Wish({}, {}, {}, FACTS),
+            Identity("s", "1"),
+            str(tmp_path / "service.yaml"),
+        )
         read = partial(reader.define_for_export, path, wish, identity)
         _, remarks = hot_export.exported(read, deployed=True)
         assert any(remark in each for each in remarks) is is_said
@@ -128,7 +169,11 @@ def test_an_export_says_that_the_inner_nodes_have_their_own_order(tmp_path: Path
 
 def test_artifacts_are_copied_before_a_workflow_creates_nodes(machine: Machine) -> None:
     """Artifacts are there before the first operation, and are removed with their node."""
-    there, log, state = machine.folder / "new/placed", machine.folder / "log", ["--state-dir", str(machine.state)]
+    there, log, state = (
+        machine.folder / "new/placed",
+        machine.folder / "log",
+        ["--state-dir", str(machine.state)],
+    )
     (machine.folder / "a.sh").write_text(f"#!/bin/bash\ncat {there} >{log}\n")
     (machine.folder / "text").write_text("artifact\n")
     (machine.folder / "text").chmod(0o640)
@@ -139,10 +184,17 @@ def test_artifacts_are_copied_before_a_workflow_creates_nodes(machine: Machine) 
         "    deploy: { steps: { s: { target: a, activities: [ { call_operation: Standard.create } ] } } }\n"
         "    undeploy: { steps: { s: { target: a, activities: [ { set_state: gone } ] } } }\n"
     )
-    done = machine.command("heat-config-apply", [str(machine.folder / "s.yaml"), *state], {})
+    done = machine.command(
+        "heat-config-apply", [str(machine.folder / "s.yaml"), *state], {}
+    )
     assert done.code == 0, done.out + done.err
     assert log.read_text() == "artifact\n"
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (there, there.parent)] == [0o640, 0o750]
-    done = machine.command("heat-config-agent", ["stack", "delete", "s", "--yes", *state], {})
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (there, there.parent)] == [
+        0o640,
+        0o750,
+    ]
+    done = machine.command(
+        "heat-config-agent", ["stack", "delete", "s", "--yes", *state], {}
+    )
     assert done.code == 0, done.out + done.err
     assert not there.exists()

@@ -48,16 +48,22 @@ def exported(machine: Machine, inputs: str = INPUTS, *options: str) -> Done:
     (machine.folder / "service.yaml").write_text(SERVICE.replace("INPUTS", inputs))
     (machine.folder / "create.sh").write_text(SCRIPT)
     return machine.command(
-        "heat-config-agent", ["template", "export", str(machine.folder / "service.yaml"), *options], {}
+        "heat-config-agent",
+        ["template", "export", str(machine.folder / "service.yaml"), *options],
+        {},
     )
 
 
-def test_inputs_without_values_are_parameters_without_defaults(machine: Machine) -> None:
+def test_inputs_without_values_are_parameters_without_defaults(
+    machine: Machine,
+) -> None:
     """The template asks for them, and hands them on unchanged."""
     done = exported(machine)
     assert done.code == 0, done
     parameters: dict[str, Any] = yaml.safe_load(done.out)["parameters"]
-    own = {name: of for name, of in parameters.items() if not name.startswith("server_")}
+    own = {
+        name: of for name, of in parameters.items() if not name.startswith("server_")
+    }
     assert {name: of["type"] for name, of in own.items()} == {
         "log": "string",
         "port": "number",
@@ -73,9 +79,20 @@ def test_inputs_without_values_are_parameters_without_defaults(machine: Machine)
     template = machine.folder / "exported.yaml"
     template.write_text(done.out)
     log = machine.folder / "log"
-    given = {"log": log, "port": 8080, "names": '["a", "b"]', "limits": '{"soft": 1}', "size": "4 GB", "word": "key"}
+    given = {
+        "log": log,
+        "port": 8080,
+        "names": '["a", "b"]',
+        "limits": '{"soft": 1}',
+        "size": "4 GB",
+        "word": "key",
+    }
     words = [f"--parameter={name}={value}" for name, value in given.items()]
-    done = machine.command("heat-config-apply", [str(template), *words, "--state-dir", str(machine.state)], {})
+    done = machine.command(
+        "heat-config-apply",
+        [str(template), *words, "--state-dir", str(machine.state)],
+        {},
+    )
     assert done.code == 0, done.out + done.err
     assert log.read_text() == '8080 ["a","b"] {"soft":1} 4 GB key\n'
 
@@ -84,15 +101,25 @@ def test_inputs_without_values_are_parameters_without_defaults(machine: Machine)
     ("inputs", "name"),
     [
         ("{ log: { get_input: log }, first: { get_input: [ names, 1 ] } }", "names"),
-        ("{ log: { get_input: log }, soft: { get_input: [ limits, soft ] } }", "limits"),
-        ("{ log: { get_input: log }, part: { token: [ { get_input: word }, '-', 0 ] } }", "word"),
+        (
+            "{ log: { get_input: log }, soft: { get_input: [ limits, soft ] } }",
+            "limits",
+        ),
+        (
+            "{ log: { get_input: log }, part: { token: [ { get_input: word }, '-', 0 ] } }",
+            "word",
+        ),
     ],
 )
-def test_an_input_that_something_is_computed_with_needs_a_value(inputs: str, name: str, machine: Machine) -> None:
+def test_an_input_that_something_is_computed_with_needs_a_value(
+    inputs: str, name: str, machine: Machine
+) -> None:
     """One sentence says which; with the value the template is made."""
     done = exported(machine, inputs)
     assert done.code != 0
-    assert f"no parameter can stand for {name}: give a value with --input" in " ".join(done.err.split())
+    assert f"no parameter can stand for {name}: give a value with --input" in " ".join(
+        done.err.split()
+    )
     values = {"names": '["a","b"]', "limits": '{"soft":1}', "word": "a-b"}
     assert exported(machine, inputs, "--input", f"{name}={values[name]}").code == 0
 
@@ -102,10 +129,20 @@ def test_a_truth_value_needs_a_value(machine: Machine) -> None:
     path: Path = machine.folder / "service.yaml"
     done = exported(machine)
     path.write_text(
-        path.read_text().replace("port: { type: integer, constraints: [ in_range: [ 1, 65535 ] ] }", "port: boolean")
+        path.read_text().replace(
+            "port: { type: integer, constraints: [ in_range: [ 1, 65535 ] ] }",
+            "port: boolean",
+        )
     )
-    path.write_text(path.read_text().replace("port: boolean", "port: { type: boolean }"))
-    refused = machine.command("heat-config-agent", ["template", "export", str(path)], {})
+    path.write_text(
+        path.read_text().replace("port: boolean", "port: { type: boolean }")
+    )
+    refused = machine.command(
+        "heat-config-agent", ["template", "export", str(path)], {}
+    )
     assert done.code == 0
     assert refused.code != 0
-    assert "the input port needs a value, because it is of the type boolean" in " ".join(refused.err.split())
+    assert (
+        "the input port needs a value, because it is of the type boolean"
+        in " ".join(refused.err.split())
+    )

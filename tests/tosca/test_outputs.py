@@ -41,7 +41,10 @@ topology_template:
       interfaces: { Standard: { operations: { create: { implementation: other.sh, inputs: @INPUTS@ } } } }
   outputs: @OUTPUTS@
 """
-ASKED = {name: {"value": {"get_attribute": ["app", name]}} for name in ("text", "number", "names", "default")}
+ASKED = {
+    name: {"value": {"get_attribute": ["app", name]}}
+    for name in ("text", "number", "names", "default")
+}
 
 
 class Service:
@@ -52,10 +55,17 @@ class Service:
         self.ran = folder / "ran"
 
     def apply(
-        self, script: str, *, inputs: dict[str, Any] | None = None, outputs: dict[str, Any] | None = None
+        self,
+        script: str,
+        *,
+        inputs: dict[str, Any] | None = None,
+        outputs: dict[str, Any] | None = None,
     ) -> Done:
         """Apply the service with what the second operation and the outputs of the service ask for."""
-        texts = {"@INPUTS@": json.dumps(inputs or {}), "@OUTPUTS@": json.dumps(ASKED if outputs is None else outputs)}
+        texts = {
+            "@INPUTS@": json.dumps(inputs or {}),
+            "@OUTPUTS@": json.dumps(ASKED if outputs is None else outputs),
+        }
         service = SERVICE
         for name, text in texts.items():
             service = service.replace(name, text)
@@ -81,7 +91,11 @@ def test_output_that_did_not_come_is_warned_of(service: Service) -> None:
     done = service.apply("export text=a number=7 default=x names='[]'")
     assert (done.code, done.err) == (0, "")
     done = service.apply("export number=8 names='[]'")
-    assert (done.code, "  text = a" in done.out, "  number = 8" in done.out) == (0, True, True)
+    assert (done.code, "  text = a" in done.out, "  number = 8" in done.out) == (
+        0,
+        True,
+        True,
+    )
 
 
 def test_output_that_another_operation_needs_must_come(service: Service) -> None:
@@ -89,13 +103,21 @@ def test_output_that_another_operation_needs_must_come(service: Service) -> None
     needs = {"x": {"get_attribute": ["app", "text"]}}
     done = service.apply("true", inputs=needs)
     assert done.code == 1
-    assert "app.create: the output text did not come, and other operations need it" in done.out + done.err
-    assert service.apply("export text=a number=7 default=x names='[]'", inputs=needs).code == 0
+    assert (
+        "app.create: the output text did not come, and other operations need it"
+        in done.out + done.err
+    )
+    assert (
+        service.apply("export text=a number=7 default=x names='[]'", inputs=needs).code
+        == 0
+    )
 
 
 def test_output_with_a_value_in_its_place_may_stay_away(service: Service) -> None:
     """The default of the attribute is what the other operation gets."""
-    done = service.apply("true", inputs={"x": {"get_attribute": ["app", "default"]}}, outputs={})
+    done = service.apply(
+        "true", inputs={"x": {"get_attribute": ["app", "default"]}}, outputs={}
+    )
     assert done.code == 0
     assert "warning: app.create: the output default did not come" in done.err
 
@@ -109,7 +131,9 @@ def test_output_with_a_value_in_its_place_may_stay_away(service: Service) -> Non
         ("export names='{\"a\": 1}'", "names must be a list"),
     ],
 )
-def test_output_of_another_type_is_warned_of(script: str, problem: str, service: Service) -> None:
+def test_output_of_another_type_is_warned_of(
+    script: str, problem: str, service: Service
+) -> None:
     """The attribute has a type, and what came is kept as it is."""
     done = service.apply(f"export text=a default=x number=1 names='[]'\n{script}")
     assert done.code == 0
@@ -128,11 +152,20 @@ def test_json_of_a_list_can_be_indexed(service: Service) -> None:
     assert "  number = 7" in done.out
 
 
-def test_operation_runs_again_for_an_output_that_nothing_had_asked_for(service: Service) -> None:
+def test_operation_runs_again_for_an_output_that_nothing_had_asked_for(
+    service: Service,
+) -> None:
     """Its value was not kept when the operation ran."""
     script = "export text=a number=7 default=x names='[]'"
     assert service.apply(script, outputs={"text": ASKED["text"]}).code == 0
-    assert service.apply(script, outputs={"text": ASKED["text"], "number": ASKED["number"]}).code == 0
-    done = service.apply(script, outputs={"text": ASKED["text"], "number": ASKED["number"]})
+    assert (
+        service.apply(
+            script, outputs={"text": ASKED["text"], "number": ASKED["number"]}
+        ).code
+        == 0
+    )
+    done = service.apply(
+        script, outputs={"text": ASKED["text"], "number": ASKED["number"]}
+    )
     assert "  number = 7" in done.out
     assert service.ran.read_text() == "\n\n"

@@ -29,14 +29,21 @@ node_types:
 
 def pack(machine: Machine, *arguments: object) -> Done:
     """Run the command to its end."""
-    return machine.command("heat-config-agent", ["template", "pack", *map(str, arguments)], {})
+    return machine.command(
+        "heat-config-agent", ["template", "pack", *map(str, arguments)], {}
+    )
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Path:
     """Return a service template with the files that it names, and one that it does not."""
     folder = tmp_path / "shop"
-    for name, text in {"service.yaml": SERVICE, "types/app.yaml": TYPES, "scripts/create.sh": "", "other": ""}.items():
+    for name, text in {
+        "service.yaml": SERVICE,
+        "types/app.yaml": TYPES,
+        "scripts/create.sh": "",
+        "other": "",
+    }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "scripts/create.sh").chmod(0o755)
@@ -49,12 +56,19 @@ def members(path: Path) -> list[str]:
         return file.namelist()
 
 
-def test_a_template_is_packed_with_the_files_that_it_names(machine: Machine, service: Path, tmp_path: Path) -> None:
+def test_a_template_is_packed_with_the_files_that_it_names(
+    machine: Machine, service: Path, tmp_path: Path
+) -> None:
     """Scripts of imported types are among them, and keep their permission to be run."""
     done = pack(machine, service / "service.yaml", "-o", tmp_path / "a.csar")
     assert done.code == 0
     assert done.out == f"{tmp_path}/a.csar has 3 files; its entry is service.yaml\n"
-    assert members(tmp_path / "a.csar") == [METADATA, "scripts/create.sh", "service.yaml", "types/app.yaml"]
+    assert members(tmp_path / "a.csar") == [
+        METADATA,
+        "scripts/create.sh",
+        "service.yaml",
+        "types/app.yaml",
+    ]
     with zipfile.ZipFile(tmp_path / "a.csar") as file:
         assert file.getinfo("scripts/create.sh").external_attr >> 16 == 0o100755
     found = Checker().check(str(tmp_path / "a.csar"))
@@ -67,12 +81,20 @@ def test_a_folder_is_packed_with_all_its_files(machine: Machine, service: Path) 
     (service / ".git/config").write_text("")
     for _ in range(2):
         assert pack(machine, service, "-o", service / "a.csar").code == 0
-    assert members(service / "a.csar") == [METADATA, "other", "scripts/create.sh", "service.yaml", "types/app.yaml"]
+    assert members(service / "a.csar") == [
+        METADATA,
+        "other",
+        "scripts/create.sh",
+        "service.yaml",
+        "types/app.yaml",
+    ]
     assert pack(machine, service).code == 0
     assert (machine.folder / "shop.csar").exists()
 
 
-def test_the_same_files_give_the_same_bytes(machine: Machine, service: Path, tmp_path: Path) -> None:
+def test_the_same_files_give_the_same_bytes(
+    machine: Machine, service: Path, tmp_path: Path
+) -> None:
     """Whenever and wherever they were made."""
     pack(machine, service / "service.yaml", "-o", tmp_path / "a.csar")
     for path in service.rglob("*"):
@@ -91,7 +113,9 @@ def test_the_metadata_of_a_folder_stay(machine: Machine, tmp_path: Path) -> None
         assert file.read(METADATA).decode() == GOOD[METADATA]
 
 
-def test_service_with_mistakes_is_not_packed(machine: Machine, service: Path, tmp_path: Path) -> None:
+def test_service_with_mistakes_is_not_packed(
+    machine: Machine, service: Path, tmp_path: Path
+) -> None:
     """An archive that is there stays as it is."""
     (tmp_path / "a.csar").write_text("before")
     (service / "service.yaml").write_text(SERVICE.replace("App }", "Ap }"))
@@ -99,11 +123,18 @@ def test_service_with_mistakes_is_not_packed(machine: Machine, service: Path, tm
     assert done.code == 1
     assert "there is no node type Ap (did you mean App?)" in done.err
     assert (tmp_path / "a.csar").read_text() == "before"
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".a")) == []
+    assert (
+        sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".a"))
+        == []
+    )
 
 
-@pytest.mark.parametrize("kind", ["link", "folder", "pipe", "absolute", "archive", "missing", "target"])
-def test_unpackable_service_is_refused(kind: str, machine: Machine, service: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind", ["link", "folder", "pipe", "absolute", "archive", "missing", "target"]
+)
+def test_unpackable_service_is_refused(
+    kind: str, machine: Machine, service: Path, tmp_path: Path
+) -> None:
     """With one sentence; nothing is written."""
     name, target = service, tmp_path / "a.csar"
     if kind == "link":
@@ -114,7 +145,9 @@ def test_unpackable_service_is_refused(kind: str, machine: Machine, service: Pat
         os.mkfifo(service / "pipe")
     elif kind == "absolute":
         (tmp_path / "there.sh").write_text("")
-        (service / "types/app.yaml").write_text(TYPES.replace("../scripts/create.sh", f"{tmp_path}/there.sh"))
+        (service / "types/app.yaml").write_text(
+            TYPES.replace("../scripts/create.sh", f"{tmp_path}/there.sh")
+        )
         name = service / "service.yaml"
     elif kind == "archive":
         assert pack(machine, service, "-o", tmp_path / "b.csar").code == 0

@@ -25,15 +25,22 @@ def problems(path: Path, templates: str) -> list[tuple[str, int, bool]]:
     """Return the mistakes of a service with these node templates: code, line, and whether they speak of time."""
     path.write_text(HEAD + templates)
     return [
-        (mistake.code, mistake.place.line if mistake.place else 0, "take over" in mistake.problem)
+        (
+            mistake.code,
+            mistake.place.line if mistake.place else 0,
+            "take over" in mistake.problem,
+        )
         for mistake in Checker().check(str(path)).mistakes
     ]
 
 
-def test_many_values_of_quick_patterns_are_all_held_against_them(tmp_path: Path) -> None:
+def test_many_values_of_quick_patterns_are_all_held_against_them(
+    tmp_path: Path,
+) -> None:
     """They use up nothing, however many there are, and the last one is checked like the first."""
     templates = "".join(
-        f"    n{number}: {{ type: Named, properties: {{ name: n{number} }} }}\n" for number in range(500)
+        f"    n{number}: {{ type: Named, properties: {{ name: n{number} }} }}\n"
+        for number in range(500)
     )
     checker = Checker()
     (tmp_path / "many.yaml").write_text(HEAD + templates)
@@ -42,10 +49,14 @@ def test_many_values_of_quick_patterns_are_all_held_against_them(tmp_path: Path)
     assert checked.service is not None
     assert checked.service.document.report.budget.pattern_seconds > PATTERN_SECONDS / 2
     last = "    last: { type: Named, properties: { name: LAST } }\n"
-    assert problems(tmp_path / "last.yaml", templates + last) == [("constraint", 510, False)]
+    assert problems(tmp_path / "last.yaml", templates + last) == [
+        ("constraint", 510, False)
+    ]
 
 
-def test_a_slow_pattern_is_one_mistake_and_makes_none_of_good_values(tmp_path: Path) -> None:
+def test_a_slow_pattern_is_one_mistake_and_makes_none_of_good_values(
+    tmp_path: Path,
+) -> None:
     """Values that come after it are not called wrong, though they cannot be held against their patterns any more."""
     after = "    after: { type: Named, properties: { name: after, slow: aaa } }\n"
     assert problems(tmp_path / "slow.yaml", SLOW + after) == [("constraint", 10, True)]

@@ -31,7 +31,10 @@ def wanted(text: str, sign: str) -> Counter[tuple[str, int]]:
 
 def codes(mistakes: Iterable[Mistake]) -> Counter[tuple[str, int]]:
     """Return the codes with their lines."""
-    return Counter((mistake.code, mistake.place.line if mistake.place else 0) for mistake in mistakes)
+    return Counter(
+        (mistake.code, mistake.place.line if mistake.place else 0)
+        for mistake in mistakes
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -39,7 +42,9 @@ def test_a_file_has_exactly_the_mistakes_that_it_names(path: Path) -> None:
     """All are found in one pass, at their lines, and no others."""
     found = Checker().check(str(path))
     text = path.read_text()
-    assert codes(found.mistakes) == wanted(text, "!"), "\n".join(map(str, found.mistakes))
+    assert codes(found.mistakes) == wanted(text, "!"), "\n".join(
+        map(str, found.mistakes)
+    )
     assert codes(found.warnings) >= wanted(text, "~")
     assert codes(found.open) >= wanted(text, "?")
 
@@ -48,7 +53,11 @@ def test_each_mistake_says_where_it_is() -> None:
     """Each has a sentence, a path and a place, and they are in the order of the text."""
     for path in FILES:
         found = Checker().check(str(path))
-        places = [(mistake.place.line, mistake.place.column) for mistake in found.mistakes if mistake.place]
+        places = [
+            (mistake.place.line, mistake.place.column)
+            for mistake in found.mistakes
+            if mistake.place
+        ]
         assert places == sorted(places)
         assert len(places) == len(found.mistakes)
         for mistake in (*found.mistakes, *found.warnings, *found.open):
@@ -61,5 +70,9 @@ def test_each_mistake_says_where_it_is() -> None:
 
 def test_a_comment_is_read() -> None:
     """The reading of comments itself."""
-    assert wanted("a: b # ! value required ? open-input\n", "!") == Counter({("value", 1): 1, ("required", 1): 1})
-    assert wanted("a: b # ! value required ? open-input\n", "?") == Counter({("open-input", 1): 1})
+    assert wanted("a: b # ! value required ? open-input\n", "!") == Counter(
+        {("value", 1): 1, ("required", 1): 1}
+    )
+    assert wanted("a: b # ! value required ? open-input\n", "?") == Counter(
+        {("open-input", 1): 1}
+    )

@@ -105,7 +105,9 @@ def test_a_preview_shows_no_sensitive_property(machine: Machine) -> None:
     service = Path(machine.folder / "shop.yaml")
     service.write_text(SERVICE.format(word=WORD, file=machine.folder / "values"))
     (machine.folder / "create.sh").write_text(SCRIPT)
-    done = machine.apply(service, "--plan", "--input", f"given={json.dumps({'token': f'{WORD}-given'})}")
+    done = machine.apply(
+        service, "--plan", "--input", f"given={json.dumps({'token': f'{WORD}-given'})}"
+    )
     assert done.code == 0, done
     assert "front.create" in done.out
     service.unlink()

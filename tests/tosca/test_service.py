@@ -64,10 +64,15 @@ def service(tmp_path: Path) -> Service:
     return found.service
 
 
-def test_a_requirement_has_its_target_capability_and_relationship(service: Service) -> None:
+def test_a_requirement_has_its_target_capability_and_relationship(
+    service: Service,
+) -> None:
     """The relationship is that of the capability where none is named."""
     host, uses = service.nodes["app"].requirements
-    assert (host.target, uses.target) == (service.nodes["server"], service.nodes["copied"])
+    assert (host.target, uses.target) == (
+        service.nodes["server"],
+        service.nodes["copied"],
+    )
     assert host.capability
     assert uses.capability
     assert (host.capability.name, uses.capability.name) == ("host", "web")
@@ -79,13 +84,18 @@ def test_a_requirement_has_its_target_capability_and_relationship(service: Servi
     assert service.nodes["app"].host is service.nodes["server"]
 
 
-def test_inputs_are_those_of_the_operation_over_those_of_the_interface(service: Service) -> None:
+def test_inputs_are_those_of_the_operation_over_those_of_the_interface(
+    service: Service,
+) -> None:
     """Inputs of an operation override those of the interface, and assigned values override defaults."""
     standard = service.nodes["app"].interface("Standard")
     assert standard
     create = {"scope": "interface of the template", "kept": "kept", "extra": [1]}
     assert dict(standard.inputs("create")) == create
-    assert dict(standard.inputs("start")) == {"scope": "interface of the template", "kept": "kept"}
+    assert dict(standard.inputs("start")) == {
+        "scope": "interface of the template",
+        "kept": "kept",
+    }
 
 
 def test_operations_have_their_innermost_implementation(service: Service) -> None:
@@ -95,14 +105,21 @@ def test_operations_have_their_innermost_implementation(service: Service) -> Non
         for _, operation in service.nodes["app"].operations
         if operation.implemented
     }
-    assert found == {"create": "type.sh", "configure": "template.sh", "start": "type.sh"}
+    assert found == {
+        "create": "type.sh",
+        "configure": "template.sh",
+        "start": "type.sh",
+    }
 
 
 def test_a_copy_has_what_it_copies(service: Service) -> None:
     """Its own keynames stand in their place; properties are merged."""
     copied = service.nodes["copied"]
     assert copied.type is service.nodes["app"].type
-    assert (copied.property_value("port"), copied.property_value("size")) == (8080, "1 GB")
+    assert (copied.property_value("port"), copied.property_value("size")) == (
+        8080,
+        "1 GB",
+    )
     assert [requirement.name for requirement in copied.requirements] == ["host"]
 
 
@@ -124,5 +141,10 @@ def test_a_fixed_value_is_that_of_all_derived_types() -> None:
     nodes = checked.service.nodes
 
     assert [nodes["fixed"].property_value(name) for name in "pio"] == ["x", 5, "y"]
-    assert [nodes["default"].property_value("i"), nodes["fixed"].capability_property("c", "size")] == [9, 2]
-    assert [nodes["party"].capability_property("c", name) for name in ("id", "size")] == ["party", 4]
+    assert [
+        nodes["default"].property_value("i"),
+        nodes["fixed"].capability_property("c", "size"),
+    ] == [9, 2]
+    assert [
+        nodes["party"].capability_property("c", name) for name in ("id", "size")
+    ] == ["party", 4]

@@ -30,7 +30,9 @@ topology_template:
 """
 
 
-def test_a_step_on_a_group_may_name_the_node_that_runs_its_operations(tmp_path: Path) -> None:
+def test_a_step_on_a_group_may_name_the_node_that_runs_its_operations(
+    tmp_path: Path,
+) -> None:
     """Without one, each member's operation runs on the machine of that member."""
     path = tmp_path / "service.yaml"
     path.write_text(SERVICE)
@@ -41,7 +43,11 @@ def test_a_step_on_a_group_may_name_the_node_that_runs_its_operations(tmp_path: 
     for name in ("here", "there", "outside"):
         works = definition.procedures[name].plan({}).steps.steps["a"].works
         activities = [activity for work in works for activity in work.activities]
-        found[name] = [activity.properties["server"] for activity in activities if isinstance(activity, Delivery)]
+        found[name] = [
+            activity.properties["server"]
+            for activity in activities
+            if isinstance(activity, Delivery)
+        ]
     assert found == {
         "here": [Reference("first"), Reference("second")],
         "there": [Reference("second"), Reference("second")],

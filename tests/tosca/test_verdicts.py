@@ -29,7 +29,12 @@ def test_a_valid_document_is_valid_in_every_version(
     """A template works whichever version it names."""
     folder, verdict = valid_document
     path = folder / verdict["file"]
-    named = re.sub(r"tosca_simple_yaml_1_\d", f"tosca_simple_yaml_{version}", path.read_text(), count=1)
+    named = re.sub(
+        r"tosca_simple_yaml_1_\d",
+        f"tosca_simple_yaml_{version}",
+        path.read_text(),
+        count=1,
+    )
     for other in path.parent.iterdir():
         if other.is_dir() and other.name not in {"spoilt", "as-printed"}:
             shutil.copytree(other, tmp_path / other.name)
@@ -43,6 +48,11 @@ def test_a_wrong_verdict_is_noticed() -> None:
     found = CHECKER.check(str(Path(__file__).parent / "documents" / "circle.yaml"))
     assert difference({"valid": True}, found)
     assert difference({"valid": False, "wants": {"code": "circle", "line": 1}}, found)
-    assert difference({"valid": False, "mistakes": [{"code": "yaml", "line": 21}]}, found)
+    assert difference(
+        {"valid": False, "mistakes": [{"code": "yaml", "line": 21}]}, found
+    )
     assert difference({"valid": False, "open": ["open-input"]}, found)
-    assert difference({"valid": False, "wants": {"code": "circle", "line": 21}}, found) == ""
+    assert (
+        difference({"valid": False, "wants": {"code": "circle", "line": 21}}, found)
+        == ""
+    )

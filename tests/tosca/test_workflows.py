@@ -100,7 +100,11 @@ class Shop:
     def _command(self, words: tuple[str, ...]) -> list[str]:
         place = ["--state-dir", str(self.machine.state)]
         if words[0] == "apply":
-            service = [str(self.machine.folder / "shop.yaml"), "--input", f"log={self.log}"]
+            service = [
+                str(self.machine.folder / "shop.yaml"),
+                "--input",
+                f"log={self.log}",
+            ]
             return ["heat-config-apply", *service, *place]
         return ["heat-config-agent", "stack", *words, *place]
 
@@ -110,14 +114,19 @@ class Shop:
 
     def states(self) -> dict[str, str]:
         """Return the states of the nodes."""
-        return {node["node"]: node["state"] for node in json.loads(self.run("node", "list", "shop", "--json").out)}
+        return {
+            node["node"]: node["state"]
+            for node in json.loads(self.run("node", "list", "shop", "--json").out)
+        }
 
     def kill_at(self, operation: str, *words: str) -> None:
         """Run a command, and kill it while an operation runs, which then ends."""
         held = Path(f"{self.log}.{operation}")
         held.touch()
         process = self.start(*words)
-        wait_until(lambda: any(line.startswith(operation) for line in self.lines()), seconds=60)
+        wait_until(
+            lambda: any(line.startswith(operation) for line in self.lines()), seconds=60
+        )
         process.kill()
         process.communicate()
         held.unlink()
@@ -138,7 +147,10 @@ def test_workflows_and_triggers_are_started(shop: Shop) -> None:
     """With their inputs; what they have done is shown, and secrets are not."""
     assert shop.run("apply").code == 0
     assert shop.lines() == DEPLOYED
-    listed = {row["workflow"]: row for row in json.loads(shop.run("workflow", "list", "shop", "--json").out)}
+    listed = {
+        row["workflow"]: row
+        for row in json.loads(shop.run("workflow", "list", "shop", "--json").out)
+    }
     assert {name: row["status"] for name, row in listed.items()} == {
         "grow": None,
         "deploy": "COMPLETE",
@@ -166,20 +178,59 @@ def test_workflows_and_triggers_are_started(shop: Shop) -> None:
         *("one.grow bigger", "two.grow bigger"),
     ]
     shown = json.loads(shop.run("node", "show", "shop", "one", "--json").out)
-    assert (shown["state"], shown["host"], shown["attributes"]["tosca_name"]) == ("grown", "server", "one")
+    assert (shown["state"], shown["host"], shown["attributes"]["tosca_name"]) == (
+        "grown",
+        "server",
+        "one",
+    )
     assert "one.create" in shown["operations"]
     assert "grow" in shop.run("workflow", "list", "shop").out
     assert "state                grown" in shop.run("node", "show", "shop", "one").out
 
 
 REFUSED = {
-    ("workflow", "run", "shop", "shrink"): "the stack shop has no workflow shrink (it has grow, deploy, undeploy)",
-    ("workflow", "run", "shop", "grwo"): "the stack shop has no workflow grwo (did you mean grow?)",
-    ("workflow", "run", "shop", "grow", "--input", "wrod=x"): "there is no input wrod (did you mean word?)",
-    ("workflow", "run", "shop", "grow", "--input", "size=x"): "size must be a whole number, not text",
-    ("workflow", "run", "shop", "grow", "--input", "size"): "--input takes NAME=VALUE, not 'size'",
+    (
+        "workflow",
+        "run",
+        "shop",
+        "shrink",
+    ): "the stack shop has no workflow shrink (it has grow, deploy, undeploy)",
+    (
+        "workflow",
+        "run",
+        "shop",
+        "grwo",
+    ): "the stack shop has no workflow grwo (did you mean grow?)",
+    (
+        "workflow",
+        "run",
+        "shop",
+        "grow",
+        "--input",
+        "wrod=x",
+    ): "there is no input wrod (did you mean word?)",
+    (
+        "workflow",
+        "run",
+        "shop",
+        "grow",
+        "--input",
+        "size=x",
+    ): "size must be a whole number, not text",
+    (
+        "workflow",
+        "run",
+        "shop",
+        "grow",
+        "--input",
+        "size",
+    ): "--input takes NAME=VALUE, not 'size'",
     ("workflow", "run", "none", "grow"): "there is no stack none",
-    ("trigger", "shop", "load.none"): "the stack shop has no trigger load.none (it has load.high, load.low, load.old)",
+    (
+        "trigger",
+        "shop",
+        "load.none",
+    ): "the stack shop has no trigger load.none (it has load.high, load.low, load.old)",
     ("node", "show", "shop", "three"): "the stack shop has no node three",
 }
 """The commands that are refused, with what they say."""
@@ -195,7 +246,10 @@ def test_unknown_workflow_is_refused(shop: Shop) -> None:
     assert shop.lines() == DEPLOYED
 
 
-@pytest.mark.parametrize("operation", [GROWN[0], *(pytest.param(each, marks=pytest.mark.slow) for each in GROWN[1:])])
+@pytest.mark.parametrize(
+    "operation",
+    [GROWN[0], *(pytest.param(each, marks=pytest.mark.slow) for each in GROWN[1:])],
+)
 def test_a_workflow_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """The same command ends in the state of an uninterrupted run, and nothing runs twice."""
     assert shop.run("apply").code == 0
@@ -207,7 +261,11 @@ def test_a_workflow_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "operation", [DEPLOYED[0], *(pytest.param(each, marks=pytest.mark.slow) for each in DEPLOYED[1:])]
+    "operation",
+    [
+        DEPLOYED[0],
+        *(pytest.param(each, marks=pytest.mark.slow) for each in DEPLOYED[1:]),
+    ],
 )
 def test_a_deployment_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """The service has a workflow of its own for the deployment."""
@@ -219,7 +277,9 @@ def test_a_deployment_that_is_killed_goes_on(shop: Shop, operation: str) -> None
     assert shop.lines() == DEPLOYED
 
 
-@pytest.mark.parametrize("operation", ["two.delete", pytest.param("one.delete", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "operation", ["two.delete", pytest.param("one.delete", marks=pytest.mark.slow)]
+)
 def test_a_removal_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """Nothing is left of the service at its end."""
     assert shop.run("apply").code == 0
@@ -242,7 +302,9 @@ def test_failed_workflow_is_the_failure_of_its_stack(shop: Shop) -> None:
     assert shop.run("apply").code == 0
     script = shop.machine.folder / "script.sh"
     text = script.read_text()
-    script.write_text(f'{text}[ "$TOSCA_OPERATION" != grow -o -e "$log.fed" ] || {{ echo no water >&2; exit 7; }}\n')
+    script.write_text(
+        f'{text}[ "$TOSCA_OPERATION" != grow -o -e "$log.fed" ] || {{ echo no water >&2; exit 7; }}\n'
+    )
     assert shop.run("apply").code == 0
     done = shop.run("workflow", "run", "shop", "grow")
     assert done.code == 1

@@ -23,11 +23,18 @@ def verdicts(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 def difference(verdict: dict[str, Any], checked: Checked) -> str:
     """Return how an answer differs from a verdict; nothing where it does not."""
-    has = [(mistake.code, mistake.place.line if mistake.place else None) for mistake in checked.mistakes]
+    has = [
+        (mistake.code, mistake.place.line if mistake.place else None)
+        for mistake in checked.mistakes
+    ]
     if verdict["valid"] == bool(has):
-        return f"it is {'valid' if verdict['valid'] else 'not valid'}: {checked.mistakes}"
+        return (
+            f"it is {'valid' if verdict['valid'] else 'not valid'}: {checked.mistakes}"
+        )
     wanted = [verdict["wants"]] if "wants" in verdict else verdict.get("mistakes") or []
-    missing = [mistake for mistake in wanted if (mistake["code"], mistake["line"]) not in has]
+    missing = [
+        mistake for mistake in wanted if (mistake["code"], mistake["line"]) not in has
+    ]
     if missing:
         return f"{missing} is not among {has}"
     for key, mistakes in (("warnings", checked.warnings), ("open", checked.open)):

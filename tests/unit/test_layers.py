@@ -52,8 +52,27 @@ KNOWS_STACK = "heat_config_agent.cli.stack_package"
 LANGUAGES = {"hot": {"definition"}, "tosca": {"definition"}}
 """Room of a language → the rooms that it may know: languages and stacks meet in plain data."""
 
-HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
-HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet", "artifacts"}
+HOOKS = {
+    "protocol",
+    "processes",
+    "options",
+    "programs",
+    "errors",
+    "reply",
+    "files",
+    "load",
+    "HOOKS",
+}
+HOOKS |= {
+    "strict_json",
+    "strict_yaml",
+    "yaml_schema",
+    "yaml_tree",
+    "memory",
+    "values",
+    "alphabet",
+    "artifacts",
+}
 HOOKS |= {"script_outputs", "isolation", "retry", "words", "needs"}
 """The modules of the hooks that the agent and the stack package may know."""
 
@@ -79,7 +98,9 @@ def imports(path: Path) -> frozenset[str]:
 
 def modules(*folders: str) -> dict[str, Path]:
     """Return dotted name → path of all modules of packages."""
-    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    paths = [
+        path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
     return {".".join(_parts(path)): path for path in paths}
 
 
@@ -102,7 +123,11 @@ def uses(name: str) -> set[str]:
 
 def room(name: str, package: str) -> str:
     """Return the room of a module in a package; empty for the package itself, and for modules outside of it."""
-    return name.removeprefix(f"{package}.").partition(".")[0] if name.startswith(f"{package}.") else ""
+    return (
+        name.removeprefix(f"{package}.").partition(".")[0]
+        if name.startswith(f"{package}.")
+        else ""
+    )
 
 
 def circles(arrows: Mapping[str, AbstractSet[str]]) -> list[set[str]]:
@@ -116,7 +141,10 @@ def circles(arrows: Mapping[str, AbstractSet[str]]) -> list[set[str]]:
             seen |= new
             todo += new
         reached[start] = seen
-    groups = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in arrows}
+    groups = {
+        frozenset(other for other in reached[name] if name in reached.get(other, ()))
+        for name in arrows
+    }
     return [set(group) for group in groups if group]
 
 
@@ -142,41 +170,72 @@ def test_every_room_has_a_row_and_says_what_it_is_for(package: str) -> None:
     folder = ROOT.joinpath("agent", *package.split("."))
     rooms = {path.parent.name: path for path in folder.glob("*/__init__.py")}
     assert rooms.keys() == set().union(*ROWS[package])
-    assert not [name for name, path in rooms.items() if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not [
+        name
+        for name, path in rooms.items()
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
 
 
 def test_the_agent_knows_the_stack_package_in_one_module() -> None:
     """Whoever reads the agent never has to open the stack package."""
     agent = [module for module in MODULES if module.startswith("heat_config_agent")]
-    assert [module for module in agent if any(used.startswith("heat_config_stack") for used in uses(module))] == [
-        KNOWS_STACK
+    assert [
+        module
+        for module in agent
+        if any(used.startswith("heat_config_stack") for used in uses(module))
+    ] == [KNOWS_STACK]
+    at_top = [
+        node
+        for node in ast.parse(MODULES[KNOWS_STACK].read_text()).body
+        if isinstance(node, ast.ImportFrom)
     ]
-    at_top = [node for node in ast.parse(MODULES[KNOWS_STACK].read_text()).body if isinstance(node, ast.ImportFrom)]
-    assert not [node.module for node in at_top if str(node.module).startswith("heat_config_stack")]
+    assert not [
+        node.module
+        for node in at_top
+        if str(node.module).startswith("heat_config_stack")
+    ]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_languages_and_stacks_meet_in_plain_data(language: str) -> None:
     """A language knows of the stack package only the definition, never the other language."""
     package = "heat_config_stack"
-    used = {other for module in MODULES if room(module, package) == language for other in uses(module)}
-    assert {room(other, package) for other in used} - {"", language} <= LANGUAGES[language]
+    used = {
+        other
+        for module in MODULES
+        if room(module, package) == language
+        for other in uses(module)
+    }
+    assert {room(other, package) for other in used} - {"", language} <= LANGUAGES[
+        language
+    ]
 
 
-@pytest.mark.parametrize("room_", sorted({".".join(module.split(".")[:2]) for module in MODULES}))
+@pytest.mark.parametrize(
+    "room_", sorted({".".join(module.split(".")[:2]) for module in MODULES})
+)
 def test_little_of_the_hooks_is_known(room_: str) -> None:
     """The agent and the stack package import only shared modules of the package of hooks, and no hook."""
     for module in MODULES:
         if f"{module}.".startswith(f"{room_}."):
             for name in imports(MODULES[module]):
                 package, _, rest = name.partition(".")
-                assert package != "heat_config_hooks" or not rest or rest.split(".")[0] in HOOKS, f"{module}: {name}"
+                assert (
+                    package != "heat_config_hooks"
+                    or not rest
+                    or rest.split(".")[0] in HOOKS
+                ), f"{module}: {name}"
 
 
 def test_hooks_know_nothing_of_the_agent() -> None:
     """A hook can be used by any agent that speaks its protocol."""
     known = {name for path in HOOK_MODULES.values() for name in imports(path)}
-    assert not [name for name in known if name.startswith(("heat_config_agent", "heat_config_stack"))]
+    assert not [
+        name
+        for name in known
+        if name.startswith(("heat_config_agent", "heat_config_stack"))
+    ]
 
 
 def test_modules_form_no_circle() -> None:
@@ -184,7 +243,10 @@ def test_modules_form_no_circle() -> None:
     arrows = {name: uses(name) - {KNOWS_STACK} for name in MODULES if name not in ROWS}
     assert circles(arrows) == []
 
-    hooks = {name: (imports(path) & HOOK_MODULES.keys()) - {name} for name, path in HOOK_MODULES.items()}
+    hooks = {
+        name: (imports(path) & HOOK_MODULES.keys()) - {name}
+        for name, path in HOOK_MODULES.items()
+    }
     assert any(hooks.values())
     assert circles(hooks) == []
 
@@ -195,7 +257,9 @@ def test_rooms_form_no_circle(package: str) -> None:
     arrows: dict[str, set[str]] = {}
     for module in MODULES:
         if own := room(module, package):
-            arrows.setdefault(own, set()).update({room(used, package) for used in uses(module)} - {own, ""})
+            arrows.setdefault(own, set()).update(
+                {room(used, package) for used in uses(module)} - {own, ""}
+            )
     assert any(arrows.values())
     assert circles(arrows) == []
 
@@ -207,16 +271,30 @@ def test_unit_tests_have_the_folders_of_their_package(tests: str) -> None:
     folder = ROOT / "tests" / "unit" / tests
     paths = sorted(folder.rglob("test_*.py"))
     assert paths
-    assert not [path for path in paths if not (package / path.parent.relative_to(folder)).is_dir()]
+    assert not [
+        path
+        for path in paths
+        if not (package / path.parent.relative_to(folder)).is_dir()
+    ]
 
 
 def test_unit_tests_of_agent_and_hooks_do_without_the_stack_package() -> None:
     """Only the tests of the stack package import it."""
-    paths = [path for tests in ("agent", "hooks") for path in (ROOT / "tests" / "unit" / tests).rglob("*.py")]
-    assert not [path for path in paths if any(name.startswith("heat_config_stack") for name in imports(path))]
+    paths = [
+        path
+        for tests in ("agent", "hooks")
+        for path in (ROOT / "tests" / "unit" / tests).rglob("*.py")
+    ]
+    assert not [
+        path
+        for path in paths
+        if any(name.startswith("heat_config_stack") for name in imports(path))
+    ]
 
 
 def test_circle_is_reported() -> None:
     """The search itself: all that reach one another, and nothing else."""
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [{"a", "b", "c"}]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [
+        {"a", "b", "c"}
+    ]
     assert circles({"a": {"b"}, "b": set()}) == []

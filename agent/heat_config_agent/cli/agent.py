@@ -89,7 +89,11 @@ def _alternatives(word: str) -> str:
     if word in _ELSEWHERE:
         return f"did you mean `{_ELSEWHERE[word]}`?"
     near = closest(word, COMMANDS)
-    return f"did you mean `heat-config-agent {near}`?" if near else "`heat-config-agent --help` lists all"
+    return (
+        f"did you mean `heat-config-agent {near}`?"
+        if near
+        else "`heat-config-agent --help` lists all"
+    )
 
 
 def parser(first: str = "", second: str = "") -> argparse.ArgumentParser:
@@ -104,9 +108,15 @@ def parser(first: str = "", second: str = "") -> argparse.ArgumentParser:
         epilog=_EPILOG + state_options.EXIT_CODES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
+    parser.add_argument(
+        "--version", action="version", version=f"heat-config-agent {__version__}"
+    )
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     only = COMMANDS.get(first)
-    for module in [only] if only else dict.fromkeys(COMMANDS.values()):  # one loads much faster than all
-        importlib.import_module(module).add(commands, *([second] if first == "stack" else []))
+    for module in (
+        [only] if only else dict.fromkeys(COMMANDS.values())
+    ):  # one loads much faster than all
+        importlib.import_module(module).add(
+            commands, *([second] if first == "stack" else [])
+        )
     return parser

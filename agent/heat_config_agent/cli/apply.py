@@ -10,7 +10,13 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import command_line, progress, shortcut, terminal
-from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE, apply_template, is_template, settings_of
+from heat_config_agent.cli.apply_options import (
+    OPTIONS,
+    TEMPLATE,
+    apply_template,
+    is_template,
+    settings_of,
+)
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
@@ -72,12 +78,18 @@ _TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
-    options = command_line.read(arguments, OPTIONS, rest="file") or parser().parse_args(arguments)
+    options = command_line.read(arguments, OPTIONS, rest="file") or parser().parse_args(
+        arguments
+    )
     at_first = shortcut.inputs(arguments, os.environ)
     settings = settings_of(options)
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
-    folders = {str(Path(each).absolute()) for each in options.file if os.path.isdir(each)}  # noqa: PTH112
+    folders = {
+        str(Path(each).absolute())
+        for each in options.file
+        if os.path.isdir(each)  # noqa: PTH112
+    }
     has_folder = bool(folders)
     if has_folder:
         options.file, code = _with_folders(options.file, as_json=options.json)
@@ -88,11 +100,15 @@ def main(arguments: Sequence[str]) -> int:
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
         documents, troubles = _collect(sources)
-    except UsageError as error:  # mistakes in a template are reported below, with their positions
+    except (
+        UsageError
+    ) as error:  # mistakes in a template are reported below, with their positions
         documents, troubles = [], []
         if not any(map(_reads_as_template, sources)):
             return _refused(error, as_json=options.json)
-    if not documents or any(metadata.is_template(document.content) for document in documents):
+    if not documents or any(
+        metadata.is_template(document.content) for document in documents
+    ):
         return apply_template(settings, options, sources[0].content)
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
@@ -111,7 +127,9 @@ def main(arguments: Sequence[str]) -> int:
         if options.json or has_folder:
             return  # results must not be stored in one more place, and the shortcut looks at no folder
         after = shortcut.inputs(arguments, os.environ), shortcut.seen(watched)
-        content = shortcut.keep(before, after, watched, until=until, output="".join(terminal.heard))
+        content = shortcut.keep(
+            before, after, watched, until=until, output="".join(terminal.heard)
+        )
         if content is not None and not terminal.complaints:
             files.replace(settings.state / shortcut.FILE, content)
 
@@ -133,23 +151,39 @@ def _with_folders(names: Sequence[str], *, as_json: bool) -> tuple[list[str], in
     found: list[str] = []
     for name in names:
         try:
-            found += folder.files_of(name) if name != "-" and os.path.isdir(name) else [name]  # noqa: PTH112
+            found += (
+                folder.files_of(name) if name != "-" and os.path.isdir(name) else [name]  # noqa: PTH112
+            )
         except UsageError as error:
             return [], _refused(error, as_json=as_json)
     return found, 0
 
 
-def _removed(settings: Settings, folders: Collection[str], documents: Sequence[Document]) -> list[Document]:
+def _removed(
+    settings: Settings, folders: Collection[str], documents: Sequence[Document]
+) -> list[Document]:
     """Return an empty document for each file of folders that an earlier run has applied, and that is there no longer.
 
     So its deployments are known to be gone, as are those that are taken out of a file. For a followed source, that
     holds for every file of an earlier revision: its state directory has nothing else.
     """
     there = {document.source for document in documents}
-    sources = {entry.source for entry in journal.read(settings.state).values() if entry.left_at is None} - there
-    paths = [source.removeprefix("file:") for source in sorted(sources) if source.startswith("file:")]
+    sources = {
+        entry.source
+        for entry in journal.read(settings.state).values()
+        if entry.left_at is None
+    } - there
+    paths = [
+        source.removeprefix("file:")
+        for source in sorted(sources)
+        if source.startswith("file:")
+    ]
     if not followed.is_document(settings.state):
-        paths = [path for path in paths if os.path.dirname(path) in folders and not os.path.lexists(path)]  # noqa: PTH120
+        paths = [
+            path
+            for path in paths
+            if os.path.dirname(path) in folders and not os.path.lexists(path)  # noqa: PTH120
+        ]
     return [Document(source=f"file:{path}", content=[]) for path in paths]
 
 
@@ -167,7 +201,9 @@ def _refused(error: UsageError, *, as_json: bool) -> int:
         terminal.say(mistake_line(mistake), error=True)
     if as_json:
         mistakes = [mistake_values(mistake) for mistake in error.mistakes]
-        terminal.say(json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)}))
+        terminal.say(
+            json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)})
+        )
     return ExitCode.USAGE
 
 
@@ -190,23 +226,39 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )
-    parser_.add_argument("file", nargs="*", metavar="FILE", help="a document to apply; - is standard input")
+    parser_.add_argument(
+        "file",
+        nargs="*",
+        metavar="FILE",
+        help="a document to apply; - is standard input",
+    )
     for option in OPTIONS:
         option.add(parser_)
-    parser_.add_argument("--dry-run", dest="plan", action="store_true", help="the same as --plan")
-    parser_.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
+    parser_.add_argument(
+        "--dry-run", dest="plan", action="store_true", help="the same as --plan"
+    )
+    parser_.add_argument(
+        "--version", action="version", version=f"heat-config-agent {__version__}"
+    )
     return parser_
 
 
-def _sources(paths: Sequence[str], settings: Settings, tree: str) -> tuple[Sequence[Named], bool]:
+def _sources(
+    paths: Sequence[str], settings: Settings, tree: str
+) -> tuple[Sequence[Named], bool]:
     """Return the sources to ask, and whether they are the document that heat-agents would apply."""
     if paths:
         if list(paths).count("-") > 1:
             raise UsageError("standard input can be read only once", hint="name - once")
         for each in paths:
             if each.startswith(("http://", "https://", "git://", "ssh://", "oci://")):
-                raise UsageError(f"{each} is not fetched", hint="download it, or follow it: [follow NAME]")
-        return [Stdin() if each == "-" else File(Path(each), tree) for each in paths], False
+                raise UsageError(
+                    f"{each} is not fetched",
+                    hint="download it, or follow it: [follow NAME]",
+                )
+        return [
+            Stdin() if each == "-" else File(Path(each), tree) for each in paths
+        ], False
     if settings.shell_config:
         return [ShellConfig(settings.shell_config)], True
     try:
@@ -238,11 +290,22 @@ def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]
     if troubles:
         from heat_config_agent.diagnostics.mistakes import Invalid  # noqa: PLC0415  # only after mistakes
 
-        if mistakes := [mistake for each in troubles if isinstance(each, Invalid) for mistake in each.mistakes]:
+        if mistakes := [
+            mistake
+            for each in troubles
+            if isinstance(each, Invalid)
+            for mistake in each.mistakes
+        ]:
             raise Invalid(mistakes)
         if not documents:
-            named = isinstance(sources[0], File) and not isinstance(sources[0], ShellConfig)
-            raise UsageError(troubles[0].brief, hint=troubles[0].hint) if named else troubles[0]
+            named = isinstance(sources[0], File) and not isinstance(
+                sources[0], ShellConfig
+            )
+            raise (
+                UsageError(troubles[0].brief, hint=troubles[0].hint)
+                if named
+                else troubles[0]
+            )
     for trouble in troubles:
         terminal.say(f"warning: {terminal.line(str(trouble))}", error=True)
     return documents, troubles
@@ -250,18 +313,32 @@ def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]
 
 def _watched(settings: Settings) -> list[str]:
     """Return the files and folders whose change may mean new work."""
-    state = [settings.state / each for each in (journal.FILE, asked.FOLDER, asked.PAUSED, instance.FILE)]
-    return [str(each) for each in (*state, settings.deployed, settings.deployed_old) if each is not None]
+    state = [
+        settings.state / each
+        for each in (journal.FILE, asked.FOLDER, asked.PAUSED, instance.FILE)
+    ]
+    return [
+        str(each)
+        for each in (*state, settings.deployed, settings.deployed_old)
+        if each is not None
+    ]
 
 
 def _is_idle(steps: Iterable[Step], entries: Mapping[str, Entry]) -> bool:
     """Return whether there was nothing to do, and there will be nothing until something changes or falls due."""
-    known = {entry.key for entry in entries.values() if entry.settled and not entry.again}
-    failed = any(entry.action == cleanup.ACTION and entry.failed for entry in entries.values())  # it is retried
+    known = {
+        entry.key for entry in entries.values() if entry.settled and not entry.again
+    }
+    failed = any(
+        entry.action == cleanup.ACTION and entry.failed for entry in entries.values()
+    )  # it is retried
     return (
         not failed
         and len(known) == len(entries)
-        and all(step.verb is plan.Verb.SKIP and step.deployment.key in known for step in steps)
+        and all(
+            step.verb is plan.Verb.SKIP and step.deployment.key in known
+            for step in steps
+        )
     )
 
 
@@ -277,19 +354,29 @@ def _apply(
 
     The time is in seconds since boot.
     """
-    report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(settings.state)
+    report: progress.Lines | progress.Collected = (
+        progress.Collected() if as_json else progress.Lines(settings.state)
+    )
     with lock.held(settings.state):
-        if aside := instance.set_aside(settings.state, instance.identity(), settings.deployed):
+        if aside := instance.set_aside(
+            settings.state, instance.identity(), settings.deployed
+        ):
             report.warn(aside)
-        place = open_state(settings, Outbox(settings.ca_file), report, patience=settings.delivery)
+        place = open_state(
+            settings, Outbox(settings.ca_file), report, patience=settings.delivery
+        )
         book, applier, pruning = place.journal, place.applier, place.pruning
         if is_full(settings.state):
             pruning.consider()
             pruning.work(LAST_SLICE)
-        prune_asked = asked.has_requests(settings.state) and _carry_out_requests(settings, place, report)
+        prune_asked = asked.has_requests(settings.state) and _carry_out_requests(
+            settings, place, report
+        )
         if pause := asked.paused(settings.state):
             applier.work.queue.hold = paused = f"paused: {pause[0]}"
-            report.warn(f"nothing new begins: the agent is {paused}; `{settings.command('resume')}` ends the pause")
+            report.warn(
+                f"nothing new begins: the agent is {paused}; `{settings.command('resume')}` ends the pause"
+            )
         steps = applier.offer(documents, only=only)
         try:
             while applier.work.busy:
@@ -309,8 +396,14 @@ def _apply(
         code = progress.exit_code(steps, entries, applier.mistakes)
         report.summary(steps, entries, applier.mistakes, code)
         place.announcer.close()
-        if code is ExitCode.OK and not (applier.work.queue.hold or pruning.busy) and _is_idle(steps, book.entries):
-            with contextlib.suppress(OSError):  # on a full disk, the next run looks at everything again
+        if (
+            code is ExitCode.OK
+            and not (applier.work.queue.hold or pruning.busy)
+            and _is_idle(steps, book.entries)
+        ):
+            with contextlib.suppress(
+                OSError
+            ):  # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
     return code
 
@@ -332,7 +425,11 @@ def _check_options(options: SimpleNamespace | argparse.Namespace) -> None:
     """Refuse the options that are for templates alone."""
     for option in TEMPLATE:
         if getattr(options, option.variable):
-            why = f"{options.file[0]} is not one" if options.file else "no template is named"
+            why = (
+                f"{options.file[0]} is not one"
+                if options.file
+                else "no template is named"
+            )
             hint = "a template has heat_template_version or tosca_definitions_version"
             raise UsageError(f"{option.name} is for templates, and {why}", hint=hint)
 
@@ -341,25 +438,41 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     if not only:
         return
     deployments = metadata.parse_all(documents)[0]
-    present = {name for each in deployments for name in (each.name, each.given_name, each.id, each.title)}
+    present = {
+        name
+        for each in deployments
+        for name in (each.name, each.given_name, each.id, each.title)
+    }
     missing = [each for each in only if each not in present]
     if missing:
         from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after mistakes
 
-        hint = meant(missing[0], sorted(filter(None, present))) or "`--plan` shows all of them"
+        hint = (
+            meant(missing[0], sorted(filter(None, present)))
+            or "`--plan` shows all of them"
+        )
         raise UsageError(f"no deployment has the name or id {missing[0]!r}", hint=hint)
 
 
-def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
+def _show_plan(
+    settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool
+) -> int:
     entries = journal.read(settings.state)
     if metadata.lacks_ids(documents):
         from heat_config_agent.deployments import edition  # noqa: PLC0415  # documents of servers have ids
         from heat_config_agent.state import edition_key  # noqa: PLC0415
 
-        documents = edition.completed(documents, entries, edition_key.read(settings.state, make=False))
+        documents = edition.completed(
+            documents, entries, edition_key.read(settings.state, make=False)
+        )
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
     installed = tools.Tools(settings.hooks, terminal.warn)
-    found = survey(documents, entries, Ground(installed, deployed, settings.state, settings.defaults), only=only)
+    found = survey(
+        documents,
+        entries,
+        Ground(installed, deployed, settings.state, settings.defaults),
+        only=only,
+    )
     steps, mistakes = found.steps, found.mistakes
     gone = [entries[key] for key in found.superseded]
     if as_json:

@@ -21,8 +21,19 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
 
 TEMPLATE = (
-    Option("--environment", "with a template: an environment file; may be repeated", "FILE", repeated=True, short="-e"),
-    Option("--parameter", "with a template: the value of a parameter; may be repeated", "NAME=VALUE", repeated=True),
+    Option(
+        "--environment",
+        "with a template: an environment file; may be repeated",
+        "FILE",
+        repeated=True,
+        short="-e",
+    ),
+    Option(
+        "--parameter",
+        "with a template: the value of a parameter; may be repeated",
+        "NAME=VALUE",
+        repeated=True,
+    ),
     Option(
         "--parameter-file",
         "with a template: a parameter whose value is in a file; may be repeated",
@@ -41,27 +52,46 @@ TEMPLATE = (
         "NAME=VALUE",
         repeated=True,
     ),
-    Option("--inputs", "with a service template: a YAML file with inputs; may be repeated", "FILE", repeated=True),
+    Option(
+        "--inputs",
+        "with a service template: a YAML file with inputs; may be repeated",
+        "FILE",
+        repeated=True,
+    ),
     Option(
         "--substitute",
         "with a service template: the template that stands in the place of a node; may be repeated",
         "NODE=FILE",
         repeated=True,
     ),
-    Option("--name", "with a template: the name of the stack (default: the name of the file)", "STACK"),
+    Option(
+        "--name",
+        "with a template: the name of the stack (default: the name of the file)",
+        "STACK",
+    ),
     Option(
         "--server",
         "with a template: carry out only the deployments of this server (every server is this machine)",
         "NAME",
     ),
-    Option("--user-data", "with a template: carry out the scripts in the user_data of servers, once for each"),
-    Option("--rollback", "with a template: return to the state before if something fails"),
+    Option(
+        "--user-data",
+        "with a template: carry out the scripts in the user_data of servers, once for each",
+    ),
+    Option(
+        "--rollback", "with a template: return to the state before if something fails"
+    ),
 )
 """The options for templates only, in the order of `--help`."""
 
 OPTIONS = (
     Option("--plan", "show each step and its reason, and run nothing"),
-    Option("--only", "apply only this deployment; may be repeated", "NAME|ID", repeated=True),
+    Option(
+        "--only",
+        "apply only this deployment; may be repeated",
+        "NAME|ID",
+        repeated=True,
+    ),
     Option(
         "--json",
         "print one JSON object instead of text; with a template, print one for each event, and then the stack",
@@ -88,7 +118,11 @@ OPTIONS = (
         "SECONDS",
         read=seconds,
     ),
-    Option("--signature", "the signature of the tree that FILE is in, as heat-config-agent follow has kept it", "FILE"),
+    Option(
+        "--signature",
+        "the signature of the tree that FILE is in, as heat-config-agent follow has kept it",
+        "FILE",
+    ),
     Option("--ca-file", "certificates to trust when delivering results", "FILE"),
     *TEMPLATE,
 )
@@ -101,7 +135,9 @@ VERSIONS = (b"heat_template_version", b"tosca_definitions_version")
 def is_of_template(arguments: Sequence[str]) -> bool:
     """Return whether the only FILE of a command line is certainly a template."""
     options = command_line.read(arguments, OPTIONS, rest="file")
-    return options is not None and len(options.file) == 1 and is_template(options.file[0])
+    return (
+        options is not None and len(options.file) == 1 and is_template(options.file[0])
+    )
 
 
 def run_template(arguments: Sequence[str]) -> int:
@@ -142,7 +178,10 @@ def is_template(name: str) -> bool:
     if not any(version in head for version in VERSIONS):
         return False
     lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
-    first = next((line for line in lines if line and not line.startswith((b"#", b"---", b"%"))), b"")
+    first = next(
+        (line for line in lines if line and not line.startswith((b"#", b"---", b"%"))),
+        b"",
+    )
     return first.startswith(tuple(version + b":" for version in VERSIONS))
 
 
@@ -150,14 +189,20 @@ _HEAD = 4096
 """The bytes of a file among which the first key of a template usually is."""
 
 
-def apply_template(settings: Settings, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
+def apply_template(
+    settings: Settings,
+    options: SimpleNamespace | argparse.Namespace,
+    content: bytes | None,
+) -> int:
     """Create or update the stack of a template."""
     if len(options.file) != 1 or options.file == ["-"]:
         template = next(filter(is_template, options.file), "a template")
         problem = f"{template} cannot be applied together with other files, or from standard input"
         raise UsageError(problem, hint="a template is applied alone: name one file")
     if options.only:
-        raise UsageError(f"--only is for documents, and {options.file[0]} is a template")
+        raise UsageError(
+            f"--only is for documents, and {options.file[0]} is a template"
+        )
     from heat_config_agent.cli import stack_package  # noqa: PLC0415  # documents need none of it
 
     return stack_package.apply(settings, options.file[0], options, content)

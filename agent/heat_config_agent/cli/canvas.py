@@ -29,7 +29,9 @@ class Canvas:
         if self._is_to_stop:
             self._stop(lines)
         if not self._drawn:
-            self._stopped_by = signal_numbers.handle(signal_numbers.SIGTSTP, self._note_stop)
+            self._stopped_by = signal_numbers.handle(
+                signal_numbers.SIGTSTP, self._note_stop
+            )
         self._drawn = True
         fitting, rows = _fitting(lines)
         up = f"\x1b[{rows - 1}A" if rows > 1 else ""
@@ -48,7 +50,9 @@ class Canvas:
         self._drawn = False
         # The space, because tmux takes this at the beginning of the screen as a wish to keep what scrolls out.
         terminal.say("\r \x1b[J\r", end="")
-        before = signal_numbers.SIG_DFL if self._stopped_by is None else self._stopped_by
+        before = (
+            signal_numbers.SIG_DFL if self._stopped_by is None else self._stopped_by
+        )
         signal_numbers.handle(signal_numbers.SIGTSTP, before)  # type: ignore[arg-type]
 
     def _note_stop(self, _number: int, _frame: object) -> None:

@@ -68,7 +68,13 @@ _TOO_MUCH = "This part was left out: the bundle is large enough without it.\n"
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "collect-logs", "write a masked support bundle", __doc__, epilog=_EPILOG)
+    parser = state_options.command(
+        commands,
+        "collect-logs",
+        "write a masked support bundle",
+        __doc__,
+        epilog=_EPILOG,
+    )
     parser.add_argument(
         "file",
         metavar="FILE",
@@ -82,14 +88,18 @@ def add(commands: state_options.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the bundle."""
     settings = state_options.of(options)
-    path = options.file or Path(f"heat-config-agent-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
+    path = options.file or Path(
+        f"heat-config-agent-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
+    )
     if os.path.lexists(path):
         raise UsageError(f"{path} exists already", hint="give the name of a new file")
     places = {"": settings.state, **_stacks(settings.state)}
     secrets = KnownSecrets(settings, places.values())
     parts = [*_parts(options, settings), *_parts_of_places(places, settings, secrets)]
     number = _write(path, parts, *secrets.searches())
-    terminal.say(f"{path}: {terminal.count(len(parts), 'part')}, {number:,} bytes; look through it before you send it")
+    terminal.say(
+        f"{path}: {terminal.count(len(parts), 'part')}, {number:,} bytes; look through it before you send it"
+    )
     return ExitCode.OK
 
 
@@ -100,7 +110,9 @@ def _stacks(state: Path) -> dict[str, Path]:
     return {f"stacks/{path.name}/": path for path in newest[:_STACKS]}
 
 
-def _parts(options: argparse.Namespace, settings: Settings) -> Iterator[tuple[str, str]]:
+def _parts(
+    options: argparse.Namespace, settings: Settings
+) -> Iterator[tuple[str, str]]:
     """Yield what there is once: the name of each part, and its text."""
     where = ["--state-dir", str(settings.state)]
     where += ["--config", str(options.config)] if options.config else []
@@ -110,23 +122,39 @@ def _parts(options: argparse.Namespace, settings: Settings) -> Iterator[tuple[st
     yield "agent.log", _log_of_agent()
 
 
-def _parts_of_places(places: dict[str, Path], settings: Settings, secrets: KnownSecrets) -> Iterator[tuple[str, str]]:
+def _parts_of_places(
+    places: dict[str, Path], settings: Settings, secrets: KnownSecrets
+) -> Iterator[tuple[str, str]]:
     """Yield what there is for each state directory."""
     for prefix, place in places.items():
-        yield f"{prefix}status.txt", _printed(["status", "--all", "--state-dir", str(place)])
+        yield (
+            f"{prefix}status.txt",
+            _printed(["status", "--all", "--state-dir", str(place)]),
+        )
         try:
-            entries = sorted(journal.read(place).values(), key=lambda entry: entry.accepted)
+            entries = sorted(
+                journal.read(place).values(), key=lambda entry: entry.accepted
+            )
         except StateError as error:
             yield f"{prefix}journal.json", f"{error}\n"
             continue
         yield f"{prefix}journal.json", _summary(entries, place)
-        for entry in [entry for entry in entries if (place / "runs" / entry.key).is_dir()][-_RUNS:]:
-            yield f"{prefix}output/{entry.key}.txt", _output(entry, place, settings, secrets)
+        for entry in [
+            entry for entry in entries if (place / "runs" / entry.key).is_dir()
+        ][-_RUNS:]:
+            yield (
+                f"{prefix}output/{entry.key}.txt",
+                _output(entry, place, settings, secrets),
+            )
 
 
 def _versions() -> str:
     """Return the versions of the agent and of what it is built on."""
-    lines = [f"heat-config-agent {__version__}", f"Python {platform.python_version()}", f"Linux {platform.release()}"]
+    lines = [
+        f"heat-config-agent {__version__}",
+        f"Python {platform.python_version()}",
+        f"Linux {platform.release()}",
+    ]
     with contextlib.suppress(OSError):
         lines.append(platform.freedesktop_os_release().get("PRETTY_NAME", ""))
     for name in _LIBRARIES:
@@ -160,18 +188,24 @@ def _summary(entries: Sequence[Entry], place: Path) -> str:
     return f"{json.dumps(value, indent=1)}\n"
 
 
-def _output(entry: Entry, place: Path, settings: Settings, secrets: KnownSecrets) -> str:
+def _output(
+    entry: Entry, place: Path, settings: Settings, secrets: KnownSecrets
+) -> str:
     """Return the masked beginning and end of the output of a run."""
     folder = place / "runs" / entry.key
     deployment = state_options.deployment(settings, entry)
-    deployment = log.revealed(deployment, folder, entry, follow=False) if deployment else None
+    deployment = (
+        log.revealed(deployment, folder, entry, follow=False) if deployment else None
+    )
     if deployment is None:
         return "The output is left out: the secrets in it are not known.\n"
     secrets.add(deployment)
     conceal = concealer(deployment)
     streams = {name: Capture(folder / name) for name in ("stdout", "stderr")}
     texts = fit(streams, _OUTPUT_BYTES, change=lambda _, text: conceal.text(text))
-    return "".join(f"--- {name}\n{terminal.plain(str(texts.get(name, '')))}\n" for name in streams)
+    return "".join(
+        f"--- {name}\n{terminal.plain(str(texts.get(name, '')))}\n" for name in streams
+    )
 
 
 def _log_of_agent() -> str:
@@ -179,28 +213,53 @@ def _log_of_agent() -> str:
     program = shutil.which("journalctl")
     if program is None:
         return "there is no journalctl on this machine\n"
-    words = [program, "--no-pager", "--quiet", f"--lines={_LOG_LINES}", "--unit=heat-config-agent*"]
+    words = [
+        program,
+        "--no-pager",
+        "--quiet",
+        f"--lines={_LOG_LINES}",
+        "--unit=heat-config-agent*",
+    ]
     try:
-        done = subprocess.run(words, capture_output=True, check=False, timeout=_LOG_SECONDS, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            check=False,
+            timeout=_LOG_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"journalctl failed: {type(error).__name__}\n"
     return terminal.plain((done.stdout + done.stderr).decode("utf-8", "replace"))
 
 
-def _write(path: Path, parts: Sequence[tuple[str, str]], certain: Secrets, every: Secrets) -> int:
+def _write(
+    path: Path, parts: Sequence[tuple[str, str]], certain: Secrets, every: Secrets
+) -> int:
     """Write the bundle, and return its size in bytes. Raises AgentError."""
     room = _BUNDLE_BYTES
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
     except OSError as error:
         raise AgentError(f"cannot write {path}: {error.strerror}") from error
     try:
-        with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as bundle:
+        with (
+            open(descriptor, "wb") as file,
+            tarfile.open(fileobj=file, mode="w:gz") as bundle,
+        ):
             for name, text in parts:
-                content = _checked(text, certain, every) if room > 0 else _TOO_MUCH.encode()
+                content = (
+                    _checked(text, certain, every) if room > 0 else _TOO_MUCH.encode()
+                )
                 room -= len(content)
                 member = tarfile.TarInfo(f"heat-config-agent/{name}")
-                member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
+                member.size, member.mode, member.mtime = (
+                    len(content),
+                    0o600,
+                    int(time.time()),
+                )
                 bundle.addfile(member, io.BytesIO(content))
         return path.stat().st_size
     except OSError as error:
@@ -229,10 +288,16 @@ class KnownSecrets:
     def __init__(self, settings: Settings, places: Iterable[Path]) -> None:
         """Collect them; `places` are state directories. Secrets of a run have to be added, see `add`."""
         self._values: list[object] = [
-            text for layer in settings.layers for text in _secret_texts(dict(layer.sections), "")
+            text
+            for layer in settings.layers
+            for text in _secret_texts(dict(layer.sections), "")
         ]
         for place in places:
-            for path in (place / "learned.json", *_json_files(place / "documents"), *_json_files(place / "deployed")):
+            for path in (
+                place / "learned.json",
+                *_json_files(place / "documents"),
+                *_json_files(place / "deployed"),
+            ):
                 self._values += _secret_texts(_content(path), "")
             with contextlib.suppress(StateError):  # `status` says so in the bundle
                 for entry in journal.read(place).values():
@@ -252,7 +317,12 @@ class KnownSecrets:
         The others are short, or plain words: they may be in a text by chance.
         """
         every = redaction.search([Input(name="any", value=self._values)])
-        texts = [text for value in self._values for text in _texts(value) if redaction.is_distinctive(text)]
+        texts = [
+            text
+            for value in self._values
+            for text in _texts(value)
+            if redaction.is_distinctive(text)
+        ]
         return redaction.search([Input(name="any", value=texts)]), every
 
 
@@ -263,7 +333,12 @@ def _secret_texts(value: object, name: str) -> Iterator[str]:
         if isinstance(own, str) and (value.get("hidden") or value.get("no_echo")):
             yield from _texts([value.get("value"), value.get("default")])
         for key, inner in value.items():
-            yield from _secret_texts(inner, own if key in ("value", "default") and isinstance(own, str) else str(key))
+            yield from _secret_texts(
+                inner,
+                own
+                if key in ("value", "default") and isinstance(own, str)
+                else str(key),
+            )
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _secret_texts(inner, name)

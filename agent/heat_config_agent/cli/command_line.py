@@ -51,7 +51,12 @@ class Option:
         names = [name for name in (self.short, self.name) if name]
         action = "append" if self.repeated else "store"
         parser.add_argument(
-            *names, action=action, default=self.default, type=self._value, metavar=self.metavar, help=self.help
+            *names,
+            action=action,
+            default=self.default,
+            type=self._value,
+            metavar=self.metavar,
+            help=self.help,
         )
 
     def _value(self, text: str) -> object:
@@ -74,11 +79,15 @@ def seconds(text: str) -> float:
     except ValueError:
         time = -1.0
     if not 0 <= time < float("inf"):
-        raise ValueError(f"expected a number of seconds, 0 or more, or a time like 5m or 2h, not {text!r}")
+        raise ValueError(
+            f"expected a number of seconds, 0 or more, or a time like 5m or 2h, not {text!r}"
+        )
     return time
 
 
-def read(words: Sequence[str], options: Sequence[Option], *, rest: str) -> SimpleNamespace | None:
+def read(
+    words: Sequence[str], options: Sequence[Option], *, rest: str
+) -> SimpleNamespace | None:
     """Return the result of argparse for a plain line, with the other words in the attribute `rest`; else None."""
     by_name = {option.name: option for option in options}
     values: dict[str, Any] = {option.variable: option.default for option in options}
@@ -106,5 +115,7 @@ def read(words: Sequence[str], options: Sequence[Option], *, rest: str) -> Simpl
             value_read = option.read(text)
         except ValueError:
             return None
-        values[option.variable] = [*values[option.variable], value_read] if option.repeated else value_read
+        values[option.variable] = (
+            [*values[option.variable], value_read] if option.repeated else value_read
+        )
     return SimpleNamespace(**values, **{rest: others})

@@ -49,7 +49,11 @@ _NOT_USED = {
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = state_options.command(
-        commands, "config", "show every setting, its value and its origin", __doc__, epilog=_EPILOG
+        commands,
+        "config",
+        "show every setting, its value and its origin",
+        __doc__,
+        epilog=_EPILOG,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
@@ -68,24 +72,40 @@ def run(options: argparse.Namespace) -> int:
         terminal.say(json.dumps(json_schema.schema()))
         return ExitCode.OK
     errors: list[str] = []
-    settings = effective.make(os.environ, config=options.config, state=options.state_dir, mistakes=errors)
+    settings = effective.make(
+        os.environ, config=options.config, state=options.state_dir, mistakes=errors
+    )
     view = _View(settings, options.state_dir, options.config)
     code = ExitCode.USAGE if errors else ExitCode.OK
     mistakes = [*errors, *settings.warnings, *view.troubles]
-    unused = [_unused(settings.other, name) for name in settings.other.ignored] if settings.other else []
+    unused = (
+        [_unused(settings.other, name) for name in settings.other.ignored]
+        if settings.other
+        else []
+    )
     if options.json:
         terminal.say(
             json.dumps(
                 {
                     "state_directory": str(settings.state),
                     "agent": view.agent,
-                    "settings": [_values(row, *view.value(row)) for row in settings.rows],
+                    "settings": [
+                        _values(row, *view.value(row)) for row in settings.rows
+                    ],
                     "transports": {
-                        name: [_ways_values(name, offer) for offer in view.offers[name]] for name in TRANSPORTS
+                        name: [_ways_values(name, offer) for offer in view.offers[name]]
+                        for name in TRANSPORTS
                     },
-                    "not_used": [{"setting": name, "from": where, "why": why} for name, where, why in unused],
+                    "not_used": [
+                        {"setting": name, "from": where, "why": why}
+                        for name, where, why in unused
+                    ],
                     "deprecated": [
-                        {"setting": f"{row.section} {row.name}", "from": origin, "use": row.replaced_by}
+                        {
+                            "setting": f"{row.section} {row.name}",
+                            "from": origin,
+                            "use": row.replaced_by,
+                        }
                         for row, origin in settings.deprecated
                     ],
                     "mistakes": mistakes,
@@ -97,7 +117,9 @@ def run(options: argparse.Namespace) -> int:
         _show(view, section)
     if unused:
         terminal.say(f"not used from {terminal.line(unused[0][1])}:")
-        for line in terminal.table([(f"  {terminal.line(name)}", why) for name, _, why in unused]):
+        for line in terminal.table(
+            [(f"  {terminal.line(name)}", why) for name, _, why in unused]
+        ):
             terminal.say(line)
         terminal.say("")
     for row, origin in settings.deprecated:
@@ -140,12 +162,17 @@ class _Offer:
 class _View:
     """The settings as the agent would use them, with their origins."""
 
-    def __init__(self, settings: Settings, state: Path | None, config: Path | None) -> None:
+    def __init__(
+        self, settings: Settings, state: Path | None, config: Path | None
+    ) -> None:
         documents = Documents(settings.state, change=False)
         remembered, trouble = learned.load(settings.state, change=False)
         holder = lock.holder(settings.state)
         self._running = holder is not None and holder[1] == lock.DAEMON
-        self.agent = {"running": self._running, "process": holder[0] if self._running and holder else None}
+        self.agent = {
+            "running": self._running,
+            "process": holder[0] if self._running and holder else None,
+        }
         sources = health.read(settings.state).get("sources") if self._running else None
         self._used = {
             (str(source.get("name")), str(source.get("from")))
@@ -164,14 +191,17 @@ class _View:
         unread = [*([trouble] if trouble else []), *documents.warnings]
         self.troubles = [
             *(
-                [f"settings learned from Heat are not shown: only root may read {settings.state}"]
+                [
+                    f"settings learned from Heat are not shown: only root may read {settings.state}"
+                ]
                 if self._closed
                 else unread
             ),
             *(
                 f"{_origin_text(place.origin)}: {mistake}"
                 for place in places
-                if place is not settings.other and place.origin not in {own.origin for own in settings.own}
+                if place is not settings.other
+                and place.origin not in {own.origin for own in settings.own}
                 for mistake in place.mistakes
             ),
         ]
@@ -180,16 +210,30 @@ class _View:
     def agent_text(self) -> str:
         """The state of the agent: whether it runs, and which sources it asks."""
         if not self._running:
-            return "only root can see whether an agent is running" if self._closed else "no agent is running"
+            return (
+                "only root can see whether an agent is running"
+                if self._closed
+                else "no agent is running"
+            )
         names = ", ".join(sorted({name for name, _ in self._used}))
         return f"the agent is running (process {self.agent['process']}){f' and asks {names}' if names else ''}"
 
     def value(self, row: Setting) -> tuple[object, str]:
         """Return the effective value, with secrets masked, and its origin."""
         if row.section in TRANSPORTS:
-            offers = [each for each in self.offers[row.section] if each.way and each.same is None]
-            used = next((each for each in offers if each.in_use), offers[0] if offers else None)
-            return used.values[row.name] if used else (display.setting(row, row.default), _no_origin(row))
+            offers = [
+                each
+                for each in self.offers[row.section]
+                if each.way and each.same is None
+            ]
+            used = next(
+                (each for each in offers if each.in_use), offers[0] if offers else None
+            )
+            return (
+                used.values[row.name]
+                if used
+                else (display.setting(row, row.default), _no_origin(row))
+            )
         value, origin = self._settings.lookup(row.section, row.name)
         if (row.section, row.name) == ("agent", "state_dir"):
             value, origin = str(self._local.state), self._state_origin(value, origin)
@@ -197,7 +241,11 @@ class _View:
 
     def unasked(self, section: str) -> str:
         """Return why the source of a section is not asked; empty if it is, or the section has no source."""
-        chosen = self._settings.words("collectors") if section == "local" else self._local.only
+        chosen = (
+            self._settings.words("collectors")
+            if section == "local"
+            else self._local.only
+        )
         if section in COLLECTORS and chosen and section not in chosen:
             return "  not asked: collectors does not name it"
         return "  not used: not configured" if section in TRANSPORTS else ""
@@ -219,7 +267,14 @@ class _View:
                 continue
             level = transports.level(place, self._local.only)
             way = next((each for each in level.transports if each.name == name), None)
-            same = next((number for number, each in enumerate(offers, 1) if way and each.way == way), None)
+            same = next(
+                (
+                    number
+                    for number, each in enumerate(offers, 1)
+                    if way and each.way == way
+                ),
+                None,
+            )
             missing = schema.incomplete(name, values)
             shown = {
                 row.name: (
@@ -230,7 +285,9 @@ class _View:
                 if row.section == name
             }
             origin = self._files(place, name)
-            offers.append(_Offer(origin, shown, missing, way, same, way in used and same is None))
+            offers.append(
+                _Offer(origin, shown, missing, way, same, way in used and same is None)
+            )
         return offers
 
     def _files(self, place: Layer, name: str) -> str:
@@ -255,7 +312,10 @@ class _View:
         """Return the origin of a value, with its line; for the agent's own files, the file that sets it."""
         own = self._local.own
         if own and place.origin == own[0].origin:
-            place = next((each for each in own if each.get(row.section, row.name) is not None), place)
+            place = next(
+                (each for each in own if each.get(row.section, row.name) is not None),
+                place,
+            )
         return _origin_text(place.origin_of(row.section, row.name))
 
 
@@ -263,7 +323,9 @@ def _newest(documents: Documents) -> Layer | None:
     """Return the settings in the newest metadata that an agent has collected over a transport."""
     for name in TRANSPORTS:
         if name in documents.held:
-            return layers.metadata(documents.held[name].content, f"the metadata from {name}")
+            return layers.metadata(
+                documents.held[name].content, f"the metadata from {name}"
+            )
     return None
 
 
@@ -284,7 +346,11 @@ def _show(view: _View, section: str) -> None:
     for number, offer in enumerate(offers, 1):
         word = f": {offer.word}" if offer.word else ""
         head = terminal.line(f"{number}. {offer.origin}{word}")
-        terminal.say(terminal.styled(head, "good" if offer.in_use else "warn" if offer.missing else ""))
+        terminal.say(
+            terminal.styled(
+                head, "good" if offer.in_use else "warn" if offer.missing else ""
+            )
+        )
         if offer.same is None:
             _table([(row, *offer.values[row.name]) for row in rows])
     terminal.say("")
@@ -293,18 +359,32 @@ def _show(view: _View, section: str) -> None:
 def _table(rows: list[tuple[Setting, object, str]]) -> None:
     for line in terminal.table(
         [
-            (f"  {row.name}", terminal.line(kinds.written(row.kind, value) or "-"), terminal.line(origin))
+            (
+                f"  {row.name}",
+                terminal.line(kinds.written(row.kind, value) or "-"),
+                terminal.line(origin),
+            )
             for row, value, origin in rows
         ]
     ):
-        terminal.say(terminal.styled(line, "quiet" if line.endswith(("  default", "  not set")) else ""))
+        terminal.say(
+            terminal.styled(
+                line, "quiet" if line.endswith(("  default", "  not set")) else ""
+            )
+        )
 
 
 def _unused(layer: Layer, name: str) -> tuple[str, str, str]:
     """Return the name of a setting that is not used, where it is, and why."""
     short = name.rpartition(" ")[2]
-    logs = short.startswith(("log_", "use_syslog", "use_journal", "use_stderr", "syslog_"))
-    why = _NOT_USED["debug"] if logs else _NOT_USED.get(short, "the agent has no such setting")
+    logs = short.startswith(
+        ("log_", "use_syslog", "use_journal", "use_stderr", "syslog_")
+    )
+    why = (
+        _NOT_USED["debug"]
+        if logs
+        else _NOT_USED.get(short, "the agent has no such setting")
+    )
     return name, layer.origin, why
 
 
@@ -320,6 +400,7 @@ def _ways_values(name: str, offer: _Offer) -> dict[str, object]:
         "same_as": offer.same,
         "missing": list(offer.missing),
         "settings": [
-            _values(schema.setting(name, key), value, origin) for key, (value, origin) in offer.values.items()
+            _values(schema.setting(name, key), value, origin)
+            for key, (value, origin) in offer.values.items()
         ],
     }

@@ -49,7 +49,11 @@ PATIENCE = 1.0
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = state_options.command(
-        commands, "doctor", "check whether this machine can carry out deployments", __doc__, epilog=_EPILOG
+        commands,
+        "doctor",
+        "check whether this machine can carry out deployments",
+        __doc__,
+        epilog=_EPILOG,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
@@ -58,7 +62,9 @@ def add(commands: state_options.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run all checks."""
     mistakes: list[str] = []
-    settings = effective.make(os.environ, config=options.config, state=options.state_dir, mistakes=mistakes)
+    settings = effective.make(
+        os.environ, config=options.config, state=options.state_dir, mistakes=mistakes
+    )
     findings: list[Finding] = []
     progress = _Progress(shown=terminal.is_live() and not options.json)
     for finding in _findings(settings, mistakes, progress):
@@ -79,17 +85,34 @@ def run(options: argparse.Namespace) -> int:
             }
             for finding in findings
         ]
-        terminal.say(json.dumps({"ok": not failures, "failed": failures, "warnings": warnings, "checks": checks}))
+        terminal.say(
+            json.dumps(
+                {
+                    "ok": not failures,
+                    "failed": failures,
+                    "warnings": warnings,
+                    "checks": checks,
+                }
+            )
+        )
     else:
-        summary = f"{terminal.count(failures, 'check')} failed" if failures else "no check failed"
+        summary = (
+            f"{terminal.count(failures, 'check')} failed"
+            if failures
+            else "no check failed"
+        )
         more = f", {terminal.count(warnings, 'warning')}" if warnings else ""
         terminal.say(terminal.styled(f"{summary}{more}", "bad" if failures else "good"))
     return ExitCode.FAILED if failures else ExitCode.OK
 
 
-def _findings(settings: Settings, mistakes: list[str], progress: _Progress) -> Iterator[Finding]:
+def _findings(
+    settings: Settings, mistakes: list[str], progress: _Progress
+) -> Iterator[Finding]:
     yield from machine.findings(settings, mistakes)
-    programs = _Programs(settings)  # not earlier: its processes would inherit the test script while it is open
+    programs = _Programs(
+        settings
+    )  # not earlier: its processes would inherit the test script while it is open
     from heat_config_agent.doctor.sources import Asking  # noqa: PLC0415  # 200 ms, only for this command
 
     asking = Asking(settings)
@@ -118,16 +141,24 @@ class _Programs:
             yield warning("hooks", trouble, "correct `hooks`, or the directory")
         self._thread.join(2 * ready.SECONDS)
         if not self._states:
-            yield warning("hooks", "the versions of their programs are not known", "heat-config-agent hooks")
+            yield warning(
+                "hooks",
+                "the versions of their programs are not known",
+                "heat-config-agent hooks",
+            )
             return
-        states = dict(zip((tool.name for tool in self._every), self._states, strict=True))
+        states = dict(
+            zip((tool.name for tool in self._every), self._states, strict=True)
+        )
         needed = _needed(documents)
         wanted = {}
         with contextlib.suppress(StateError):  # the check of the agent reports it
             wanted = ready.absent(journal.read(self._state), states.keys())
         for name in sorted((needed | wanted.keys()) - states.keys()):
             if problem := wanted.get(name) or heat_config_hooks.absent(name):
-                yield warning("hooks", f"a deployment needs the tool {name!r}: {problem}")
+                yield warning(
+                    "hooks", f"a deployment needs the tool {name!r}: {problem}"
+                )
             else:
                 problem = f"a deployment needs the tool {name!r}, which has no hook"
                 yield warning("hooks", problem, "heat-config-agent hooks")
@@ -141,7 +172,9 @@ class _Programs:
         yield ok("hooks", self._summary())
 
     def _summary(self) -> str:
-        states = list(zip((tool.name for tool in self._every), self._states, strict=True))
+        states = list(
+            zip((tool.name for tool in self._every), self._states, strict=True)
+        )
         usable = sum(not state.problem for state in self._states)
         missing = ", ".join(name for name, state in states if state.lacks)
         units = " or ".join(name for name, state in states if state.needs_systemd)
@@ -162,9 +195,13 @@ def _needed(documents: list[Document]) -> set[str]:
 
 
 def _show(finding: Finding) -> None:
-    word = terminal.styled(terminal.padded(_WORDS[finding.verdict], 7), _STYLES[finding.verdict])
+    word = terminal.styled(
+        terminal.padded(_WORDS[finding.verdict], 7), _STYLES[finding.verdict]
+    )
     todo = f" → {terminal.line(finding.todo)}" if finding.todo else ""
-    text = terminal.wrapped(f"{terminal.line(finding.text)}{todo}", _TEXT, terminal.room(), begin=_TEXT)
+    text = terminal.wrapped(
+        f"{terminal.line(finding.text)}{todo}", _TEXT, terminal.room(), begin=_TEXT
+    )
     terminal.say(f"{word}  {terminal.padded(terminal.line(finding.check), 12)}  {text}")
 
 
@@ -181,7 +218,9 @@ class _Progress:
         seconds = time.monotonic() - self._since
         if not self.shown or seconds < PATIENCE or not check:
             return
-        text = terminal.shortened(terminal.line(f"waiting for {check}, {seconds:.0f} s"), terminal.width() - 1)
+        text = terminal.shortened(
+            terminal.line(f"waiting for {check}, {seconds:.0f} s"), terminal.width() - 1
+        )
         if text != self._drawn:
             self._drawn = text
             terminal.say(f"\r{text}\x1b[J\r", end="")

@@ -14,7 +14,16 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_OWN = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS})
+_OWN = frozenset(
+    {
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGSYS,
+    }
+)
 """Signals that a process causes by its own mistakes."""
 
 

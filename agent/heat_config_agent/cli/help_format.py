@@ -65,7 +65,13 @@ class HelpFormatter(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         width = min(width, _WIDEST)
         blocks = re.split(r"\n\s*\n", text.strip("\n"))
-        return "\n\n".join(textwrap.indent(_wrapped(block, width - len(indent)), indent) for block in blocks) + "\n"
+        return (
+            "\n\n".join(
+                textwrap.indent(_wrapped(block, width - len(indent)), indent)
+                for block in blocks
+            )
+            + "\n"
+        )
 
 
 def _wrapped(block: str, width: int) -> str:
@@ -81,7 +87,9 @@ def _wrapped(block: str, width: int) -> str:
         item = _ITEM.match(line)
         if item:
             hanging = " " * item.end()
-            lines += textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
+            lines += textwrap.wrap(
+                line, width, subsequent_indent=hanging, break_on_hyphens=False
+            )
         elif line:
             lines.append(line)
     return "\n".join(lines)

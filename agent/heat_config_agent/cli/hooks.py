@@ -38,7 +38,12 @@ def add(commands: state_options.Commands) -> None:
         epilog=_EXIT_CODES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("tool", metavar="TOOL", nargs="?", help="show everything about one hook, with its options")
+    parser.add_argument(
+        "tool",
+        metavar="TOOL",
+        nargs="?",
+        help="show everything about one hook, with its options",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--absent",
@@ -53,31 +58,57 @@ def add(commands: state_options.Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show all hooks, or one."""
     overrides = effective.Overrides(hooks=tuple(arguments.hooks_dir))
-    settings = effective.make(os.environ, config=arguments.config, state=arguments.state_dir, overrides=overrides)
+    settings = effective.make(
+        os.environ,
+        config=arguments.config,
+        state=arguments.state_dir,
+        overrides=overrides,
+    )
     installed = tools.Tools(settings.hooks, terminal.warn)
     if arguments.tool is not None:
         tool = installed.find(arguments.tool)
         if tool is None:
             problem = heat_config_hooks.absent(arguments.tool)
-            hint = "" if problem else "`heat-config-agent hooks` shows the installed ones"
-            raise AgentError(problem or f"no hook for tool {arguments.tool!r}", hint=hint)
+            hint = (
+                "" if problem else "`heat-config-agent hooks` shows the installed ones"
+            )
+            raise AgentError(
+                problem or f"no hook for tool {arguments.tool!r}", hint=hint
+            )
         [state] = ready.states([tool], settings.environment)
         _show_one(tool, state, as_json=arguments.json)
         return ExitCode.OK
     hooks = list(installed.installed().values())
     if arguments.absent:
-        for problem in ready.absent(journal.read(settings.state), installed.installed()).values():
+        for problem in ready.absent(
+            journal.read(settings.state), installed.installed()
+        ).values():
             terminal.say(problem)
         return ExitCode.OK
     absent = sorted(heat_config_hooks.COMPAT.difference(tool.name for tool in hooks))
     states = ready.states(hooks, settings.environment)
     if arguments.json:
-        values = [_values(tool, state) for tool, state in zip(hooks, states, strict=True)]
-        terminal.say(json.dumps({"hooks": values, "absent": dict.fromkeys(absent, heat_config_hooks.COMPAT_PACKAGE)}))
+        values = [
+            _values(tool, state) for tool, state in zip(hooks, states, strict=True)
+        ]
+        terminal.say(
+            json.dumps(
+                {
+                    "hooks": values,
+                    "absent": dict.fromkeys(absent, heat_config_hooks.COMPAT_PACKAGE),
+                }
+            )
+        )
         return ExitCode.OK
     rows = [("TOOL", "HOOK", "PROGRAM", "VERSION", "DETAILS")]
     rows += [
-        (tool.name, _hook(tool), state.program or "-", state.version or "-", _details(tool, state))
+        (
+            tool.name,
+            _hook(tool),
+            state.program or "-",
+            state.version or "-",
+            _details(tool, state),
+        )
         for tool, state in zip(hooks, states, strict=True)
     ]
     header, *lines = terminal.table([tuple(map(terminal.line, row)) for row in rows])
@@ -93,7 +124,9 @@ def _show_absent(names: Sequence[str], state: Path, installed: tools.Tools) -> N
     """Print which package has more tools, and which of them deployments of this machine need."""
     more = f"the package {heat_config_hooks.COMPAT_PACKAGE} has more tools: {', '.join(names)}"
     terminal.say(terminal.styled(f"\n{more}", "quiet"))
-    with contextlib.suppress(StateError):  # anybody may list the hooks, and only the agent's user can read the journal
+    with contextlib.suppress(
+        StateError
+    ):  # anybody may list the hooks, and only the agent's user can read the journal
         for name in ready.absent(journal.read(state), installed.installed()):
             problem = f"a deployment on this machine needs {name}: install {heat_config_hooks.COMPAT_PACKAGE}"
             terminal.say(terminal.styled(problem, "warn"))
@@ -101,7 +134,11 @@ def _show_absent(names: Sequence[str], state: Path, installed: tools.Tools) -> N
 
 def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:
     about = ready.about(tool)
-    declared = {**about.options, **options.COMMON, **about.options} if about is not None else {}
+    declared = (
+        {**about.options, **options.COMMON, **about.options}
+        if about is not None
+        else {}
+    )
     if as_json:
         values = {
             **_values(tool, state),
@@ -126,13 +163,19 @@ def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:
         ]
     else:
         facts.append(
-            ("options", "all are passed to the hook; the agent uses `timeout`, `idempotent`, `retry` and `artifacts`")
+            (
+                "options",
+                "all are passed to the hook; the agent uses `timeout`, `idempotent`, `retry` and `artifacts`",
+            )
         )
     for line in terminal.table([fact for fact in facts if fact[1]]):
         terminal.say(terminal.plain(line))
     if declared:
         rows = [("OPTION", "VALUE", "DEFAULT", "MEANING")]
-        rows += [(name, option.expected, _default(option) or "-", option.says) for name, option in declared.items()]
+        rows += [
+            (name, option.expected, _default(option) or "-", option.says)
+            for name, option in declared.items()
+        ]
         header, *lines = terminal.table(rows)
         terminal.say(f"\n{terminal.styled(header, 'quiet')}")
         for line in lines:
@@ -153,7 +196,12 @@ def _values(tool: Tool, state: State) -> dict[str, object]:
 
 
 def _option(name: str, option: Option) -> dict[str, object]:
-    return {"name": name, "value": option.expected, "default": option.default, "what": option.says}
+    return {
+        "name": name,
+        "value": option.expected,
+        "default": option.default,
+        "what": option.says,
+    }
 
 
 def _default(option: Option) -> str:

@@ -86,7 +86,14 @@ class KeptRun:
         if self.started and self.ended:
             took = terminal.duration(max(self.ended - self.started, 0.0))
         began = plan.clock(self.started) if self.started else ""
-        return (f"  {self.number}", self.action or "-", self.result, began, took, self.reason.replace("\n", "; "))
+        return (
+            f"  {self.number}",
+            self.action or "-",
+            self.result,
+            began,
+            took,
+            self.reason.replace("\n", "; "),
+        )
 
 
 def of(found: named.Named) -> list[KeptRun]:
@@ -95,9 +102,15 @@ def of(found: named.Named) -> list[KeptRun]:
     for entry in found.same:
         folder = found.settings.state / "runs" / entry.key
         for each in earlier.listed(folder):
-            runs.append(KeptRun(number=len(runs) + 1, entry=entry, folder=each.folder, before=each))
+            runs.append(
+                KeptRun(
+                    number=len(runs) + 1, entry=entry, folder=each.folder, before=each
+                )
+            )
         if _has_run(entry, folder):
-            runs.append(KeptRun(number=len(runs) + 1, entry=entry, folder=folder, before=None))
+            runs.append(
+                KeptRun(number=len(runs) + 1, entry=entry, folder=folder, before=None)
+            )
     return runs
 
 
@@ -111,7 +124,10 @@ def choose(runs: list[KeptRun], number: int, title: str, hint: str) -> KeptRun:
     """Return the run with a number: 1 is the oldest, 0 the newest, and -1 the one before that. Raises AgentError."""
     if not -len(runs) < number <= len(runs):
         kept = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-        raise AgentError(f"there is no run {number} of {title}: the output of {kept} is kept", hint=hint)
+        raise AgentError(
+            f"there is no run {number} of {title}: the output of {kept} is kept",
+            hint=hint,
+        )
     return runs[number - 1]
 
 
@@ -120,4 +136,6 @@ def number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a run, such as 1 or -1") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the number of a run, such as 1 or -1"
+        ) from None

@@ -30,9 +30,16 @@ _LONGEST = 64 * 1024
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "log", "print the output of a deployment's tool", __doc__)
+    parser = state_options.command(
+        commands, "log", "print the output of a deployment's tool", __doc__
+    )
     state_options.add_id(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="follow the output until the run ends")
+    parser.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        help="follow the output until the run ends",
+    )
     parser.add_argument(
         "--run",
         dest="chosen",
@@ -52,16 +59,26 @@ def run(options: argparse.Namespace) -> int:
     show = asked.command("show", options.id)
     if options.chosen is not None:
         runs = kept_runs.of(target)
-        chosen = kept_runs.choose(runs, options.chosen, target.title, f"`{show}` lists them")
+        chosen = kept_runs.choose(
+            runs, options.chosen, target.title, f"`{show}` lists them"
+        )
         entry = chosen.entry
         _say_which(chosen, len(runs))
         if chosen.before is not None:
             _print_earlier(settings, chosen)
             return ExitCode.OK
     folder = settings.state / "runs" / entry.key
-    if not folder.is_dir() or (entry.started is None and not options.follow and not _has_output(folder)):
-        before = f"`{show}` lists earlier runs, whose output is kept" if kept_runs.of(target) else ""
-        raise AgentError(f"there is no output of {entry.title}: {_why_none(entry)}", hint=before)
+    if not folder.is_dir() or (
+        entry.started is None and not options.follow and not _has_output(folder)
+    ):
+        before = (
+            f"`{show}` lists earlier runs, whose output is kept"
+            if kept_runs.of(target)
+            else ""
+        )
+        raise AgentError(
+            f"there is no output of {entry.title}: {_why_none(entry)}", hint=before
+        )
     if options.follow:
         entry = _on_record(settings.state, entry, folder)
     deployment = state_options.deployment(settings, entry)
@@ -79,10 +96,15 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _print(settings: Settings, entry: Entry, deployment: Deployment, *, follow: bool) -> None:
+def _print(
+    settings: Settings, entry: Entry, deployment: Deployment, *, follow: bool
+) -> None:
     """Print the output of the last run of an entry; with `follow`, until it ends."""
     folder = settings.state / "runs" / entry.key
-    printed = [_Stream(folder / "stdout", deployment), _Stream(folder / "stderr", deployment, error=True)]
+    printed = [
+        _Stream(folder / "stdout", deployment),
+        _Stream(folder / "stderr", deployment, error=True),
+    ]
     while True:
         running = follow and _is_running(entry, folder)
         for stream in printed:
@@ -95,8 +117,14 @@ def _print(settings: Settings, entry: Entry, deployment: Deployment, *, follow: 
 def _print_earlier(settings: Settings, chosen: kept_runs.KeptRun) -> None:
     """Print the output of an earlier run, which was masked when it was kept. Raises AgentError if it is not there."""
     bare = {"id": chosen.entry.id, "name": chosen.entry.name}
-    deployment = state_options.deployment(settings, chosen.entry) or plan.deployment_of(chosen.entry, bare)
-    printed = [chosen.folder / name for name in earlier.STREAMS if (chosen.folder / name).exists()]
+    deployment = state_options.deployment(settings, chosen.entry) or plan.deployment_of(
+        chosen.entry, bare
+    )
+    printed = [
+        chosen.folder / name
+        for name in earlier.STREAMS
+        if (chosen.folder / name).exists()
+    ]
     if not printed:
         raise AgentError(
             f"the output of run {chosen.number} of {chosen.entry.title} is not kept: the secrets in it were not known"
@@ -109,17 +137,27 @@ def _say_which(chosen: kept_runs.KeptRun, count: int) -> None:
     """Say on standard error which run it is."""
     when = f", {plan.clock(chosen.started)}" if chosen.started else ""
     why = f": {chosen.reason}" if chosen.reason else ""
-    terminal.complain(f"run {chosen.number} of {count}{when}: {chosen.outcome}{terminal.line(why)}", "quiet")
+    terminal.complain(
+        f"run {chosen.number} of {count}{when}: {chosen.outcome}{terminal.line(why)}",
+        "quiet",
+    )
 
 
 def _say_earlier(found: named.Named, asked: Settings, name: str) -> None:
     """Say on standard error that the output of earlier runs is kept too, if it is."""
-    before = [each for each in kept_runs.of(found) if each.entry.key != found.entry.key or each.before is not None]
+    before = [
+        each
+        for each in kept_runs.of(found)
+        if each.entry.key != found.entry.key or each.before is not None
+    ]
     if before:
         last = before[-1]
         log = asked.command("log", name, "--run", str(last.number))
         earlier_runs = terminal.count(len(before), "earlier run")
-        terminal.complain(f"{earlier_runs}, the last one {last.outcome}: `{log}` prints its output", "quiet")
+        terminal.complain(
+            f"{earlier_runs}, the last one {last.outcome}: `{log}` prints its output",
+            "quiet",
+        )
 
 
 def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
@@ -130,7 +168,11 @@ def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
     """
     while (
         entry.state in {State.ACCEPTED, State.RETRY, State.REBOOT}
-        and not (entry.run and _has_output(folder) and run_folder.status(folder, entry.run.mark).exists())
+        and not (
+            entry.run
+            and _has_output(folder)
+            and run_folder.status(folder, entry.run.mark).exists()
+        )
         and lock.holder(state) is not None
     ):
         time.sleep(_INTERVAL)
@@ -143,7 +185,9 @@ def _has_output(folder: Path) -> bool:
     return (folder / "stdout").exists()
 
 
-def revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool) -> Deployment | None:
+def revealed(
+    deployment: Deployment, folder: Path, entry: Entry, *, follow: bool
+) -> Deployment | None:
     """Return a deployment with the secrets to which its inputs refer, so that they can be masked in its output.
 
     Returns None if they are not known yet, so that nothing was printed; with `follow`, this waits until they are.
@@ -165,17 +209,27 @@ def _why_none(entry: Entry) -> str:
     """Return why there is no output."""
     if entry.removed is Removed.ALL or (entry.settled and entry.started):
         return "it was pruned; keep_for and keep_size say how long it is kept, and a full disk shortens that"
-    return "it has not been started yet" if entry.state in (State.ACCEPTED, State.RETRY) else "nothing was run for it"
+    return (
+        "it has not been started yet"
+        if entry.state in (State.ACCEPTED, State.RETRY)
+        else "nothing was run for it"
+    )
 
 
 def _is_running(entry: Entry, folder: Path) -> bool:
-    return entry.state is State.RUNNING and entry.run is not None and supervisor.going_on(entry.run, folder)
+    return (
+        entry.state is State.RUNNING
+        and entry.run is not None
+        and supervisor.going_on(entry.run, folder)
+    )
 
 
 class _Stream:
     """One stream of a run, copied as it grows, whole lines at a time."""
 
-    def __init__(self, path: Path, deployment: Deployment, *, error: bool = False) -> None:
+    def __init__(
+        self, path: Path, deployment: Deployment, *, error: bool = False
+    ) -> None:
         self._path = path
         self._error = error
         self._redact = concealer(deployment).text
@@ -215,7 +269,10 @@ class _Stream:
         The text next to the gap is left out too: it may be half of a secret.
         """
         rest, edge = self._rest[:-EDGE], self._rest[-EDGE:]
-        self._print(self._redact(rest) + CUT.format(left_out + len(edge.encode()) + min(len(block), EDGE)))
+        self._print(
+            self._redact(rest)
+            + CUT.format(left_out + len(edge.encode()) + min(len(block), EDGE))
+        )
         self._rest = ""
         self._decoder.reset()
         return block[EDGE:]

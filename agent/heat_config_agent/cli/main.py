@@ -41,7 +41,9 @@ def apply() -> NoReturn:
     memory.keep_no_core()
     _lead_others()
     _use_utf8()
-    output = shortcut.again(sys.argv[1:], os.environ) if sys.stdout is not None else None
+    output = (
+        shortcut.again(sys.argv[1:], os.environ) if sys.stdout is not None else None
+    )
     if output is not None and _is_written(output):
         _end(0)
     _end_on_interrupt()
@@ -104,7 +106,9 @@ def _is_written(text: bytes) -> bool:
     try:
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
-    except OSError:  # the reader has gone, or the disk is full: the long way handles that
+    except (
+        OSError
+    ):  # the reader has gone, or the disk is full: the long way handles that
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return False
     return True

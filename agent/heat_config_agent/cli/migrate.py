@@ -45,14 +45,22 @@ def add(commands: state_options.Commands) -> None:
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("--plan", action="store_true", help="show each step and its reason, and change nothing")
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="show each step and its reason, and change nothing",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--without-scripts",
         action="store_true",
         help="continue although your own scripts and templates of os-refresh-config will no longer run",
     )
-    parser.add_argument("--no-start", action="store_true", help="do not start the agent: you, or the next boot, do")
+    parser.add_argument(
+        "--no-start",
+        action="store_true",
+        help="do not start the agent: you, or the next boot, do",
+    )
     parser.add_argument(
         "--wait",
         type=_seconds,
@@ -66,7 +74,9 @@ def add(commands: state_options.Commands) -> None:
 def _seconds(text: str) -> float:
     seconds = float(text) if text.replace(".", "", 1).isdecimal() else -1.0
     if seconds < 0:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds, 0 or more, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a number of seconds, 0 or more, not {text!r}"
+        )
     return seconds
 
 
@@ -76,10 +86,13 @@ def run(options: argparse.Namespace) -> int:
 
     if os.geteuid() != 0:
         raise UsageError(
-            "only root can migrate", hint="it changes systemd units, and reads files that only root may read"
+            "only root can migrate",
+            hint="it changes systemd units, and reads files that only root may read",
         )
     inventory = survey.look()
-    plan = planning.plan(inventory, without_scripts=options.without_scripts, start=not options.no_start)
+    plan = planning.plan(
+        inventory, without_scripts=options.without_scripts, start=not options.no_start
+    )
     if not options.json:
         _show(plan)
     if options.plan or plan.refused:
@@ -91,7 +104,9 @@ def run(options: argparse.Namespace) -> int:
     done: list[Step] = []
     trouble = None
     try:
-        for step in steps.carry_out(inventory, plan, patience=options.wait, waits=_waits):
+        for step in steps.carry_out(
+            inventory, plan, patience=options.wait, waits=_waits
+        ):
             done.append(step)
             if not options.json:
                 _say("already" if step.done else "done", step)
@@ -115,9 +130,13 @@ def _waits(reason: str) -> None:
 
 def _show(plan: Plan) -> None:
     for each in plan.findings:
-        word = terminal.styled(terminal.padded(each.verdict.value, 7), _STYLES[each.verdict.value])
+        word = terminal.styled(
+            terminal.padded(each.verdict.value, 7), _STYLES[each.verdict.value]
+        )
         todo = f" → {each.todo}" if each.todo else ""
-        text = terminal.wrapped(terminal.line(f"{each.text}{todo}"), 19, terminal.room(), begin=19)
+        text = terminal.wrapped(
+            terminal.line(f"{each.text}{todo}"), 19, terminal.room(), begin=19
+        )
         terminal.say(f"{word}  {terminal.padded(each.about, 8)}  {text}")
     terminal.say("")
 
@@ -133,25 +152,46 @@ def _show_plan(plan: Plan) -> None:
 
 
 def _say(word: str, step: Step) -> None:
-    text = terminal.wrapped(terminal.line(f"{step.text}: {step.why}"), 9, terminal.room(), begin=9)
+    text = terminal.wrapped(
+        terminal.line(f"{step.text}: {step.why}"), 9, terminal.room(), begin=9
+    )
     terminal.say(f"{terminal.padded(word, 7)}  {text}")
 
 
 def _hint(plan: Plan) -> None:
     terminal.say("")
-    terminal.say("`heat-config-agent status` shows the state of the agent and of every deployment")
+    terminal.say(
+        "`heat-config-agent status` shows the state of the agent and of every deployment"
+    )
     if len(plan.back) > 1:
         text = f"to go back, when status shows nothing running or waiting: {' && '.join(plan.back)}"
         terminal.say(terminal.wrapped(terminal.line(text), 2, terminal.room()))
 
 
-def _print(plan: Plan, steps: Iterable[Step], *, planned: bool, trouble: AgentError | None = None) -> None:
+def _print(
+    plan: Plan,
+    steps: Iterable[Step],
+    *,
+    planned: bool,
+    trouble: AgentError | None = None,
+) -> None:
     findings = [
-        {"verdict": finding.verdict.value, "about": finding.about, "says": finding.text, "todo": finding.todo or None}
+        {
+            "verdict": finding.verdict.value,
+            "about": finding.about,
+            "says": finding.text,
+            "todo": finding.todo or None,
+        }
         for finding in plan.findings
     ]
     shown = [
-        {"deed": step.deed.value, "about": step.about, "says": step.text, "why": step.why, "already": step.done}
+        {
+            "deed": step.deed.value,
+            "about": step.about,
+            "says": step.text,
+            "why": step.why,
+            "already": step.done,
+        }
         for step in steps
     ]
     values = {

@@ -42,7 +42,9 @@ class Named:
     """The entries of all its actions, oldest first; only its own if it was named by its id."""
 
 
-def find(settings: Settings, argument: str, config: Path | None, *, newest: bool = False) -> Named:
+def find(
+    settings: Settings, argument: str, config: Path | None, *, newest: bool = False
+) -> Named:
     """Return the one deployment that an argument names.
 
     Every action of a resource is a deployment of its own with the same name. Of those with one name, `newest` takes the
@@ -55,10 +57,14 @@ def find(settings: Settings, argument: str, config: Path | None, *, newest: bool
     own = journal.read(settings.state)
     if any(_matches(own, argument)[:3]):
         return _own(settings, own, argument, newest=newest)
-    documents = {name: journal.read(place) for name, place in followed.documents(settings.state)}
+    documents = {
+        name: journal.read(place) for name, place in followed.documents(settings.state)
+    }
     source, slash, rest = argument.partition("/")
     if slash and source in documents and any(_matches(documents[source], rest)):
-        return _followed(settings, source, documents[source], rest, config, newest=newest)
+        return _followed(
+            settings, source, documents[source], rest, config, newest=newest
+        )
     if slash and source in stack_package.names(settings.state):
         return _of_stack(settings, argument, config)
     if found := _elsewhere(settings, documents, argument, config, newest=newest):
@@ -70,13 +76,26 @@ def find(settings: Settings, argument: str, config: Path | None, *, newest: bool
     raise _none(settings, argument, own, documents)
 
 
-def _own(settings: Settings, entries: Mapping[str, Entry], wanted: str, *, newest: bool) -> Named:
+def _own(
+    settings: Settings, entries: Mapping[str, Entry], wanted: str, *, newest: bool
+) -> Named:
     entry = choose(entries, wanted, newest=newest)
-    return Named(entry=entry, title=entry.title, settings=settings, same=_same(entries, wanted, entry))
+    return Named(
+        entry=entry,
+        title=entry.title,
+        settings=settings,
+        same=_same(entries, wanted, entry),
+    )
 
 
 def _followed(
-    settings: Settings, name: str, entries: Mapping[str, Entry], argument: str, config: Path | None, *, newest: bool
+    settings: Settings,
+    name: str,
+    entries: Mapping[str, Entry],
+    argument: str,
+    config: Path | None,
+    *,
+    newest: bool,
 ) -> Named:
     entry = choose(entries, argument, newest=newest)
     place = followed.document(settings.state, name)
@@ -94,7 +113,11 @@ def _of_stack(settings: Settings, name: str, config: Path | None) -> Named:
     stack, _, path = name.partition("/")
     folder, deployment = stack_package.deployment_at(settings, stack, path)
     journaled = journal.read(folder).values()
-    runs = [each for each in journaled if each.source.endswith(f"/{deployment}") or each.id == deployment]
+    runs = [
+        each
+        for each in journaled
+        if each.source.endswith(f"/{deployment}") or each.id == deployment
+    ]
     if not runs:
         raise AgentError(f"nothing has run for {path} of the stack {stack}")
     runs.sort(key=lambda each: each.accepted)
@@ -117,15 +140,27 @@ def _elsewhere(
     newest: bool,
 ) -> Named | None:
     """Return the deployment of a followed document or of a stack that a name or an id without its source means."""
-    having = [name for name, entries in documents.items() if any(_matches(entries, argument)[:3])]
-    titles = [f"{name}/{choose(documents[name], argument, newest=True).title}" for name in having]
-    titles += [] if "/" in argument else stack_package.deployments_named(settings, argument)
+    having = [
+        name
+        for name, entries in documents.items()
+        if any(_matches(entries, argument)[:3])
+    ]
+    titles = [
+        f"{name}/{choose(documents[name], argument, newest=True).title}"
+        for name in having
+    ]
+    titles += (
+        [] if "/" in argument else stack_package.deployments_named(settings, argument)
+    )
     if len(titles) > 1:
         raise AgentError(
-            f"{argument!r} is more than one deployment: {', '.join(titles)}", hint="give one of these names"
+            f"{argument!r} is more than one deployment: {', '.join(titles)}",
+            hint="give one of these names",
         )
     if having:
-        return _followed(settings, having[0], documents[having[0]], argument, config, newest=newest)
+        return _followed(
+            settings, having[0], documents[having[0]], argument, config, newest=newest
+        )
     return _of_stack(settings, titles[0], config) if titles else None
 
 
@@ -138,34 +173,54 @@ def _by_beginning(
     newest: bool,
 ) -> Named | None:
     """Return the one deployment of a followed document or of a stack whose id begins so, or is this."""
-    sources = {(name, each.title): name for name, entries in documents.items() for each in _matches(entries, prefix)[3]}
+    sources = {
+        (name, each.title): name
+        for name, entries in documents.items()
+        for each in _matches(entries, prefix)[3]
+    }
     of_stacks = {
         title
         for title, folder, deployment in stack_package.deployments(settings)
         for each in journal.read(folder).values()
-        if each.source.endswith(f"/{deployment}") and prefix in (each.id[: len(prefix)], each.key[: len(prefix)])
+        if each.source.endswith(f"/{deployment}")
+        and prefix in (each.id[: len(prefix)], each.key[: len(prefix)])
     }
     if len(sources) + len(of_stacks) > 1:
-        titles = sorted({*(f"{name}/{title}" for name, title in sources), *of_stacks})[:_SHOWN]
-        raise AgentError(f"{prefix!r} is more than one deployment: {', '.join(titles)}", hint="give one of these names")
+        titles = sorted({*(f"{name}/{title}" for name, title in sources), *of_stacks})[
+            :_SHOWN
+        ]
+        raise AgentError(
+            f"{prefix!r} is more than one deployment: {', '.join(titles)}",
+            hint="give one of these names",
+        )
     for name in sources.values():
         return _followed(settings, name, documents[name], prefix, config, newest=newest)
     return next((_of_stack(settings, title, config) for title in of_stacks), None)
 
 
 def _none(
-    settings: Settings, name: str, own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry]]
+    settings: Settings,
+    name: str,
+    own: Mapping[str, Entry],
+    documents: Mapping[str, Mapping[str, Entry]],
 ) -> AgentError:
     """Return the error that no deployment has a name."""
     status = settings.command("status")
     if not own and not documents:
         from heat_config_agent.state import agents  # noqa: PLC0415  # only after a mistake
 
-        if elsewhere := agents.hint(settings.state, settings.options, os.environ, "status"):
-            return AgentError(f"no deployment {name!r} in {settings.state}", hint=elsewhere)
+        if elsewhere := agents.hint(
+            settings.state, settings.options, os.environ, "status"
+        ):
+            return AgentError(
+                f"no deployment {name!r} in {settings.state}", hint=elsewhere
+            )
     from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after a mistake
 
-    titles = {*_titles(own, documents), *(title for title, _, _ in stack_package.deployments(settings))}
+    titles = {
+        *_titles(own, documents),
+        *(title for title, _, _ in stack_package.deployments(settings)),
+    }
     hint = meant(name, sorted(titles)) or f"`{status}` shows all of them"
     if inner := sorted(title for title in titles if title.startswith(f"{name}/")):
         kind = "source" if name in documents else "stack"
@@ -175,11 +230,16 @@ def _none(
     if slash and source not in documents:
         known = sorted({*documents, *stack_package.names(settings.state)})
         hint = meant(name, sorted(titles)) or meant(source, known) or hint
-        return UsageError(f"there is no stack {source}, and no followed document of this name", hint=hint)
+        return UsageError(
+            f"there is no stack {source}, and no followed document of this name",
+            hint=hint,
+        )
     return AgentError(f"no deployment {name!r} in {settings.state}", hint=hint)
 
 
-def _titles(own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry]]) -> Iterator[str]:
+def _titles(
+    own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry]]
+) -> Iterator[str]:
     yield from (each.title for each in own.values())
     for name, entries in documents.items():
         yield from (f"{name}/{each.title}" for each in entries.values())
@@ -204,17 +264,24 @@ def choose(entries: Mapping[str, Entry], name: str, *, newest: bool) -> Entry:
             ]
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             raise AgentError(
-                f"{name!r} is more than one deployment: {', '.join(shown[:_SHOWN])}{more}", hint="give more of the id"
+                f"{name!r} is more than one deployment: {', '.join(shown[:_SHOWN])}{more}",
+                hint="give more of the id",
             )
     raise AgentError(f"no deployment {name!r}")
 
 
-def _same(entries: Mapping[str, Entry], wanted: str, chosen: Entry) -> tuple[Entry, ...]:
+def _same(
+    entries: Mapping[str, Entry], wanted: str, chosen: Entry
+) -> tuple[Entry, ...]:
     """Return the entries that are actions of the same deployment as the chosen one, of those that an argument names.
 
     Heat names a deployment after its config, which several may share: they differ in their resource.
     """
-    same = [each for each in matching(entries, wanted) if (each.owner, each.title) == (chosen.owner, chosen.title)]
+    same = [
+        each
+        for each in matching(entries, wanted)
+        if (each.owner, each.title) == (chosen.owner, chosen.title)
+    ]
     return tuple(sorted(same, key=lambda each: each.accepted))
 
 
@@ -223,12 +290,24 @@ def matching(entries: Mapping[str, Entry], wanted: str) -> list[Entry]:
     return next((matches for matches in _matches(entries, wanted) if matches), [])
 
 
-def _matches(entries: Mapping[str, Entry], argument: str) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
+def _matches(
+    entries: Mapping[str, Entry], argument: str
+) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
     """Return the deployments with that id, with that name, of that resource, and with an id that begins so."""
     every = list(entries.values())
     return (
-        [entries[argument]] if argument in entries else [each for each in every if each.id == argument],
+        [entries[argument]]
+        if argument in entries
+        else [each for each in every if each.id == argument],
         [each for each in every if argument in (each.name, each.given_name)],
-        [each for each in every if each.title == argument or each.owner.endswith(f"/{argument}")],
-        [each for each in every if each.id.startswith(argument) or each.key.startswith(argument)],
+        [
+            each
+            for each in every
+            if each.title == argument or each.owner.endswith(f"/{argument}")
+        ],
+        [
+            each
+            for each in every
+            if each.id.startswith(argument) or each.key.startswith(argument)
+        ],
     )

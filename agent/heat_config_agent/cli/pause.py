@@ -37,22 +37,36 @@ exit codes:
 """
 
 
-_FOR = Option("--for", "end the pause by itself after this time, like 90s, 30m or 2h", "TIME", read=seconds)
+_FOR = Option(
+    "--for",
+    "end the pause by itself after this time, like 90s, 30m or 2h",
+    "TIME",
+    read=seconds,
+)
 
 
 def add(commands: state_options.Commands) -> None:
     """Declare the commands."""
     paused = _STATE_EXIT_CODES.format(well="the agent is paused")
-    parser = state_options.command(commands, "pause", "begin nothing new until resume", _PAUSE, epilog=paused)
+    parser = state_options.command(
+        commands, "pause", "begin nothing new until resume", _PAUSE, epilog=paused
+    )
     parser.add_argument(
-        "--reason", default="no reason is given", metavar="TEXT", help="the reason, which status and doctor show"
+        "--reason",
+        default="no reason is given",
+        metavar="TEXT",
+        help="the reason, which status and doctor show",
     )
     _FOR.add(parser)
     parser.set_defaults(run=pause)
     resumed = _STATE_EXIT_CODES.format(well="the agent is not paused, or no longer")
-    parser = state_options.command(commands, "resume", "end a pause", _RESUME, epilog=resumed)
+    parser = state_options.command(
+        commands, "resume", "end a pause", _RESUME, epilog=resumed
+    )
     parser.set_defaults(run=resume)
-    parser = state_options.command(commands, "poke", "make the agent poll now", _POKE, epilog=_POKE_EXIT_CODES)
+    parser = state_options.command(
+        commands, "poke", "make the agent poll now", _POKE, epilog=_POKE_EXIT_CODES
+    )
     parser.set_defaults(run=poke)
 
 
@@ -61,16 +75,23 @@ def pause(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     reason = " ".join(options.reason.split())
     if not reason:
-        raise UsageError("the reason of the pause is empty", hint="give it with --reason")
+        raise UsageError(
+            "the reason of the pause is empty", hint="give it with --reason"
+        )
     limit = vars(options)[_FOR.variable]
     if limit == 0:
-        raise UsageError("a pause cannot last 0 seconds", hint="give a longer time with --for, or leave it out")
+        raise UsageError(
+            "a pause cannot last 0 seconds",
+            hint="give a longer time with --for, or leave it out",
+        )
     until = None if limit is None else time.time() + limit
     requests.pause(settings.state, reason, until)
     wake(settings.state)
     paused = "paused" if until is None else f"paused until {plan.clock(until)}"
     earlier = "" if until is None else " earlier"
-    terminal.say(f"{paused}: {terminal.line(reason)}; `{terminal.line(settings.command('resume'))}` ends it{earlier}")
+    terminal.say(
+        f"{paused}: {terminal.line(reason)}; `{terminal.line(settings.command('resume'))}` ends it{earlier}"
+    )
     return ExitCode.OK
 
 
@@ -91,7 +112,11 @@ def poke(options: argparse.Namespace) -> int:
     process = wake(state)
     if process is None:
         elsewhere = agents.hint(state, settings.options, os.environ, "poke")
-        unit = f"heat-config-agent@{agents.user_name(os.geteuid())}" if os.geteuid() else "heat-config-agent"
+        unit = (
+            f"heat-config-agent@{agents.user_name(os.geteuid())}"
+            if os.geteuid()
+            else "heat-config-agent"
+        )
         start = "" if settings.options else f"start it: `systemctl start {unit}`"
         raise AgentError(f"no agent is running on {state}", hint=elsewhere or start)
     terminal.say(f"the agent (process {process}) asks its sources now")
@@ -110,5 +135,7 @@ def wake(state: Path) -> int | None:
         return None
     except PermissionError as error:
         hint = "run the command as that user, or as root"
-        raise AgentError(f"the agent (process {process}) runs as another user", hint=hint) from error
+        raise AgentError(
+            f"the agent (process {process}) runs as another user", hint=hint
+        ) from error
     return process

@@ -61,7 +61,11 @@ class Lines(Report):
             case events.RebootAsked():
                 self._running.pop(event.entry.key, None)
                 self._line(
-                    "reboot", "warn", event.step, "", "it asks for a reboot of the machine, and continues after it"
+                    "reboot",
+                    "warn",
+                    event.step,
+                    "",
+                    "it asks for a reboot of the machine, and continues after it",
                 )
             case events.Retried():
                 self._running.pop(event.entry.key, None)
@@ -72,9 +76,19 @@ class Lines(Report):
                 self._resent[event.step.deployment.key] = event.step
             case events.Skipped():
                 if event.step.reason != NOT_CHOSEN:
-                    self._skipped.append(self._about("skipped", "quiet", event.step, "", event.step.reason))
+                    self._skipped.append(
+                        self._about(
+                            "skipped", "quiet", event.step, "", event.step.reason
+                        )
+                    )
             case events.Postponed():
-                self._line("not run", "bad", event.step, "", f"{event.reason}; the next run retries")
+                self._line(
+                    "not run",
+                    "bad",
+                    event.step,
+                    "",
+                    f"{event.reason}; the next run retries",
+                )
             case events.Delivered():
                 self._delivered(event.entry, event.outcome)
             case events.Message():
@@ -86,7 +100,11 @@ class Lines(Report):
 
     def _ended(self, step: Step, entry: Entry) -> None:
         self._running.pop(entry.key, None)
-        took = terminal.duration(entry.ended - entry.started) if entry.started and entry.ended else ""
+        took = (
+            terminal.duration(entry.ended - entry.started)
+            if entry.started and entry.ended
+            else ""
+        )
         word, style = ("FAILED", "bad") if entry.failed else ("ok", "good")
         why = entry.reason or step.reason
         self._line(word, style, step, took, why.replace("\n", "; "))
@@ -96,9 +114,23 @@ class Lines(Report):
             terminal.say(terminal.wrapped(shown, 12, terminal.room()))
 
     def _delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        if outcome is not None and outcome.fate is Fate.SENT and entry.key in self._resent:
-            self._line("sent", "good", self._resent[entry.key], "", f"the result {in_words(outcome)}")
-        if outcome is None or outcome.fate is Fate.REFUSED or (outcome.fate is Fate.RETRY and entry.tries == 1):
+        if (
+            outcome is not None
+            and outcome.fate is Fate.SENT
+            and entry.key in self._resent
+        ):
+            self._line(
+                "sent",
+                "good",
+                self._resent[entry.key],
+                "",
+                f"the result {in_words(outcome)}",
+            )
+        if (
+            outcome is None
+            or outcome.fate is Fate.REFUSED
+            or (outcome.fate is Fate.RETRY and entry.tries == 1)
+        ):
             self.warn(f"the result of {entry.title} {in_words(outcome)}")
 
     def refresh(self) -> None:
@@ -108,7 +140,9 @@ class Lines(Report):
         if not self._live or not self._running:
             return
         step, since = next(iter(self._running.values()))
-        name = terminal.shortened(terminal.line(step.deployment.title), terminal.width() // 2)
+        name = terminal.shortened(
+            terminal.line(step.deployment.title), terminal.width() // 2
+        )
         took = terminal.duration(processes.since_boot() - since)
         text = f"running   {name}  {took}  {terminal.line(self._last_line(step))}"
         text = terminal.shortened(text, terminal.width() - 1)
@@ -136,14 +170,20 @@ class Lines(Report):
         counts = [f"{number} {label}" for label, number in counted.items() if number]
         if earlier := failed_earlier(steps, entries):
             skipped = f"{counted['skipped']} skipped"
-            some = "which failed earlier" if counted["skipped"] == 1 else f"{earlier} of them failed earlier"
+            some = (
+                "which failed earlier"
+                if counted["skipped"] == 1
+                else f"{earlier} of them failed earlier"
+            )
             counts[counts.index(skipped)] = f"{skipped}, {some}"
         done = [text for text in counts if not text.endswith(_DELIVERIES)]
         sent = [text for text in counts if text.endswith(_DELIVERIES)]
         text = f"{terminal.count(len(steps), 'deployment')}: {', '.join(done) or 'nothing to do'}"
         terminal.say(f"{text}; results: {', '.join(sent)}" if sent else text)
         if counted["still to be delivered"]:
-            terminal.say("the next run sends the results that are still to be delivered")
+            terminal.say(
+                "the next run sends the results that are still to be delivered"
+            )
 
     def _line(self, word: str, style: str, step: Step, took: str, why: str) -> None:
         self.clear()
@@ -152,12 +192,18 @@ class Lines(Report):
     def _about(self, word: str, style: str, step: Step, took: str, why: str) -> str:
         why = concealer(step.deployment).text(why)
         name = terminal.line(step.deployment.title)
-        name = terminal.padded(terminal.squeezed(name, _NAME) if self._live else name, _NAME)
-        about = terminal.line(f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}")
+        name = terminal.padded(
+            terminal.squeezed(name, _NAME) if self._live else name, _NAME
+        )
+        about = terminal.line(
+            f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}"
+        )
         text, why = f"{word:<8}  {name} {about}", terminal.line(why)
         most = terminal.room()
         if most and len(text) + 2 + terminal.columns(why) > most:
-            text = f"{text.rstrip()}\n{'':10}{terminal.wrapped(why, 10, most, begin=10)}"
+            text = (
+                f"{text.rstrip()}\n{'':10}{terminal.wrapped(why, 10, most, begin=10)}"
+            )
         else:
             text = f"{text}  {why}".rstrip()
         return terminal.styled(text[:8], style) + text[8:] if self._live else text
@@ -187,7 +233,9 @@ class Lines(Report):
                 text = file.read().decode("utf-8", "replace")
         except OSError:
             return ""
-        text = concealer(deployment).text(text[: len(text) - beginning(deployment)(text)])
+        text = concealer(deployment).text(
+            text[: len(text) - beginning(deployment)(text)]
+        )
         lines = text[EDGE if begin else 0 :].rstrip().splitlines()
         return lines[-1] if lines else ""
 
@@ -215,33 +263,54 @@ class Collected(Report):
         """Show nothing."""
 
     def summary(
-        self, steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Iterable[Mistake], code: ExitCode
+        self,
+        steps: Sequence[Step],
+        entries: Mapping[str, Entry],
+        mistakes: Iterable[Mistake],
+        code: ExitCode,
     ) -> None:
         """Print the object."""
         value = {
             "deployments": [
-                {**step_values(step), **entry_values(entries.get(step.deployment.key), step.deployment)}
+                {
+                    **step_values(step),
+                    **entry_values(entries.get(step.deployment.key), step.deployment),
+                }
                 for step in steps
             ],
             "mistakes": mistake_values(mistakes),
             "warnings": self.warnings,
-            "summary": {label.replace(" ", "_"): number for label, number in totals(steps, entries).items()},
+            "summary": {
+                label.replace(" ", "_"): number
+                for label, number in totals(steps, entries).items()
+            },
             "exit_code": int(code),
         }
         terminal.say(json.dumps(value))
 
 
-def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Sequence[Mistake]) -> ExitCode:
+def exit_code(
+    steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Sequence[Mistake]
+) -> ExitCode:
     """Return the exit code of a pass, from the work of this pass only."""
     worked = [step for step in steps if is_work(step, entries.get(step.deployment.key))]
-    ran = [entries[step.deployment.key] for step in worked if step.verb not in (Verb.RESEND, Verb.WAIT)]
+    ran = [
+        entries[step.deployment.key]
+        for step in worked
+        if step.verb not in (Verb.RESEND, Verb.WAIT)
+    ]
     if mistakes or any(entry.failed or entry.state is State.RETRY for entry in ran):
         return ExitCode.FAILED
-    if any(entries[step.deployment.key].state is State.REBOOT for step in worked):  # the others wait for the reboot
+    if any(
+        entries[step.deployment.key].state is State.REBOOT for step in worked
+    ):  # the others wait for the reboot
         return ExitCode.REBOOT
     if any(entry.state is State.ACCEPTED for entry in ran):
         return ExitCode.FAILED
-    if any(entries[step.deployment.key].state in (State.FINISHED, State.REFUSED) for step in worked):
+    if any(
+        entries[step.deployment.key].state in (State.FINISHED, State.REFUSED)
+        for step in worked
+    ):
         return ExitCode.UNDELIVERED
     return ExitCode.OK
 
@@ -249,7 +318,18 @@ def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Seq
 def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
     """Return the counts of this pass by their labels."""
     counted = Counter(
-        dict.fromkeys(("ok", "failed", "not run", "skipped", "delivered", "refused", "still to be delivered"), 0)
+        dict.fromkeys(
+            (
+                "ok",
+                "failed",
+                "not run",
+                "skipped",
+                "delivered",
+                "refused",
+                "still to be delivered",
+            ),
+            0,
+        )
     )
     for step in steps:
         entry = entries.get(step.deployment.key)
@@ -257,10 +337,14 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
             counted["skipped"] += 1
             continue
         if step.verb is Verb.WAIT:
-            counted["not run" if entry.state is State.REBOOT else "still to be delivered"] += 1
+            counted[
+                "not run" if entry.state is State.REBOOT else "still to be delivered"
+            ] += 1
             continue
         if step.verb is not Verb.RESEND:
-            counted["not run" if entry.ended is None else "failed" if entry.failed else "ok"] += 1
+            counted[
+                "not run" if entry.ended is None else "failed" if entry.failed else "ok"
+            ] += 1
         counted["delivered"] += entry.state is State.SIGNALLED
         counted["refused"] += entry.state is State.REFUSED
         counted["still to be delivered"] += entry.state is State.FINISHED
@@ -270,7 +354,10 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
 def failed_earlier(steps: Sequence[Step], entries: Mapping[str, Entry]) -> int:
     """Return the number of deployments that this pass skipped, and that had failed before it."""
     found = ((step, entries.get(step.deployment.key)) for step in steps)
-    return sum(entry is not None and entry.failed and not is_work(step, entry) for step, entry in found)
+    return sum(
+        entry is not None and entry.failed and not is_work(step, entry)
+        for step, entry in found
+    )
 
 
 def is_work(step: Step, entry: Entry | None) -> bool:
@@ -293,12 +380,15 @@ def step_values(step: Step) -> dict[str, object]:
         "title": deployment.title,
         "action": deployment.action,
         "tool": tool(step),
-        "options": conceal(dict(step.job.config.options if step.job else deployment.options)),
+        "options": conceal(
+            dict(step.job.config.options if step.job else deployment.options)
+        ),
         "source": deployment.source,
         "step": step.verb.value,
         "why": conceal.text(step.reason),
         "user": (step.job.user if step.job else "") or None,
-        "isolated": (isolation.described(step.job.isolation) if step.job else "") or None,
+        "isolated": (isolation.described(step.job.isolation) if step.job else "")
+        or None,
     }
 
 
@@ -306,7 +396,11 @@ def surroundings(step: Step) -> str:
     """Return a text with the user and the isolation of a step; empty if both are the default."""
     job = step.job
     user = f"; as {job.user}" if job and job.user else ""
-    return f"{user}; isolated: {isolation.described(job.isolation)}" if job and job.isolation else user
+    return (
+        f"{user}; isolated: {isolation.described(job.isolation)}"
+        if job and job.isolation
+        else user
+    )
 
 
 def entry_values(entry: Entry | None, deployment: Deployment) -> dict[str, object]:
@@ -318,7 +412,9 @@ def entry_values(entry: Entry | None, deployment: Deployment) -> dict[str, objec
         "state": entry.state.value,
         "failed": entry.failed,
         "reason": conceal.text(entry.reason),
-        "seconds": entry.ended - entry.started if entry.ended and entry.started else None,
+        "seconds": entry.ended - entry.started
+        if entry.ended and entry.started
+        else None,
         "outputs": outputs(entry, deployment),
         "result": conceal(dict(entry.values)) if entry.values is not None else None,
         "tries": entry.tries,
@@ -333,7 +429,11 @@ def mistake_values(mistakes: Iterable[Mistake]) -> list[dict[str, str]]:
 
 def outputs(entry: Entry, deployment: Deployment) -> dict[str, object]:
     """Return the outputs of a result with secrets masked, without the standard outputs such as `deploy_stdout`."""
-    own = {name: value for name, value in (entry.values or {}).items() if name not in STANDARD_OUTPUTS}
+    own = {
+        name: value
+        for name, value in (entry.values or {}).items()
+        if name not in STANDARD_OUTPUTS
+    }
     if not own:
         return {}
     conceal = concealer(deployment)
@@ -349,4 +449,8 @@ def tool(step: Step) -> str:
 
 def _short(text: str) -> str:
     text = text.rstrip("\n").replace("\n", " \u23ce ")
-    return text if len(text) <= _OUTPUT_CHARACTERS else f"{text[:_OUTPUT_CHARACTERS]}… ({len(text):,} characters)"
+    return (
+        text
+        if len(text) <= _OUTPUT_CHARACTERS
+        else f"{text[:_OUTPUT_CHARACTERS]}… ({len(text):,} characters)"
+    )

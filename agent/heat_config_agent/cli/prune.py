@@ -37,7 +37,11 @@ def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     brief = "remove what is older or larger than the settings allow"
     parser = state_options.command(commands, "prune", brief, __doc__, epilog=_EPILOG)
-    parser.add_argument("--plan", action="store_true", help="show what would be removed and why; remove nothing")
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="show what would be removed and why; remove nothing",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
@@ -48,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
     deployed = Deployed(settings.deployed)
     if options.plan:
         removals, size, files = sweep.planned(
-            settings.state, deployed, settings.limits, full=pruning.is_full(settings.state)
+            settings.state,
+            deployed,
+            settings.limits,
+            full=pruning.is_full(settings.state),
         )
         _show(removals, as_json=options.json, planned=True, size=size, files=files)
         return ExitCode.OK
@@ -61,8 +68,14 @@ def run(options: argparse.Namespace) -> int:
     except LockedError as error:
         requests.prune(settings.state)
         process = pause.wake(settings.state)
-        when = f"the agent (process {process}) prunes now" if process else f"{error.brief}, and prunes in its next run"
-        terminal.say(json.dumps({"asked": when}) if options.json else f"requested: {when}")
+        when = (
+            f"the agent (process {process}) prunes now"
+            if process
+            else f"{error.brief}, and prunes in its next run"
+        )
+        terminal.say(
+            json.dumps({"asked": when}) if options.json else f"requested: {when}"
+        )
         return ExitCode.OK
     _show(removed, as_json=options.json, planned=False)
     if wrong:
@@ -81,7 +94,14 @@ def _prune(settings: Settings, deployed: Deployed) -> tuple[list[Removal], list[
     return work.removed, [*report.warnings, *book.warnings]
 
 
-def _show(removals: list[Removal], *, as_json: bool, planned: bool, size: int = 0, files: int = 0) -> None:
+def _show(
+    removals: list[Removal],
+    *,
+    as_json: bool,
+    planned: bool,
+    size: int = 0,
+    files: int = 0,
+) -> None:
     if as_json:
         objects = [
             {
@@ -109,7 +129,9 @@ def _show(removals: list[Removal], *, as_json: bool, planned: bool, size: int = 
         terminal.say(terminal.line(line))
     number = len({removal.entry.key for removal in removals})
     if planned:
-        terminal.say(f"would prune {terminal.count(number, 'deployment')}; nothing was removed")
+        terminal.say(
+            f"would prune {terminal.count(number, 'deployment')}; nothing was removed"
+        )
         terminal.say(f"kept now: {bytes_of(size)} in {terminal.count(files, 'file')}")
     else:
         terminal.say(f"pruned {terminal.count(number, 'deployment')}")

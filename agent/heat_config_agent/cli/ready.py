@@ -53,7 +53,10 @@ def states(tools: Sequence[Tool], environment: Mapping[str, str]) -> list[State]
     with contextlib.ExitStack() as stack:
         asked = [_ask(tool, environment, stack) for tool in tools]
         deadline = time.monotonic() + SECONDS
-        return [state if isinstance(state, State) else _first_that_works(state, deadline) for state in asked]
+        return [
+            state if isinstance(state, State) else _first_that_works(state, deadline)
+            for state in asked
+        ]
 
 
 def absent(entries: Mapping[str, Entry], tools: Collection[str]) -> dict[str, str]:
@@ -62,9 +65,15 @@ def absent(entries: Mapping[str, Entry], tools: Collection[str]) -> dict[str, st
     `tools` are the names of the tools that have a hook. Deployments that have left the metadata need none any more,
     except for their cleanup.
     """
-    used = [each for each in entries.values() if each.left_at is None or cleanup.is_pending(each, entries)]
+    used = [
+        each
+        for each in entries.values()
+        if each.left_at is None or cleanup.is_pending(each, entries)
+    ]
     names = sorted({selection.tool_name(each.tool) for each in used}.difference(tools))
-    return {name: problem for name in names if (problem := heat_config_hooks.absent(name))}
+    return {
+        name: problem for name in names if (problem := heat_config_hooks.absent(name))
+    }
 
 
 @dataclass(frozen=True)
@@ -78,15 +87,29 @@ class _Question:
     def answer(self, deadline: float) -> State:
         """Wait for the program until the deadline, and return the state of its tool."""
         if isinstance(self.process, OSError):
-            return State(program=self.program, problem=f"cannot start {self.program}: {self.process.strerror}")
+            return State(
+                program=self.program,
+                problem=f"cannot start {self.program}: {self.process.strerror}",
+            )
         try:
             code = self.process.wait(max(deadline - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
-            return State(program=self.program, problem=f"«{shlex.join(self.argv)}» did not end within {SECONDS:g} s")
+            return State(
+                program=self.program,
+                problem=f"«{shlex.join(self.argv)}» did not end within {SECONDS:g} s",
+            )
         lines = _read(self.process.stdout) + _read(self.process.stderr)
         why = f": {lines[-1][:200]}" if lines else ""
-        problem = f"«{shlex.join(self.argv)}» ended with exit code {code}{why}" if code else ""
-        return State(program=self.program, version=_version(lines, Path(self.argv[0]).name), problem=problem)
+        problem = (
+            f"«{shlex.join(self.argv)}» ended with exit code {code}{why}"
+            if code
+            else ""
+        )
+        return State(
+            program=self.program,
+            version=_version(lines, Path(self.argv[0]).name),
+            problem=problem,
+        )
 
 
 def _first_that_works(asked: Sequence[_Question], deadline: float) -> State:
@@ -95,7 +118,9 @@ def _first_that_works(asked: Sequence[_Question], deadline: float) -> State:
     return next((state for state in answers if not state.problem), answers[0])
 
 
-def _ask(tool: Tool, environment: Mapping[str, str], stack: contextlib.ExitStack) -> State | list[_Question]:
+def _ask(
+    tool: Tool, environment: Mapping[str, str], stack: contextlib.ExitStack
+) -> State | list[_Question]:
     """Ask the programs of a tool for their versions. Closing `stack` ends the processes."""
     description = about(tool)
     if description is None:
@@ -107,16 +132,27 @@ def _ask(tool: Tool, environment: Mapping[str, str], stack: contextlib.ExitStack
     need = needs.lacking(description.needs, environment)
     if need is not None:
         there = shlex.join(commands[0]) if commands else ""
-        return State(program=there, problem=str(programs.missing(need, environment)), lacks=True)
+        return State(
+            program=there, problem=str(programs.missing(need, environment)), lacks=True
+        )
     if tool.name in needs.BOOTED and not needs.is_booted():
-        return State(program=shlex.join(commands[0]), problem=needs.NOT_BOOTED, needs_systemd=True)
+        return State(
+            program=shlex.join(commands[0]),
+            problem=needs.NOT_BOOTED,
+            needs_systemd=True,
+        )
     if not program.version:
         return State(program=shlex.join(commands[0]))
-    return [_start(command, program.version, environment, stack) for command in commands]
+    return [
+        _start(command, program.version, environment, stack) for command in commands
+    ]
 
 
 def _start(
-    command: tuple[str, ...], version: tuple[str, ...], environment: Mapping[str, str], stack: contextlib.ExitStack
+    command: tuple[str, ...],
+    version: tuple[str, ...],
+    environment: Mapping[str, str],
+    stack: contextlib.ExitStack,
 ) -> _Question:
     argv = (*command, *version)
     process: subprocess.Popen[bytes] | OSError
@@ -164,4 +200,11 @@ def _read(stream: IO[bytes] | None) -> list[str]:
 def _version(lines: Sequence[str], name: str) -> str:
     """Return the first version in the lines, preferably from a line with the program's name; empty if there is none."""
     first = [line for line in lines if name in line]
-    return next((match.group() for line in (*first, *lines) if (match := _VERSION.search(line))), "")
+    return next(
+        (
+            match.group()
+            for line in (*first, *lines)
+            if (match := _VERSION.search(line))
+        ),
+        "",
+    )

@@ -14,7 +14,15 @@ from heat_config_agent.deployments import cleanup
 from heat_config_agent.model.entry import UNDELIVERED, Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, StateError
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import asked, deployed, followed, health, journal, lock, requests
+from heat_config_agent.state import (
+    asked,
+    deployed,
+    followed,
+    health,
+    journal,
+    lock,
+    requests,
+)
 from heat_config_agent.state.requests import Wish
 
 
@@ -41,9 +49,15 @@ runs in the next action of the stack.
 
 def _add_retry(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "retry", "run deployments again, or send their results again", _RETRY)
+    parser = state_options.command(
+        commands, "retry", "run deployments again, or send their results again", _RETRY
+    )
     state_options.add_ids(parser)
-    parser.add_argument("--signal", action="store_true", help="only send the result again, if it was not delivered")
+    parser.add_argument(
+        "--signal",
+        action="store_true",
+        help="only send the result again, if it was not delivered",
+    )
     parser.set_defaults(run=retry)
 
 
@@ -51,7 +65,11 @@ def retry(options: argparse.Namespace) -> int:
     """Request it: the next run whose metadata has the deployment carries it out. One that cannot be holds back all."""
     settings = state_options.of(options)
     begun = set() if options.signal else begun_elsewhere(settings, options.ids)
-    chosen = [named.find(settings, each, options.config) for each in options.ids if each not in begun]
+    chosen = [
+        named.find(settings, each, options.config)
+        for each in options.ids
+        if each not in begun
+    ]
     for each in chosen:
         _check_retry(settings, each, signal=options.signal)
     take_over(settings, begun)
@@ -64,10 +82,20 @@ def _check_retry(settings: Settings, target: named.Named, *, signal: bool) -> No
     entry = target.entry
     if entry.state is State.RUNNING:
         words = target.title if target.follows or target.stack else entry.id
-        raise AgentError(f"{target.title} is running", hint=f"`{settings.command('log', '-f', words)}` follows it")
+        raise AgentError(
+            f"{target.title} is running",
+            hint=f"`{settings.command('log', '-f', words)}` follows it",
+        )
     if signal and target.stack:
-        raise AgentError(f"cannot send the result of {target.title} again: the stack has it")
-    if entry.left_at is not None and not signal and not target.stack and entry.action != cleanup.ACTION:
+        raise AgentError(
+            f"cannot send the result of {target.title} again: the stack has it"
+        )
+    if (
+        entry.left_at is not None
+        and not signal
+        and not target.stack
+        and entry.action != cleanup.ACTION
+    ):
         raise AgentError(
             f"cannot retry {target.title}: the deployment is no longer in the metadata",
             hint="let the stack update it, or apply a document that has it",
@@ -88,7 +116,9 @@ counts as never made: the next action of the stack runs it for CREATE.
 
 def _add_forget(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "forget", "remove everything that is kept of deployments", _FORGET)
+    parser = state_options.command(
+        commands, "forget", "remove everything that is kept of deployments", _FORGET
+    )
     state_options.add_ids(parser)
     parser.set_defaults(run=forget)
 
@@ -97,7 +127,11 @@ def forget(options: argparse.Namespace) -> int:
     """Request it. A deployment that cannot be forgotten holds back all."""
     settings = state_options.of(options)
     begun = begun_elsewhere(settings, options.ids)
-    chosen = [named.find(settings, each, options.config) for each in options.ids if each not in begun]
+    chosen = [
+        named.find(settings, each, options.config)
+        for each in options.ids
+        if each not in begun
+    ]
     for each in chosen:
         if each.entry.state is State.RUNNING:
             words = each.title if each.follows or each.stack else each.entry.id
@@ -110,14 +144,20 @@ def forget(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-_WORDS = {Wish.AGAIN: ("retry", "runs"), Wish.SEND: ("delivery", "sends"), Wish.FORGET: ("removal", "removes")}
+_WORDS = {
+    Wish.AGAIN: ("retry", "runs"),
+    Wish.SEND: ("delivery", "sends"),
+    Wish.FORGET: ("removal", "removes"),
+}
 """Request → its noun, and the verb for what the agent does."""
 
 
 def wish(settings: Settings, chosen: Sequence[Named], request: Wish) -> None:
     """Store a request about deployments for the agent, and carry it out here if no agent is running."""
     by_journal: dict[str, list[Named]] = {}
-    for each in {(each.settings.state, each.entry.key): each for each in chosen}.values():
+    for each in {
+        (each.settings.state, each.entry.key): each for each in chosen
+    }.values():
         by_journal.setdefault(str(each.settings.state), []).append(each)
     for group in by_journal.values():
         if group[0].stack:
@@ -136,7 +176,9 @@ def _wish(settings: Settings, group: Sequence[Named], request: Wish) -> None:
             book = journal.Journal(within.state)
             for warning in book.warnings:
                 terminal.say(f"warning: {terminal.line(warning)}", error=True)
-            done, wrong = requests.carry_out(within.state, book, deployed.Deployed(within.deployed))
+            done, wrong = requests.carry_out(
+                within.state, book, deployed.Deployed(within.deployed)
+            )
             for line in done:
                 terminal.say(terminal.line(f"{follows}/{line}" if follows else line))
             book.sync()
@@ -146,7 +188,9 @@ def _wish(settings: Settings, group: Sequence[Named], request: Wish) -> None:
     except LockedError as error:
         if follows:
             noun = _WORDS[request][0]
-            terminal.say(terminal.line(f"{noun} requested: the document is being carried out"))
+            terminal.say(
+                terminal.line(f"{noun} requested: the document is being carried out")
+            )
         else:
             for each in group:
                 _say_when(settings, each.entry, request, error)
@@ -155,7 +199,9 @@ def _wish(settings: Settings, group: Sequence[Named], request: Wish) -> None:
         _say_when_followed(settings, follows)
 
 
-def _say_when(settings: Settings, entry: Entry, request: Wish, error: LockedError) -> None:
+def _say_when(
+    settings: Settings, entry: Entry, request: Wish, error: LockedError
+) -> None:
     """Print when the agent carries out a request."""
     process = pause.wake(settings.state)
     noun, verb = _WORDS[request]
@@ -188,8 +234,14 @@ def _wish_of_stack(settings: Settings, group: Sequence[Named], request: Wish) ->
     is_followed = followed.read(settings.state, stack) is not None
     when = ""
     for each in group:
-        when = stack_package.run_again(settings, stack, each.deployment, as_new=request is Wish.FORGET)
-        done = "is forgotten, and will run for CREATE" if request is Wish.FORGET else "will run again"
+        when = stack_package.run_again(
+            settings, stack, each.deployment, as_new=request is Wish.FORGET
+        )
+        done = (
+            "is forgotten, and will run for CREATE"
+            if request is Wish.FORGET
+            else "will run again"
+        )
         terminal.say(terminal.line(f"{each.title} {done}"))
     if is_followed:
         followed.ask_again(settings.state, stack)
@@ -201,7 +253,12 @@ def _wish_of_stack(settings: Settings, group: Sequence[Named], request: Wish) ->
 def begun_elsewhere(settings: Settings, ids: Iterable[str]) -> set[str]:
     """Return those of some ids whose deployments another agent has begun, and of which the journal has no record."""
     wanted = {each for each in ids if each}
-    return wanted & set(deployed.begun_elsewhere(settings.deployed, journal.read(settings.state))) if wanted else set()
+    return (
+        wanted
+        & set(deployed.begun_elsewhere(settings.deployed, journal.read(settings.state)))
+        if wanted
+        else set()
+    )
 
 
 def take_over(settings: Settings, ids: Iterable[str]) -> None:
@@ -210,17 +267,29 @@ def take_over(settings: Settings, ids: Iterable[str]) -> None:
         try:
             deployed.Deployed(settings.deployed).forget(wanted)
         except OSError as error:
-            raise StateError(f"cannot remove {error.filename}: {error.strerror}") from error
+            raise StateError(
+                f"cannot remove {error.filename}: {error.strerror}"
+            ) from error
         when = "now" if pause.wake(settings.state) else "in the next run"
         terminal.say(
-            terminal.line(f"{wanted}: the record of another agent is removed; if the metadata has it, it runs {when}")
+            terminal.line(
+                f"{wanted}: the record of another agent is removed; if the metadata has it, it runs {when}"
+            )
         )
 
 
 def _applied_by_hand(settings: Settings, entry: Entry) -> bool:
     """Return whether a deployment came from a file that heat-config-apply was given, and that the agent never reads."""
     sources = health.read(settings.state).get("sources")
-    named = {each.get("name") for each in sources if isinstance(each, dict)} if isinstance(sources, list) else set()
+    named = (
+        {each.get("name") for each in sources if isinstance(each, dict)}
+        if isinstance(sources, list)
+        else set()
+    )
     holder = lock.holder(settings.state)
     is_daemon = holder is not None and holder[1] == lock.DAEMON
-    return is_daemon and entry.source.startswith(("file:", "stdin")) and entry.source not in named
+    return (
+        is_daemon
+        and entry.source.startswith(("file:", "stdin"))
+        and entry.source not in named
+    )

@@ -49,9 +49,23 @@ exit codes:
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "run", "run the daemon: poll, apply and signal", __doc__, epilog=_EPILOG)
-    parser.add_argument("--once", action="store_true", help="ask every source once, do the work, and exit")
-    parser.add_argument("--json", action="store_true", help="with --once: print one JSON object at the end")
+    parser = state_options.command(
+        commands,
+        "run",
+        "run the daemon: poll, apply and signal",
+        __doc__,
+        epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="ask every source once, do the work, and exit",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="with --once: print one JSON object at the end",
+    )
     parser.set_defaults(run=run)
 
 
@@ -59,27 +73,36 @@ def run(options: argparse.Namespace) -> int:
     """Run the daemon until a signal ends it, or a single pass."""
     if options.json and not options.once:
         raise UsageError(
-            "--json requires --once", hint="`heat-config-agent status --json` shows the state of the daemon"
+            "--json requires --once",
+            hint="`heat-config-agent status --json` shows the state of the daemon",
         )
     notifier = Notifier({} if options.once else os.environ)
     try:
         return _run(options, notifier)
     except AgentError as error:
-        notifier.status(f"not running: {terminal.line(str(error))}")  # systemd shows it after the end of the process
+        notifier.status(
+            f"not running: {terminal.line(str(error))}"
+        )  # systemd shows it after the end of the process
         raise
     except (OSError, MemoryError, ImportError) as error:
         notifier.status(f"not running: {terminal.line(obstacle(error))}")
         raise
     except Exception as error:
-        notifier.status(f"ended by a defect: {type(error).__name__} (its log has the details)")
+        notifier.status(
+            f"ended by a defect: {type(error).__name__} (its log has the details)"
+        )
         raise
 
 
 def _run(options: argparse.Namespace, notifier: Notifier) -> int:
-    reread = partial(effective.make, os.environ, config=options.config, state=options.state_dir)
+    reread = partial(
+        effective.make, os.environ, config=options.config, state=options.state_dir
+    )
     settings = reread()
     for number in (signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)  # others may send them from now on; the daemon handles them once it runs
+        signal.signal(
+            number, signal.SIG_IGN
+        )  # others may send them from now on; the daemon handles them once it runs
     with lock.held(settings.state, "" if options.once else lock.DAEMON):
         if options.once:
             return _once(settings, as_json=options.json)
@@ -89,7 +112,9 @@ def _run(options: argparse.Namespace, notifier: Notifier) -> int:
 
 
 def _once(settings: effective.Settings, *, as_json: bool) -> int:
-    report: progress.Lines | progress.Collected = progress.Collected() if as_json else progress.Lines(settings.state)
+    report: progress.Lines | progress.Collected = (
+        progress.Collected() if as_json else progress.Lines(settings.state)
+    )
     try:
         done = once(settings, report, report.refresh, report.interval)
     finally:
@@ -130,11 +155,15 @@ class Log(Report):
     def event(self, event: Event) -> None:
         notice = notices.notice_of(event)
         if notice is not None:
-            self._say(notice.priority, notice.text, fields(notice) if self._journal else {})
+            self._say(
+                notice.priority, notice.text, fields(notice) if self._journal else {}
+            )
         elif isinstance(event, Message):
             self._say(4 if event.is_warning else 6, event.text)
 
-    def _say(self, priority: int, text: str, about: Mapping[str, str] = MappingProxyType({})) -> None:
+    def _say(
+        self, priority: int, text: str, about: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         line = terminal.line(text)
         if self._journal is not None and self._journal.send(priority, line, about):
             return

@@ -9,7 +9,13 @@ from collections.abc import Callable
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.model import signal_numbers
-from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, hindrance, shortage
+from heat_config_agent.model.errors import (
+    AgentError,
+    ExitCode,
+    Interrupted,
+    hindrance,
+    shortage,
+)
 from heat_config_hooks import memory
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -44,13 +50,18 @@ def _ended(main: Callable[[list[str]], int]) -> int:
         terminal.complain(f"error: {terminal.line(str(error))}")
         return error.exit_code
     except (OSError, MemoryError, ImportError) as error:
-        foreseen = hindrance(error) if isinstance(error, PermissionError) else shortage(error)
+        foreseen = (
+            hindrance(error) if isinstance(error, PermissionError) else shortage(error)
+        )
         if foreseen is None:
             raise
         print(f"error: {terminal.line(str(foreseen))}", file=sys.stderr)
         return foreseen.exit_code
     except Interrupted:
-        print("interrupted: runs that have begun go on; run the command again to follow them", file=sys.stderr)
+        print(
+            "interrupted: runs that have begun go on; run the command again to follow them",
+            file=sys.stderr,
+        )
         return ExitCode.INTERRUPTED
 
 
@@ -66,6 +77,8 @@ def _usable_output() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    signal_numbers.handle(signal_numbers.SIGTERM, signal_numbers.SIG_IGN)  # a second signal would interrupt the cleanup
+    signal_numbers.handle(
+        signal_numbers.SIGTERM, signal_numbers.SIG_IGN
+    )  # a second signal would interrupt the cleanup
     signal_numbers.handle(signal_numbers.SIGINT, signal_numbers.SIG_IGN)
     raise Interrupted

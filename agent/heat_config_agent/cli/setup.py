@@ -66,21 +66,29 @@ def run(options: argparse.Namespace) -> int:
         else:
             _install()
     except OSError as error:
-        raise AgentError(f"cannot change {error.filename or PLACE}: {error.strerror}") from error
+        raise AgentError(
+            f"cannot change {error.filename or PLACE}: {error.strerror}"
+        ) from error
     return ExitCode.OK
 
 
 def _install() -> None:
     units = _units()
     for name in units:
-        packaged = next((folder / name for folder in PACKAGED if (folder / name).exists()), None)
+        packaged = next(
+            (folder / name for folder in PACKAGED if (folder / name).exists()), None
+        )
         if packaged:
             raise UsageError(
-                f"a package has installed {packaged}, so there is nothing to set up", hint="remove the package first"
+                f"a package has installed {packaged}, so there is nothing to set up",
+                hint="remove the package first",
             )
         path = PLACE / name
         if os.path.lexists(path) and not _is_ours(path):
-            raise UsageError(f"{path} was not written by this command", hint="move it away, then run this again")
+            raise UsageError(
+                f"{path} was not written by this command",
+                hint="move it away, then run this again",
+            )
     PLACE.mkdir(parents=True, exist_ok=True)
     SETTINGS.mkdir(mode=0o755, exist_ok=True)
     for name, text in units.items():
@@ -104,7 +112,9 @@ def _remove() -> None:
         path.unlink()
         terminal.say(f"removed {path}")
     _systemctl("daemon-reload")
-    with contextlib.suppress(OSError):  # it is not there, or has settings in it, which stay
+    with contextlib.suppress(
+        OSError
+    ):  # it is not there, or has settings in it, which stay
         SETTINGS.rmdir()
     if not ours:
         terminal.say("there is nothing to remove")
@@ -116,8 +126,12 @@ def _instances() -> list[str]:
     names = {path.name for path in PLACE.glob(f"*.wants/{pattern}")}
     if _is_booted() and (program := shutil.which("systemctl")):
         words = [program, "list-units", "--plain", "--no-legend", "--full", pattern]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_DEADLINE, check=False)
-        names.update(line.split()[0] for line in done.stdout.splitlines() if line.strip())
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=_DEADLINE, check=False
+        )
+        names.update(
+            line.split()[0] for line in done.stdout.splitlines() if line.strip()
+        )
     return sorted(names)
 
 
@@ -135,12 +149,19 @@ def _units() -> dict[str, str]:
         )
     commands = Path(sys.executable).parent
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in names}
-    return {name: text.replace("ExecStart=heat-", f"ExecStart={commands}/heat-") for name, text in texts.items()}
+    return {
+        name: text.replace("ExecStart=heat-", f"ExecStart={commands}/heat-")
+        for name, text in texts.items()
+    }
 
 
 def _is_ours(path: Path) -> bool:
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        return path.is_file() and not path.is_symlink() and path.read_text(encoding="utf-8").startswith(MARK)
+        return (
+            path.is_file()
+            and not path.is_symlink()
+            and path.read_text(encoding="utf-8").startswith(MARK)
+        )
     return False
 
 
@@ -156,9 +177,18 @@ def _systemctl(*words: str) -> None:
         return
     try:
         done = subprocess.run(
-            [program, *words], capture_output=True, text=True, timeout=_DEADLINE, check=False, stdin=subprocess.DEVNULL
+            [program, *words],
+            capture_output=True,
+            text=True,
+            timeout=_DEADLINE,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
-        raise AgentError(f"systemctl {' '.join(words)} took longer than {_DEADLINE} s") from error
+        raise AgentError(
+            f"systemctl {' '.join(words)} took longer than {_DEADLINE} s"
+        ) from error
     if done.returncode:
-        raise AgentError(f"systemctl {' '.join(words)} failed: {done.stderr.strip() or done.returncode}")
+        raise AgentError(
+            f"systemctl {' '.join(words)} failed: {done.stderr.strip() or done.returncode}"
+        )

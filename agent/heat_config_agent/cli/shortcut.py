@@ -23,7 +23,12 @@ try:
     from _blake2 import blake2b  # as `random` does it: hashlib would load OpenSSL too
 except ImportError:
     from hashlib import blake2b
-from heat_config_agent.settings.paths import OTHER_FILE, OWN_FILES, SHELL_CONFIG, usual_state
+from heat_config_agent.settings.paths import (
+    OTHER_FILE,
+    OWN_FILES,
+    SHELL_CONFIG,
+    usual_state,
+)
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -69,7 +74,10 @@ def again(words: Sequence[str], environ: Mapping[str, str]) -> bytes | None:
             state = word.partition("=")[2]
     locks: list[int] = []
     try:
-        for path in (state, f"{state}/lock"):  # a process that holds one of them may be about to change something
+        for path in (
+            state,
+            f"{state}/lock",
+        ):  # a process that holds one of them may be about to change something
             locks.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
             fcntl.flock(locks[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
             found = os.fstat(locks[-1])
@@ -78,10 +86,14 @@ def again(words: Sequence[str], environ: Mapping[str, str]) -> bytes | None:
         head, mark, output = _content(f"{state}/{FILE}").partition(b"\0\0")
         digest, until, *watched = head.split(b"\0")
         room = os.statvfs(state)
-        full = room.f_bavail * room.f_frsize < _ROOM or (room.f_files > 0 and room.f_favail < _FILES)
+        full = room.f_bavail * room.f_frsize < _ROOM or (
+            room.f_files > 0 and room.f_favail < _FILES
+        )
         if not mark or full or time.clock_gettime(time.CLOCK_BOOTTIME) >= float(until):
             return None
-        same = digest == _digest(inputs(words, environ), seen(map(os.fsdecode, watched)))
+        same = digest == _digest(
+            inputs(words, environ), seen(map(os.fsdecode, watched))
+        )
     except (OSError, ValueError):
         return None
     finally:
@@ -91,7 +103,12 @@ def again(words: Sequence[str], environ: Mapping[str, str]) -> bytes | None:
 
 
 def keep(
-    before: tuple[bytes, bytes], after: tuple[bytes, bytes], watched: Sequence[str], *, until: float, output: str
+    before: tuple[bytes, bytes],
+    after: tuple[bytes, bytes],
+    watched: Sequence[str],
+    *,
+    until: float,
+    output: str,
 ) -> bytes | None:
     """Return the content of `STATE/unchanged` after a run that had nothing to do; None if a change cannot be ruled out.
 
@@ -99,7 +116,11 @@ def keep(
     the time at which something falls due by itself, in seconds since boot.
     """
     times = [moment for path in watched for moment in _times(path)]
-    if not all(before) or before != after or any(time.time_ns() - each < _SETTLED_NS for each in times):
+    if (
+        not all(before)
+        or before != after
+        or any(time.time_ns() - each < _SETTLED_NS for each in times)
+    ):
         return None
     head = [_digest(*after), repr(until).encode(), *map(os.fsencode, watched)]
     return b"\0".join(head) + b"\0\0" + output.encode("utf-8", "replace")
@@ -116,25 +137,53 @@ def inputs(words: Sequence[str], environ: Mapping[str, str]) -> bytes:
         return b""
     digest = blake2b()
     for part in parts:
-        content = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape")
+        content = (
+            part
+            if isinstance(part, bytes)
+            else str(part).encode("utf-8", "surrogateescape")
+        )
         digest.update(b"%d:" % len(content) + content)
     return digest.digest()
 
 
 def _inputs(words: Sequence[str], environ: Mapping[str, str]) -> list[object]:
-    parts: list[object] = [__version__, sys.executable, _facts(_PACKAGE), os.getcwd(), *words]  # noqa: PTH109
-    parts += [os.isatty(1), os.geteuid(), _content("/proc/sys/kernel/random/boot_id", _SHORT)]
+    parts: list[object] = [
+        __version__,
+        sys.executable,
+        _facts(_PACKAGE),
+        os.getcwd(),  # noqa: PTH109
+        *words,
+    ]
+    parts += [
+        os.isatty(1),
+        os.geteuid(),
+        _content("/proc/sys/kernel/random/boot_id", _SHORT),
+    ]
     parts.append(os.stat("/proc/self/ns/pid").st_ino)  # noqa: PTH116
     parts += [f"{name}={environ[name]}" for name in sorted(environ.keys() - _PASSING)]
     places = sorted(os.listdir(OWN_FILES)) if os.path.isdir(OWN_FILES) else []  # noqa: PTH112
-    parts += [_facts(each) for each in (OTHER_FILE, *(f"{OWN_FILES}/{each}" for each in places), *_INSTANCE)]
-    named = [environ.get("HEAT_SHELL_CONFIG", ""), SHELL_CONFIG, *words, *(each.partition("=")[2] for each in words)]
+    parts += [
+        _facts(each)
+        for each in (
+            OTHER_FILE,
+            *(f"{OWN_FILES}/{each}" for each in places),
+            *_INSTANCE,
+        )
+    ]
+    named = [
+        environ.get("HEAT_SHELL_CONFIG", ""),
+        SHELL_CONFIG,
+        *words,
+        *(each.partition("=")[2] for each in words),
+    ]
     return parts + [_document(each) for each in named]
 
 
 def seen(watched: Iterable[str]) -> bytes:
     """Return a digest of the state of files and folders that others may change."""
-    return repr([(path, _facts(path)) for path in watched]).encode("utf-8", "surrogateescape")
+    return repr([(path, _facts(path)) for path in watched]).encode(
+        "utf-8", "surrogateescape"
+    )
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -156,7 +205,14 @@ def _facts(path: str) -> tuple[int, ...]:
         found = os.lstat(path)
     except OSError:
         return ()
-    return found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return (
+        found.st_dev,
+        found.st_ino,
+        found.st_mode,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
 
 
 def _times(path: str) -> tuple[int, ...]:

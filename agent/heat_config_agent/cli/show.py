@@ -23,7 +23,9 @@ _LINES = 20
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "show", "show everything about one deployment", __doc__)
+    parser = state_options.command(
+        commands, "show", "show everything about one deployment", __doc__
+    )
     state_options.add_id(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
@@ -36,33 +38,53 @@ def run(options: argparse.Namespace) -> int:
     settings, entry = target.settings, target.entry
     deployment = state_options.deployment(settings, entry)
     kept = entry.values
-    result = deployed.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)
+    result = (
+        deployed.kept(settings.deployed / f"{entry.key}.notify.json")
+        if kept is None
+        else dict(kept)
+    )
     if deployment is None:
         result = {}  # which values are secret is no longer known
     else:
         conceal = concealer(deployment)
         result = {conceal.text(name): conceal(value) for name, value in result.items()}
-    if entry.removed is not Removed.NOTHING:  # which parts of an output are secret is no longer known
-        result = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in result.items()}
+    if (
+        entry.removed is not Removed.NOTHING
+    ):  # which parts of an output are secret is no longer known
+        result = {
+            name: value if name in STANDARD_OUTPUTS else MASK
+            for name, value in result.items()
+        }
     inputs = _inputs(deployment) if deployment else {}
     runs = kept_runs.of(target)
     if options.json:
-        more = {"inputs": inputs, "result": result or None, "runs": [each.values for each in runs]}
+        more = {
+            "inputs": inputs,
+            "result": result or None,
+            "runs": [each.values for each in runs],
+        }
         terminal.say(json.dumps({**status.values(entry, settings.state), **more}))
         return ExitCode.OK
-    facts = [*_facts(target, deployment, settings.state), *_replaced(entry, settings.state)]
+    facts = [
+        *_facts(target, deployment, settings.state),
+        *_replaced(entry, settings.state),
+    ]
     for line in terminal.table(facts):
         terminal.say(line)
     _section("inputs", inputs)
     _section("result", result)
     if len(runs) > 1:
-        terminal.say(f"\nruns (`{asked.command('log', options.id, '--run', 'N')}` prints the output of run N)")
+        terminal.say(
+            f"\nruns (`{asked.command('log', options.id, '--run', 'N')}` prints the output of run N)"
+        )
         for line in terminal.table(each.row for each in runs):
             terminal.say(line)
     return ExitCode.OK
 
 
-def _facts(found: named.Named, deployment: Deployment | None, state: Path) -> list[tuple[str, str]]:
+def _facts(
+    found: named.Named, deployment: Deployment | None, state: Path
+) -> list[tuple[str, str]]:
     entry = found.entry
     facts = [
         ("name", found.title if found.follows else entry.title),
@@ -81,16 +103,30 @@ def _facts(found: named.Named, deployment: Deployment | None, state: Path) -> li
         facts.append(("isolated", entry.run.isolated))
     if entry.started:
         facts.append(("started", plan.clock(entry.started)))
-    if entry.run and entry.run.scope and (left := scopes.members(entry.run.scope, entry.run.mark)):
+    if (
+        entry.run
+        and entry.run.scope
+        and (left := scopes.members(entry.run.scope, entry.run.mark))
+    ):
         facts.append(("scope", f"{Path(entry.run.scope).name}; {len(left)} alive"))
     if entry.ended:
-        took = f" ({terminal.duration(entry.ended - entry.started)})" if entry.started else ""
+        took = (
+            f" ({terminal.duration(entry.ended - entry.started)})"
+            if entry.started
+            else ""
+        )
         facts.append(("ended", plan.clock(entry.ended) + took))
     if entry.state is State.SIGNALLED:
         facts.append(("delivered", plan.clock(entry.at)))
     if entry.removed is not Removed.NOTHING:
-        gone = "inputs and config" if entry.removed is Removed.SECRETS else "everything except that it ran"
-        facts.append(("pruned", f"{gone}; keep_for and keep_size say how long they are kept"))
+        gone = (
+            "inputs and config"
+            if entry.removed is Removed.SECRETS
+            else "everything except that it ran"
+        )
+        facts.append(
+            ("pruned", f"{gone}; keep_for and keep_size say how long they are kept")
+        )
     elif deployment is not None:
         facts.append(("result goes", deployment.target.described))
     return [fact for fact in facts if fact[1]]
@@ -99,13 +135,20 @@ def _facts(found: named.Named, deployment: Deployment | None, state: Path) -> li
 def _replaced(entry: Entry, state: Path) -> list[tuple[str, str]]:
     """Return the facts about the replacement of a deployment by Heat; none if there is none."""
     same = [each for each in journal.read(state).values() if each.owner == entry.owner]
-    found = [each for each in replacement.replacements(same) if entry.key in (each.old.key, each.new.key)]
+    found = [
+        each
+        for each in replacement.replacements(same)
+        if entry.key in (each.old.key, each.new.key)
+    ]
     return [("replaced", f"{each.sentence} → {each.todo}") for each in found]
 
 
 def _inputs(deployment: Deployment) -> dict[str, object]:
     conceal = concealer(deployment)
-    return {conceal.text(each.name): MASK if is_secret(each) else conceal(each.value) for each in deployment.inputs}
+    return {
+        conceal.text(each.name): MASK if is_secret(each) else conceal(each.value)
+        for each in deployment.inputs
+    }
 
 
 def _section(title: str, values: Mapping[str, object]) -> None:

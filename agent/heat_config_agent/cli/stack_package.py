@@ -27,7 +27,12 @@ COMMANDS = {
 """Command → the module that declares it."""
 
 
-def apply(settings: Settings, file: str, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
+def apply(
+    settings: Settings,
+    file: str,
+    options: SimpleNamespace | argparse.Namespace,
+    content: bytes | None,
+) -> int:
     """Create or update the stack of a template, and return the exit code of `heat-config-apply`."""
     from heat_config_stack.cli.stack import operations  # noqa: PLC0415  # slow to load
 
@@ -63,21 +68,30 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
         elif sentence := interrupted(settings, stack):
             unfinished[name] = sentence
         elif stack.workflows:
-            reasons[name] = "; ".join(f"the workflow {each} has failed: {why}" for each, why in stack.workflows)
+            reasons[name] = "; ".join(
+                f"the workflow {each} has failed: {why}"
+                for each, why in stack.workflows
+            )
     return reasons, unfinished
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
-    if not settings.followed and not (settings.state / "follow").is_dir():  # most machines follow nothing
+    if (
+        not settings.followed and not (settings.state / "follow").is_dir()
+    ):  # most machines follow nothing
         return []
     from heat_config_agent.state import followed, health  # noqa: PLC0415
     from heat_config_hooks.values import replace  # noqa: PLC0415
     from heat_config_stack.follow import in_step  # noqa: PLC0415
 
-    told = followed.with_troubles(followed.records(settings.state), health.unrecorded(settings.state))
+    told = followed.with_troubles(
+        followed.records(settings.state), health.unrecorded(settings.state)
+    )
     records = [each for each in told if not names or each.name in names]
-    return [replace(each, drift=in_step.drift(settings.state, each)) for each in records]
+    return [
+        replace(each, drift=in_step.drift(settings.state, each)) for each in records
+    ]
 
 
 def records_file(state: Path, name: str) -> Path:

@@ -56,7 +56,12 @@ exit codes:
 
 
 def command(
-    commands: Commands, name: str, brief: str, description: str | None, *, epilog: str = EXIT_CODES
+    commands: Commands,
+    name: str,
+    brief: str,
+    description: str | None,
+    *,
+    epilog: str = EXIT_CODES,
 ) -> argparse.ArgumentParser:
     """Declare a command about a state directory."""
     from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
@@ -73,8 +78,10 @@ def command(
     return parser
 
 
-_ID = "a deployment's id, the beginning of its id, its name, its resource in the template, STACK/RESOURCE, or \
+_ID = (
+    "a deployment's id, the beginning of its id, its name, its resource in the template, STACK/RESOURCE, or \
 NAME/DEPLOYMENT for one that the source NAME has"
+)
 
 
 def add_id(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +100,9 @@ def of(options: argparse.Namespace) -> Settings:
     Prints mistakes in the settings as a warning. Raises UsageError if they leave in doubt which directory is meant.
     """
     wrong: list[str] = []
-    settings = effective.make(os.environ, config=options.config, state=options.state_dir, mistakes=wrong)
+    settings = effective.make(
+        os.environ, config=options.config, state=options.state_dir, mistakes=wrong
+    )
     if wrong and not settings.placed:
         raise UsageError(wrong[0], hint=_more(settings))
     if wrong:
@@ -104,12 +113,18 @@ def of(options: argparse.Namespace) -> Settings:
 
 def _more(settings: Settings) -> str:
     number = len(settings.mistakes) - 1
-    return f"and {number} more: `{settings.command('config')}` shows them" if number > 0 else ""
+    return (
+        f"and {number} more: `{settings.command('config')}` shows them"
+        if number > 0
+        else ""
+    )
 
 
 def deployment(settings: Settings, entry: Entry) -> Deployment | None:
     """Return the deployment of an entry from the journal, or else from `deployed/`; None if neither has it."""
     document = entry.document or kept(settings.deployed / f"{entry.key}.json")
-    if not document and entry.removed is not Removed.NOTHING:  # what is left of it has no secrets
+    if (
+        not document and entry.removed is not Removed.NOTHING
+    ):  # what is left of it has no secrets
         document = {"id": entry.id, "name": entry.name}
     return plan.deployment_of(entry, document) if document else None

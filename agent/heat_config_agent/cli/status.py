@@ -49,9 +49,21 @@ _STYLES = {
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "status", "show every deployment and its state", __doc__, epilog=_EPILOG)
-    parser.add_argument("--all", action="store_true", help="also show deployments whose details were pruned")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser = state_options.command(
+        commands,
+        "status",
+        "show every deployment and its state",
+        __doc__,
+        epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also show deployments whose details were pruned",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of a table"
+    )
     parser.add_argument(
         "--check",
         action="store_true",
@@ -75,7 +87,11 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     rows = _rows(settings.state)
     if options.unfinished:
-        shown = [row for row in rows if (options.all or not row.is_pruned) and _unfinished(row)]
+        shown = [
+            row
+            for row in rows
+            if (options.all or not row.is_pruned) and _unfinished(row)
+        ]
         _name(options, shown, [_unfinished(row) for row in shown])
         return ExitCode.OK
     overview = _overview(settings, rows, with_pruned=options.all)
@@ -107,7 +123,9 @@ class _Row:
     @property
     def has_failed(self) -> bool:
         """Tell whether it has failed, and is still wanted."""
-        return self.entry.has_failed or (self.entry.failed and self.entry.action == CLEANUP)
+        return self.entry.has_failed or (
+            self.entry.failed and self.entry.action == CLEANUP
+        )
 
     @property
     def is_pruned(self) -> bool:
@@ -117,7 +135,11 @@ class _Row:
     def values(self) -> dict[str, object]:
         """Return it as JSON."""
         own = values(self.entry, self.state)
-        return {**own, "title": self.title, "followed": self.follows} if self.follows else own
+        return (
+            {**own, "title": self.title, "followed": self.follows}
+            if self.follows
+            else own
+        )
 
 
 def _followed_rows(state: Path) -> list[_Row]:
@@ -125,14 +147,19 @@ def _followed_rows(state: Path) -> list[_Row]:
     rows = []
     for name, place in followed.documents(state):
         entries = sorted(journal.read(place).values(), key=lambda entry: entry.accepted)
-        rows += [_Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name) for each in entries]
+        rows += [
+            _Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name)
+            for each in entries
+        ]
     return rows
 
 
 def _rows(state: Path) -> list[_Row]:
     """Return all deployments: the agent's own, oldest first, and then those of followed documents."""
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
-    return [_Row(entry=entry, title=entry.title, state=state) for entry in entries] + _followed_rows(state)
+    return [
+        _Row(entry=entry, title=entry.title, state=state) for entry in entries
+    ] + _followed_rows(state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +195,11 @@ class _Overview:
     @property
     def alarms(self) -> list[str]:
         """Return a sentence for everything that somebody has to look after, failed deployments excepted."""
-        return [*self.problems, *self.failed_stack_lines, *self.interrupted_stacks.values()]
+        return [
+            *self.problems,
+            *self.failed_stack_lines,
+            *self.interrupted_stacks.values(),
+        ]
 
     @property
     def verdict(self) -> str:
@@ -194,7 +225,9 @@ class _Overview:
         }
 
 
-def _overview(settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool) -> _Overview:
+def _overview(
+    settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool
+) -> _Overview:
     """Collect what there is to show."""
     state = settings.state
     keys = [row.entry.key for row in all_rows if not row.follows]
@@ -202,15 +235,30 @@ def _overview(settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool
     entries = [row.entry for row in rows if not row.follows]
     agent = _agent(state)
     skipped = _skipped(state, keys)
-    given = {str(each[name]) for each in skipped for name in ("key", "id")} if agent["current"] else None
+    given = (
+        {str(each[name]) for each in skipped for name in ("key", "id")}
+        if agent["current"]
+        else None
+    )
     records = stack_package.followed_records(settings)
     elsewhere = [_problem_of(settings, record) for record in records if record.problem]
     elsewhere += report_of(begun_elsewhere(settings.deployed, keys, given))
     failed_stacks, interrupted_stacks = stack_package.troubles(settings)
-    problems = [*_problems(agent, entries, following=bool(settings.followed)), *elsewhere]
+    problems = [
+        *_problems(agent, entries, following=bool(settings.followed)),
+        *elsewhere,
+    ]
     problems += _refused(settings, rows)
-    problems += [mistake for mistake in settings.mistakes if not any(mistake in problem for problem in problems)]
-    hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
+    problems += [
+        mistake
+        for mistake in settings.mistakes
+        if not any(mistake in problem for problem in problems)
+    ]
+    hint = (
+        ""
+        if agent["running"]
+        else agents.hint(state, settings.options, os.environ, "status")
+    )
     if hint:
         problems.insert(1, hint)
     return _Overview(
@@ -236,16 +284,32 @@ def _name_failures(options: argparse.Namespace, overview: _Overview) -> int:
     A deployment that its document no longer has was replaced, or is not wanted any more. A DELETE is still wanted.
     """
     superseded = _superseded(overview.rows)
-    failed = [row for row in overview.rows if row.has_failed and row.entry.key not in superseded]
+    failed = [
+        row
+        for row in overview.rows
+        if row.has_failed and row.entry.key not in superseded
+    ]
     lines = [f"{row.title}: {details(row.entry, row.state)}" for row in failed]
-    _name(options, failed, [*lines, *overview.failed_stack_lines], failed_stacks=overview.failed_stacks)
+    _name(
+        options,
+        failed,
+        [*lines, *overview.failed_stack_lines],
+        failed_stacks=overview.failed_stacks,
+    )
     return ExitCode.FAILED if lines or overview.failed_stacks else ExitCode.OK
 
 
-def _name(options: argparse.Namespace, rows: Sequence[_Row], lines: Sequence[str], **more: object) -> None:
+def _name(
+    options: argparse.Namespace,
+    rows: Sequence[_Row],
+    lines: Sequence[str],
+    **more: object,
+) -> None:
     """Print a line for each of some deployments, or one JSON object with them."""
     if options.json:
-        terminal.say(json.dumps({"deployments": [row.values() for row in rows], **more}))
+        terminal.say(
+            json.dumps({"deployments": [row.values() for row in rows], **more})
+        )
         return
     for line in lines:
         terminal.say(terminal.line(line.replace("\n", "; ")))
@@ -258,7 +322,9 @@ def _superseded(rows: Iterable[_Row]) -> set[str]:
     by_journal: dict[Path, list[Entry]] = {}
     for row in rows:
         by_journal.setdefault(row.state, []).append(row.entry)
-    return {key for entries in by_journal.values() for key in edition.superseded(entries)}
+    return {
+        key for entries in by_journal.values() for key in edition.superseded(entries)
+    }
 
 
 def _warn(line: str) -> None:
@@ -290,11 +356,21 @@ def _show_stacks(overview: _Overview) -> None:
     """Show what is followed, the names of the stacks, and which of them failed or were interrupted."""
     settings, stacks = overview.settings, overview.stacks
     for record in overview.records:
-        left = "" if record.name in settings.followed else _no_section(settings, record.name)
-        terminal.say(terminal.line(f"follow {record.name}: {record.progress} of {record.source or 'its source'}{left}"))
+        left = (
+            ""
+            if record.name in settings.followed
+            else _no_section(settings, record.name)
+        )
+        terminal.say(
+            terminal.line(
+                f"follow {record.name}: {record.progress} of {record.source or 'its source'}{left}"
+            )
+        )
     if stacks:
         states = settings.command("stack", "list")
-        terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
+        terminal.say(
+            f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)"
+        )
     for line in overview.failed_stack_lines:
         terminal.say(terminal.styled(terminal.line(line), "bad"))
     for line in overview.interrupted_stacks.values():
@@ -305,19 +381,32 @@ def _show_excess(settings: Settings, hidden: int) -> None:
     """Say if more is kept than the limits allow, and how many deployments are not shown."""
     steady = Steady(settings.state)
     if excess := retention.excess(steady.bytes, steady.files, settings.limits):
-        terminal.say(terminal.styled(f"{excess}: `{settings.command('prune', '--plan')}` shows the details", "warn"))
+        terminal.say(
+            terminal.styled(
+                f"{excess}: `{settings.command('prune', '--plan')}` shows the details",
+                "warn",
+            )
+        )
     if hidden:
         more = terminal.count(hidden, "older deployment")
-        terminal.say(terminal.styled(f"{more} without details, which were pruned: --all shows them", "quiet"))
+        terminal.say(
+            terminal.styled(
+                f"{more} without details, which were pruned: --all shows them", "quiet"
+            )
+        )
 
 
 def _no_section(settings: Settings, name: str) -> str:
     return f" (these settings have no section [follow {name}]; `{settings.command('follow')}` forgets it)"
 
 
-def _show_deployments(shown: Sequence[_Row], skipped: Sequence[Mapping[str, object]]) -> None:
+def _show_deployments(
+    shown: Sequence[_Row], skipped: Sequence[Mapping[str, object]]
+) -> None:
     """Print a row for each deployment, those that are skipped last."""
-    rows: list[tuple[str, ...]] = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
+    rows: list[tuple[str, ...]] = [
+        ("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")
+    ]
     rows += [
         (
             terminal.squeezed(terminal.line(each.title), _LONGEST_NAME),
@@ -331,10 +420,25 @@ def _show_deployments(shown: Sequence[_Row], skipped: Sequence[Mapping[str, obje
         for each in shown
     ]
     rows += [
-        (str(each["title"]), str(each["id"])[:36], str(each["action"]) or "-", "-", "skipped", "-", str(each["reason"]))
+        (
+            str(each["title"]),
+            str(each["id"])[:36],
+            str(each["action"]) or "-",
+            "-",
+            "skipped",
+            "-",
+            str(each["reason"]),
+        )
         for each in skipped
     ]
-    if sum(2 + max(terminal.columns(row[column]) for row in rows) for column in range(6)) > terminal.room() > 0:
+    if (
+        sum(
+            2 + max(terminal.columns(row[column]) for row in rows)
+            for column in range(6)
+        )
+        > terminal.room()
+        > 0
+    ):
         rows[1:] = _narrower(rows[1:])
     header, *lines = terminal.table(rows)
     terminal.say(terminal.styled(header, "quiet"))
@@ -348,7 +452,14 @@ def _show_deployments(shown: Sequence[_Row], skipped: Sequence[Mapping[str, obje
 def _narrower(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Return the rows for a narrow terminal: with beginnings of ids, which commands take too, and shorter times."""
     ids = {row[1] for row in rows}
-    size = next((size for size in range(8, 36) if len({each[:size] for each in ids}) == len(ids)), 36)
+    size = next(
+        (
+            size
+            for size in range(8, 36)
+            if len({each[:size] for each in ids}) == len(ids)
+        ),
+        36,
+    )
     today = plan.clock(time.time())[:11]
     return [
         (
@@ -374,7 +485,11 @@ def _unfinished(row: _Row) -> str:
         return f"{name} continues after a reboot"
     if entry.state is State.RETRY:
         return f"{name} is run again"
-    return f"{name} has run, and its result is not delivered" if entry.state is State.FINISHED else ""
+    return (
+        f"{name} has run, and its result is not delivered"
+        if entry.state is State.FINISHED
+        else ""
+    )
 
 
 def _waits(entry: Entry, state: Path) -> str:
@@ -391,7 +506,11 @@ def _waits(entry: Entry, state: Path) -> str:
             return f"cannot begin: {str(why).removeprefix(f'cannot start {entry.title}: ')}{_next_try(obstacle)}"
         if obstacle["reason"]:
             return f"cannot begin: {obstacle['reason']}{_next_try(obstacle)}"
-    return "waits for a reboot of the machine" if report.get("reboot") else "waits for its turn"
+    return (
+        "waits for a reboot of the machine"
+        if report.get("reboot")
+        else "waits for its turn"
+    )
 
 
 def _daemon(state: Path) -> int:
@@ -408,17 +527,23 @@ def _agent(state: Path) -> dict[str, object]:
     pause = asked.paused(state)
     doing = str(report.get("doing") or "starting")
     blocked = _blocked(state, report) if running else []
-    if blocked and not report.get("blocked"):  # the daemon could not report it, or has not yet
+    if blocked and not report.get(
+        "blocked"
+    ):  # the daemon could not report it, or has not yet
         doing = f"blocked: {blocked[0]['cause']}; {doing}"
     return {
         "running": running,
         "process": holder[0] if running and holder else report.get("process"),
-        "version": report.get("version") if not holder or report.get("process") == holder[0] else None,
+        "version": report.get("version")
+        if not holder or report.get("process") == holder[0]
+        else None,
         "started": report.get("started"),
         "doing": doing if running else "not running",
         "said": report.get("at"),
         "next_poll": report.get("next_poll") if running else None,
-        "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]} if pause else None,
+        "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]}
+        if pause
+        else None,
         "reboot": report.get("reboot", []),
         "sources": report.get("sources", []),
         "channels": report.get("channels", []),
@@ -436,7 +561,15 @@ def _blocked(state: Path, report: Mapping[str, object]) -> list[Mapping[str, obj
     if reported or not (trouble := run_folder.lacks(state)):
         return reported
     words = f"{trouble[0].lower()}{trouble[1:]}"
-    return [{"cause": words, "since": None, "next_try": None, "reason": words, "deployments": {}}]
+    return [
+        {
+            "cause": words,
+            "since": None,
+            "next_try": None,
+            "reason": words,
+            "deployments": {},
+        }
+    ]
 
 
 def obstacles(state: Path) -> list[str]:
@@ -452,24 +585,41 @@ def _sentence(obstacle: Mapping[str, object]) -> str:
     keys = obstacle.get("deployments")
     number = len(keys) if isinstance(keys, Mapping) else 0
     work = f"; {terminal.count(number, 'deployment')} cannot begin" if number else ""
-    since = f"; since {plan.clock(moment)}" if isinstance(moment := obstacle.get("since"), float) else ""
+    since = (
+        f"; since {plan.clock(moment)}"
+        if isinstance(moment := obstacle.get("since"), float)
+        else ""
+    )
     return f"blocked: {obstacle.get('cause')}{work}{since}{_next_try(obstacle)}"
 
 
 def _next_try(obstacle: Mapping[str, object]) -> str:
     moment = obstacle.get("next_try")
-    return f"; next try at {plan.clock(moment)[11:]}" if isinstance(moment, float) else ""
+    return (
+        f"; next try at {plan.clock(moment)[11:]}" if isinstance(moment, float) else ""
+    )
 
 
-def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: bool) -> list[str]:
+def _problems(
+    agent: Mapping[str, object], entries: list[Entry], *, following: bool
+) -> list[str]:
     """Return the problems of the daemon, one sentence each. One that is `following` sources needs no others."""
     problems = [] if agent["running"] else ["no agent is running"]
     problems += map(_sentence, _maps(agent["blocked"]))
     if agent["silent"]:
-        problems.append(f"the agent (process {agent['process']}) has reported nothing for {agent['silent']} s")
-    sources = [source for source in _maps(agent["sources"]) if agent["running"] and not source.get("seldom")]
+        problems.append(
+            f"the agent (process {agent['process']}) has reported nothing for {agent['silent']} s"
+        )
+    sources = [
+        source
+        for source in _maps(agent["sources"])
+        if agent["running"] and not source.get("seldom")
+    ]
     away = [source for source in sources if source.get("working") is False]
-    problems += [f"source {source.get('name')} is failing: {source.get('trouble')}" for source in away]
+    problems += [
+        f"source {source.get('name')} is failing: {source.get('trouble')}"
+        for source in away
+    ]
     problems += [
         f"{source.get('name')}: {source['trouble']}"
         for source in sources
@@ -478,15 +628,31 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     pending = [source for source in sources if source.get("working") is None]
     waits = bool(pending) and bool(agent["starting"])
     if not waits:
-        awaited = [source.get("name") for source in pending if source.get("name") in TRANSPORTS]
+        awaited = [
+            source.get("name") for source in pending if source.get("name") in TRANSPORTS
+        ]
         problems += [f"{name} has not answered yet" for name in awaited]
-        if agent["running"] and not any(source.get("working") for source in sources) and (sources or not following):
+        if (
+            agent["running"]
+            and not any(source.get("working") for source in sources)
+            and (sources or not following)
+        ):
             ever = any(source.get("answered") for source in sources)
-            problems.append("no source answers now" if ever else "no source has answered")
+            problems.append(
+                "no source answers now" if ever else "no source has answered"
+            )
     troubles = agent["troubles"]
-    problems += [str(trouble) for trouble in troubles] if isinstance(troubles, list) and agent["running"] else []
+    problems += (
+        [str(trouble) for trouble in troubles]
+        if isinstance(troubles, list) and agent["running"]
+        else []
+    )
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
-    problems += [f"{terminal.count(len(late), 'result')} could not be delivered yet"] if late else []
+    problems += (
+        [f"{terminal.count(len(late), 'result')} could not be delivered yet"]
+        if late
+        else []
+    )
     if agent["paused"]:
         problems.append("the agent is paused")
     if age := health.outdated(agent) if agent["running"] else "":
@@ -503,21 +669,43 @@ def _problem_of(settings: Settings, record: followed.Followed) -> str:
 
 def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:
     """Return a sentence about the results that their servers have refused for good, if the metadata has any of them."""
-    refused = [row.title for row in rows if row.entry.state is State.REFUSED and row.entry.left_at is None]
+    refused = [
+        row.title
+        for row in rows
+        if row.entry.state is State.REFUSED and row.entry.left_at is None
+    ]
     if not refused:
         return []
-    number = "the server has refused the result" if len(refused) == 1 else f"{len(refused)} results were refused"
-    return [f"{number} of {', '.join(refused[:5])} for good: `{settings.command('show', refused[0])}` says why"]
+    number = (
+        "the server has refused the result"
+        if len(refused) == 1
+        else f"{len(refused)} results were refused"
+    )
+    return [
+        f"{number} of {', '.join(refused[:5])} for good: `{settings.command('show', refused[0])}` says why"
+    ]
 
 
 def _skipped(state: Path, keys: Collection[str]) -> list[Mapping[str, object]]:
     """Return the deployments without a record that the daemon's last plan skipped, each with the reason."""
-    named = [each for each in _maps(health.read(state).get("skipped")) if {*each} >= {"key", "name", "id", "reason"}]
-    return [{"action": "", "title": each["name"], **each} for each in named if each["key"] not in keys]
+    named = [
+        each
+        for each in _maps(health.read(state).get("skipped"))
+        if {*each} >= {"key", "name", "id", "reason"}
+    ]
+    return [
+        {"action": "", "title": each["name"], **each}
+        for each in named
+        if each["key"] not in keys
+    ]
 
 
 def _maps(value: object) -> list[Mapping[str, object]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return (
+        [each for each in value if isinstance(each, Mapping)]
+        if isinstance(value, list)
+        else []
+    )
 
 
 def _show(agent: Mapping[str, object], problems: list[str]) -> None:
@@ -525,20 +713,32 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
     line = f"agent: {agent['doing']}"
     if agent["running"]:
         line += f" (process {agent['process']})"
-    terminal.say(terminal.styled(terminal.line(line), "" if agent["running"] else "bad"))
+    terminal.say(
+        terminal.styled(terminal.line(line), "" if agent["running"] else "bad")
+    )
     pause = agent["paused"]
     if isinstance(pause, Mapping):
-        until = f" until {plan.clock(pause['until'])}" if pause["until"] is not None else ""
+        until = (
+            f" until {plan.clock(pause['until'])}" if pause["until"] is not None else ""
+        )
         line = f"paused since {plan.clock(pause['since'])}{until}: {terminal.line(pause['reason'])}"
         terminal.say(terminal.styled(line, "warn"))
     for source in _maps(agent["sources"]) if agent["running"] else []:
         if source.get("seldom"):
             continue
         moment = source.get("answered")
-        last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
-        if source.get("working") is False and isinstance(since := source.get("since"), float):
+        last = (
+            f"answered {plan.clock(moment)}"
+            if isinstance(moment, float)
+            else "has not answered yet"
+        )
+        if source.get("working") is False and isinstance(
+            since := source.get("since"), float
+        ):
             last = (
-                f"failing since {plan.clock(since)}, last {last}" if isinstance(moment, float) else f"failing; {last}"
+                f"failing since {plan.clock(since)}, last {last}"
+                if isinstance(moment, float)
+                else f"failing; {last}"
             )
         terminal.say(terminal.line(f"source {source.get('name')}: {last}"))
     for channel in _maps(agent["channels"]) if agent["running"] else []:
@@ -554,7 +754,9 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
 
 def word(entry: Entry, state: Path) -> str:
     """Return the state of a deployment in one or two words."""
-    if entry.state is State.RUNNING and not (entry.run and supervisor.going_on(entry.run, state / "runs" / entry.key)):
+    if entry.state is State.RUNNING and not (
+        entry.run and supervisor.going_on(entry.run, state / "runs" / entry.key)
+    ):
         return "ended"
     if entry.ended is None:
         return entry.state.value
@@ -575,8 +777,17 @@ _UNDELIVERED = {
 
 def details(entry: Entry, state: Path) -> str:
     """Return what a deployment is doing or waiting for, or how it ended."""
-    again = f"; will run again {_next(state)}" if entry.again and entry.left_at is None else ""
-    if entry.failed and entry.left_at is not None and entry.action != CLEANUP and entry.state in SETTLED:
+    again = (
+        f"; will run again {_next(state)}"
+        if entry.again and entry.left_at is None
+        else ""
+    )
+    if (
+        entry.failed
+        and entry.left_at is not None
+        and entry.action != CLEANUP
+        and entry.state in SETTLED
+    ):
         again = "; its document no longer has it"
     if entry.state is State.ACCEPTED:
         return _waits(entry, state)
@@ -587,8 +798,16 @@ def details(entry: Entry, state: Path) -> str:
     if entry.state is State.RETRY:
         return f"{_reason(entry)}{next_attempt(entry)}{again}"
     if entry.state is State.FINISHED:
-        due = f" at {plan.clock(entry.not_before)}" if entry.not_before > time.time() else ""
-        attempt = f"next attempt{due or ' soon'}" if _daemon(state) else "the next run sends it"
+        due = (
+            f" at {plan.clock(entry.not_before)}"
+            if entry.not_before > time.time()
+            else ""
+        )
+        attempt = (
+            f"next attempt{due or ' soon'}"
+            if _daemon(state)
+            else "the next run sends it"
+        )
         return f"{_reason(entry)}result not yet delivered{plan.tried(entry)}; {attempt}{again}"
     if entry.state is State.REFUSED:
         return f"{_reason(entry)}the server refused the result for good: {entry.trouble}{again}"
@@ -646,7 +865,9 @@ def values(entry: Entry, state: Path) -> dict[str, object]:
         "failed": entry.failed if entry.ended else None,
         "reason": entry.reason,
         "what": details(entry, state),
-        "process": entry.run.pid if entry.run and entry.state is State.RUNNING else None,
+        "process": entry.run.pid
+        if entry.run and entry.state is State.RUNNING
+        else None,
         "scope": Path(entry.run.scope).name if entry.run and entry.run.scope else None,
         "user": entry.run.user or None if entry.run else None,
         "isolated": entry.run.isolated or None if entry.run else None,
@@ -655,5 +876,6 @@ def values(entry: Entry, state: Path) -> dict[str, object]:
         "not_before": entry.not_before or None,
         "again": entry.again,
         "reboots": entry.reboots,
-        "attempts": entry.attempts + (entry.run is not None and entry.state is not State.RETRY),
+        "attempts": entry.attempts
+        + (entry.run is not None and entry.state is not State.RETRY),
     }

@@ -55,11 +55,16 @@ def defect(error: BaseException | None) -> None:
     """
     import traceback  # noqa: PLC0415  # rarely needed
 
-    lines = ["error: a defect of heat-config-agent; please report it, with these lines (values are left out)"]
+    lines = [
+        "error: a defect of heat-config-agent; please report it, with these lines (values are left out)"
+    ]
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        lines += ["Traceback (most recent call last):", "".join(traceback.format_tb(error.__traceback__)).rstrip()]
+        lines += [
+            "Traceback (most recent call last):",
+            "".join(traceback.format_tb(error.__traceback__)).rstrip(),
+        ]
         lines.append(type(error).__name__)
         error = error.__cause__ or error.__context__
     say("\n".join(lines), error=True)
@@ -107,7 +112,12 @@ def squeezed(text: str, room: int) -> str:
     if columns(text) <= room:
         return text
     size = min(len(text), room - 1)
-    while columns(shorter := f"{text[: size - size // 2]}…{text[len(text) - size // 2 :]}") > room:
+    while (
+        columns(
+            shorter := f"{text[: size - size // 2]}…{text[len(text) - size // 2 :]}"
+        )
+        > room
+    ):
         size -= 1
     return shorter
 
@@ -179,7 +189,10 @@ def table(rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [tuple(map(line, row)) for row in rows]
     if not lines:
         return []
-    widths = [max(columns(row[column]) for row in lines) for column in range(len(lines[0]) - 1)]
+    widths = [
+        max(columns(row[column]) for row in lines)
+        for column in range(len(lines[0]) - 1)
+    ]
     begin, most = sum(widths) + 2 * len(widths), room()
     if most and begin > most and widths[0] > _NAME:
         widths[0] = max(widths[0] - (begin - most), _NAME)
@@ -187,7 +200,9 @@ def table(rows: Iterable[Sequence[str]]) -> list[str]:
         begin = sum(widths) + 2 * len(widths)
     texts = []
     for row in lines:
-        before = "".join(f"{padded(cell, size)}  " for cell, size in zip(row, widths, strict=False))
+        before = "".join(
+            f"{padded(cell, size)}  " for cell, size in zip(row, widths, strict=False)
+        )
         text = f"{before}{row[-1]}".rstrip()
         if most and columns(text) > most and row[-1]:
             below = begin > _FAR * most and len(row) > 1

@@ -56,7 +56,9 @@ _OUTCOMES = {
     ExitCode.NOT_THERE: "not there",
 }
 
-_HAS_RUN = frozenset({State.FINISHED, State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED})
+_HAS_RUN = frozenset(
+    {State.FINISHED, State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED}
+)
 
 _TIMEOUT = Option(
     "--timeout", "wait at most SECONDS, or a time like 90s, 5m or 2h; 0 only looks (default: no limit)", "SECONDS",
@@ -82,7 +84,13 @@ class _View:
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "wait", "wait until deployments are done", _DESCRIPTION, epilog=_EPILOG)
+    parser = state_options.command(
+        commands,
+        "wait",
+        "wait until deployments are done",
+        _DESCRIPTION,
+        epilog=_EPILOG,
+    )
     subject = parser.add_mutually_exclusive_group()
     subject.add_argument(
         "id",
@@ -91,26 +99,40 @@ def add(commands: state_options.Commands) -> None:
         help="a deployment's id, the beginning of its id, its name, its resource in the template, STACK/RESOURCE, or "
         "NAME/DEPLOYMENT for one that the source NAME has",
     )
-    subject.add_argument("--stack", metavar="NAME", help="wait for the action of a stack on this machine")
-    parser.add_argument("--for-action", metavar="ACTION", help="wait for this action, such as CREATE, and no other")
+    subject.add_argument(
+        "--stack", metavar="NAME", help="wait for the action of a stack on this machine"
+    )
+    parser.add_argument(
+        "--for-action",
+        metavar="ACTION",
+        help="wait for this action, such as CREATE, and no other",
+    )
     _TIMEOUT.add(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object at the end"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Wait, and print how it ended."""
     if options.id == "" or options.stack == "" or options.for_action == "":
-        raise UsageError("an ID, a NAME or an ACTION is empty", hint="leave it out, or give a value")
+        raise UsageError(
+            "an ID, a NAME or an ACTION is empty", hint="leave it out, or give a value"
+        )
     settings = state_options.of(options)
     action = options.for_action or ""
     if options.stack:
         look = _stack(settings, options.stack, action)
     else:
-        look = _deployments(*_named(settings.state, options.id or ""), action, settings.followed)
+        look = _deployments(
+            *_named(settings.state, options.id or ""), action, settings.followed
+        )
         look = _elsewhere(look, settings, options) if options.id else look
         if lock.holder(settings.state) is None:
-            elsewhere = agents.hint(settings.state, settings.options, os.environ, "wait")
+            elsewhere = agents.hint(
+                settings.state, settings.options, os.environ, "wait"
+            )
             if elsewhere:
                 terminal.say(terminal.line(elsewhere), error=True)
     end = None if options.timeout is None else time.monotonic() + options.timeout
@@ -122,11 +144,23 @@ def run(options: argparse.Namespace) -> int:
         if (now := _TIMES.sub("", view.line)) != waits_for:
             waits_for = now
             terminal.say(terminal.line(f"waiting: {waits_for}"), error=True)
-        time.sleep(_INTERVAL if end is None else max(min(_INTERVAL, end - time.monotonic()), 0.0))
+        time.sleep(
+            _INTERVAL
+            if end is None
+            else max(min(_INTERVAL, end - time.monotonic()), 0.0)
+        )
         view = look()
     if options.json:
         deployments = [status.values(entry, settings.state) for entry in view.entries]
-        terminal.say(json.dumps({"outcome": _OUTCOMES[view.code], "reason": view.line, "deployments": deployments}))
+        terminal.say(
+            json.dumps(
+                {
+                    "outcome": _OUTCOMES[view.code],
+                    "reason": view.line,
+                    "deployments": deployments,
+                }
+            )
+        )
     else:
         terminal.say(terminal.line(view.line), error=view.code != ExitCode.OK)
     return view.code
@@ -135,12 +169,18 @@ def run(options: argparse.Namespace) -> int:
 def _named(state: Path, wanted: str) -> tuple[Path, str]:
     """Return the state directory of a deployment and its name in it: `NAME/DEPLOYMENT` is of a followed document."""
     source, slash, rest = wanted.partition("/")
-    if not slash or source not in dict(followed.documents(state)) or named.matching(journal.read(state), wanted):
+    if (
+        not slash
+        or source not in dict(followed.documents(state))
+        or named.matching(journal.read(state), wanted)
+    ):
         return state, wanted
     return followed.document(state, source), rest
 
 
-def _elsewhere(look: Callable[[], _View], settings: Settings, options: argparse.Namespace) -> Callable[[], _View]:
+def _elsewhere(
+    look: Callable[[], _View], settings: Settings, options: argparse.Namespace
+) -> Callable[[], _View]:
     """Return a function that looks for a deployment in stacks and followed documents too, under all its names."""
     next_time, last = 0.0, _View(code=ExitCode.NOT_THERE, line="")
 
@@ -151,7 +191,9 @@ def _elsewhere(look: Callable[[], _View], settings: Settings, options: argparse.
             return view
         if time.monotonic() >= next_time or last.is_done:
             last = _found(view, settings, options)
-            next_time = time.monotonic() + _SELDOM  # it takes longer than a look into one journal
+            next_time = (
+                time.monotonic() + _SELDOM
+            )  # it takes longer than a look into one journal
         return last
 
     return look_everywhere
@@ -178,7 +220,9 @@ def _say_new(obstacles: list[str], said: list[str]) -> list[str]:
     return causes
 
 
-def _deployments(state: Path, argument: str, action: str, names: Sequence[str]) -> Callable[[], _View]:
+def _deployments(
+    state: Path, argument: str, action: str, names: Sequence[str]
+) -> Callable[[], _View]:
     """Return a function that looks at one deployment, or at all of them if none is `wanted`.
 
     `names` are those of the stacks that follow sources.
@@ -194,7 +238,11 @@ def _deployments(state: Path, argument: str, action: str, names: Sequence[str]) 
         changed = _last_change(state / journal.FILE)
         if changed != seen:
             seen, entries = changed, journal.read(state)
-        chosen = {key: each for key, each in entries.items() if not action or each.action == action}
+        chosen = {
+            key: each
+            for key, each in entries.items()
+            if not action or each.action == action
+        }
         if argument:
             return _one(chosen, argument, action, state)
         refused = [each.problem for each in stacks.values() if each and each.refused]
@@ -206,7 +254,9 @@ def _deployments(state: Path, argument: str, action: str, names: Sequence[str]) 
 def _records(state: Path, names: Sequence[str]) -> dict[str, Followed | None]:
     """Return the record of each followed stack, with the trouble that could not be written into it."""
     records = {name: followed.read(state, name) for name in names}
-    troubles = {name: text for name, text in health.unrecorded(state).items() if name in records}
+    troubles = {
+        name: text for name, text in health.unrecorded(state).items() if name in records
+    }
     told = followed.with_troubles(filter(None, records.values()), troubles)
     return records | {record.name: record for record in told}
 
@@ -216,10 +266,15 @@ def _one(entries: Mapping[str, Entry], name: str, action: str, state: Path) -> _
     matches = named.matching(entries, name)
     if not matches:
         suffix = f" for {action}" if action else ""
-        return _View(code=ExitCode.NOT_THERE, line=f"no deployment {name!r}{suffix} in {state}")
+        return _View(
+            code=ExitCode.NOT_THERE, line=f"no deployment {name!r}{suffix} in {state}"
+        )
     names = sorted({each.title for each in matches})
     if len(names) > 1:
-        raise UsageError(f"{name!r} is more than one deployment: {', '.join(names)}", hint="give more of the id")
+        raise UsageError(
+            f"{name!r} is more than one deployment: {', '.join(names)}",
+            hint="give more of the id",
+        )
     return _view_of_entry(max(matches, key=lambda each: each.accepted), state)
 
 
@@ -228,26 +283,48 @@ def _view_of_entry(entry: Entry, state: Path, title: str = "") -> _View:
     line = _line(entry, state, title)
     if not _has_ended(entry):
         return _View(code=ExitCode.TIMED_OUT, line=line, entries=(entry,))
-    failed = entry.failed or entry.ended is None  # one that was replaced before it ran has done nothing
-    return _View(code=ExitCode.FAILED if failed else ExitCode.OK, line=line, entries=(entry,))
+    failed = (
+        entry.failed or entry.ended is None
+    )  # one that was replaced before it ran has done nothing
+    return _View(
+        code=ExitCode.FAILED if failed else ExitCode.OK, line=line, entries=(entry,)
+    )
 
 
-def _all(entries: Mapping[str, Entry], action: str, trouble: str, refused: list[str], state: Path) -> _View:
+def _all(
+    entries: Mapping[str, Entry],
+    action: str,
+    trouble: str,
+    refused: list[str],
+    state: Path,
+) -> _View:
     """Return how far the deployments in force are; `trouble` says why more of them may be to come.
 
     `refused` are the sentences about followed stacks whose newest revision was refused or has failed.
     """
-    current = tuple(entry for entry in entries.values() if entry.left_at is None or entry.state is State.RUNNING)
+    current = tuple(
+        entry
+        for entry in entries.values()
+        if entry.left_at is None or entry.state is State.RUNNING
+    )
     if trouble:
         code = ExitCode.TIMED_OUT if lock.holder(state) else ExitCode.NOT_THERE
         return _View(code=code, line=trouble, entries=current)
     if action and not current:
-        return _View(code=ExitCode.NOT_THERE, line=f"no deployment for {action} in {state}")
+        return _View(
+            code=ExitCode.NOT_THERE, line=f"no deployment for {action} in {state}"
+        )
     if unfinished := [entry for entry in current if not _has_ended(entry)]:
-        return _View(code=ExitCode.TIMED_OUT, line=_lines(unfinished, state), entries=current)
+        return _View(
+            code=ExitCode.TIMED_OUT, line=_lines(unfinished, state), entries=current
+        )
     if refused or any(entry.failed for entry in current):
         failed = _lines([entry for entry in current if entry.failed], state)
-        return _View(code=ExitCode.FAILED, line="; ".join(filter(None, (failed, *refused))), entries=current)
+        return _View(
+            code=ExitCode.FAILED,
+            line="; ".join(filter(None, (failed, *refused))),
+            entries=current,
+        )
     number = terminal.count(len(current), "deployment")
     return _View(code=ExitCode.OK, line=f"{number} done", entries=current)
 
@@ -266,7 +343,11 @@ def _trouble_of_agent(state: Path, stacks: Mapping[str, Followed | None]) -> str
     if not health.is_from(report, holder[0]) or report.get("ended") is not None:
         return "the agent is starting"
     sources = report.get("sources")
-    asked = [each for each in sources if not each.get("seldom")] if isinstance(sources, list) else []
+    asked = (
+        [each for each in sources if not each.get("seldom")]
+        if isinstance(sources, list)
+        else []
+    )
     if silent := [str(each.get("name")) for each in asked if not each.get("working")]:
         return f"no answer yet from {', '.join(silent)}"
     if not report.get("current") and (asked or not stacks):
@@ -281,7 +362,11 @@ def _unfinished(stack: tuple[str, Followed | None]) -> str:
         return record.problem
     if record is None or not (record.begun or record.concluded):
         return f"follow {name}: no revision was carried out yet"
-    return f"follow {name}: revision {followed.short(record.begun)} is being carried out" if record.begun else ""
+    return (
+        f"follow {name}: revision {followed.short(record.begun)} is being carried out"
+        if record.begun
+        else ""
+    )
 
 
 def _stack(settings: Settings, name: str, action: str) -> Callable[[], _View]:
@@ -306,7 +391,13 @@ def _stack(settings: Settings, name: str, action: str) -> Callable[[], _View]:
                 return view
             if stack.record is None:
                 raise StateError(f"cannot read the stack {name}: {stack.trouble}")
-            view = _view_of(name, action, stack.record.action, stack.record.status, stack.record.reason)
+            view = _view_of(
+                name,
+                action,
+                stack.record.action,
+                stack.record.status,
+                stack.record.reason,
+            )
             interruption = partial(stack_package.interrupted, settings, stack)
         if view.code == ExitCode.TIMED_OUT and (why := interruption()):
             return _View(code=ExitCode.FAILED, line=why)
@@ -335,7 +426,11 @@ def _lines(entries: list[Entry], state: Path) -> str:
 
 def _line(entry: Entry, state: Path, title: str = "") -> str:
     details = status.details(entry, state).replace("\n", "; ")
-    name = f"{title or entry.title} ({entry.action})" if entry.action else title or entry.title
+    name = (
+        f"{title or entry.title} ({entry.action})"
+        if entry.action
+        else title or entry.title
+    )
     return f"{name}: {status.word(entry, state)}" + (f": {details}" if details else "")
 
 

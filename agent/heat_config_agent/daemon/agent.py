@@ -53,7 +53,12 @@ class Agent:
     """The sources, the engine and the state directory of one agent, whose lock the caller holds."""
 
     def __init__(
-        self, settings: Settings, report: Report, notifier: Notifier, *, delivery_seconds: float | None = None
+        self,
+        settings: Settings,
+        report: Report,
+        notifier: Notifier,
+        *,
+        delivery_seconds: float | None = None,
     ) -> None:
         """Open the journal. Raises StateError.
 
@@ -61,19 +66,27 @@ class Agent:
         """
         self._report = report
         self._warned = Warned()
-        set_aside = instance.set_aside(settings.state, instance.identity(), settings.deployed)
+        set_aside = instance.set_aside(
+            settings.state, instance.identity(), settings.deployed
+        )
         if set_aside:
             report.warn(set_aside)
         self._documents = Documents(settings.state)
         for warning in settings.warnings:
             report.warn(warning)
-        self.collection = Collection(active.schedule(settings), settings.number("collect_timeout"))
+        self.collection = Collection(
+            active.schedule(settings), settings.number("collect_timeout")
+        )
         self._steering = Steering(settings, self._documents, self.collection)
-        self._attempts = Attempts(settings.state if notifier.watchdog else None, notifier.alive)
+        self._attempts = Attempts(
+            settings.state if notifier.watchdog else None, notifier.alive
+        )
         if self._attempts.warning:
             report.warn(self._attempts.warning)
         reader = Reader()
-        self.intake = Intake(self._documents, self._steering, self.collection, reader, self._attempts)
+        self.intake = Intake(
+            self._documents, self._steering, self.collection, reader, self._attempts
+        )
         place = open_state(
             settings,
             Outbox(settings.ca_file),
@@ -84,7 +97,11 @@ class Agent:
             reader=reader,
         )
         self.journal, self._deployed = place.journal, place.deployed
-        self.applier, self.pruning, self._announcer = place.applier, place.pruning, place.announcer
+        self.applier, self.pruning, self._announcer = (
+            place.applier,
+            place.pruning,
+            place.announcer,
+        )
         self.applier.watch_left_output(at_start=True)
         self.pruning.request()
         self.settings = settings
@@ -97,7 +114,11 @@ class Agent:
         self._looked = 0.0
         """When the agent last looked at everything, in monotonic seconds."""
         state = str(settings.state)  # the daemon never changes it
-        self._places = (f"{state}/{asked.FOLDER}", str(settings.deployed), f"{state}/{asked.PAUSED}")
+        self._places = (
+            f"{state}/{asked.FOLDER}",
+            str(settings.deployed),
+            f"{state}/{asked.PAUSED}",
+        )
         """Files and folders that people change, or have commands change, to ask for something."""
         self._seen: tuple[float, ...] = ()
         """When each of the places had last changed at the last look."""
@@ -109,12 +130,20 @@ class Agent:
     @property
     def busy(self) -> bool:
         """True if something has not been tried yet: a poll, a look or a deployment."""
-        return self._unsteered or self.collection.asking or self.stale or self.applier.work.busy
+        return (
+            self._unsteered
+            or self.collection.asking
+            or self.stale
+            or self.applier.work.busy
+        )
 
     @property
     def at_rest(self) -> bool:
         """True if nothing is left to do but to poll sources."""
-        return not (self._unsteered or self.stale or self.pruning.busy) and self.applier.work.at_rest
+        return (
+            not (self._unsteered or self.stale or self.pruning.busy)
+            and self.applier.work.at_rest
+        )
 
     @property
     def is_look_due(self) -> bool:
@@ -134,7 +163,11 @@ class Agent:
     @property
     def pause_delay(self) -> float:
         """Seconds until the pause ends by itself; infinite if it does not."""
-        return float("inf") if self._pause_end is None else max(self._pause_end - time.time(), 0.0)
+        return (
+            float("inf")
+            if self._pause_end is None
+            else max(self._pause_end - time.time(), 0.0)
+        )
 
     def pulse(self) -> tuple[object, ...]:
         """Return a value that changes when a run begins or ends, or the journal changes."""
@@ -158,11 +191,22 @@ class Agent:
         if self._unsteered or self.is_look_due:
             self._unsteered = False
             self.stale = self._steering.steer(now=now) or self.stale
-        for warnings in (self._steering.news, self.journal.warnings, self._documents.warnings):
+        for warnings in (
+            self._steering.news,
+            self.journal.warnings,
+            self._documents.warnings,
+        ):
             while warnings:
                 self._report.warn(warnings.pop(0))
-        no_source = "there is no source to poll: nothing on this machine says how to reach Heat"
-        self._warn("sources", [] if self.collection.conditions() or self.settings.followed else [no_source])
+        no_source = (
+            "there is no source to poll: nothing on this machine says how to reach Heat"
+        )
+        self._warn(
+            "sources",
+            []
+            if self.collection.conditions() or self.settings.followed
+            else [no_source],
+        )
 
     def heed(self, hold: str = "") -> None:
         """Note requests of people, and whether the agent is paused.
@@ -207,14 +251,27 @@ class Agent:
         self._explain(steps)
         replaced = replacement.replacements(self.journal.entries.values())
         self._warn("replaced", [f"{each.sentence} → {each.todo}" for each in replaced])
-        answered = {mistake for step in steps for mistake in step.deployment.mistakes}  # their results say so
-        self._warn("mistakes", [str(mistake) for mistake in self.applier.mistakes if mistake not in answered])
+        answered = {
+            mistake for step in steps for mistake in step.deployment.mistakes
+        }  # their results say so
+        self._warn(
+            "mistakes",
+            [
+                str(mistake)
+                for mistake in self.applier.mistakes
+                if mistake not in answered
+            ],
+        )
         return steps
 
     def _explain(self, steps: Iterable[Step]) -> None:
         """Note which deployments are skipped although no agent has run them, and which another agent has begun."""
         entries = self.journal.entries
-        skipped = [step for step in steps if step.verb is Verb.SKIP and step.deployment.key not in entries]
+        skipped = [
+            step
+            for step in steps
+            if step.verb is Verb.SKIP and step.deployment.key not in entries
+        ]
         self._skipped = tuple(
             {
                 "key": step.deployment.key,
@@ -226,11 +283,20 @@ class Agent:
             }
             for step in skipped
         )
-        notes = {f"{step.deployment.title}: skipped: {step.reason}": step for step in skipped}
+        notes = {
+            f"{step.deployment.title}: skipped: {step.reason}": step for step in skipped
+        }
         for line in self._warned.update("skipped", list(notes)):
             self._report.note(line, notes[line])
-        given = {name for step in skipped for name in (step.deployment.key, step.deployment.id)}
-        self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries, given)))
+        given = {
+            name
+            for step in skipped
+            for name in (step.deployment.key, step.deployment.id)
+        }
+        self._warn(
+            "begun elsewhere",
+            report_of(begun_elsewhere(self.settings.deployed, entries, given)),
+        )
 
     def work(self, timeout: float, wakeup: int, before: tuple[object, ...]) -> None:
         """Do what can be done, or wait at most `timeout` seconds for something to happen. Raises StateError.
@@ -242,7 +308,9 @@ class Agent:
         if self.applier.work.delivery.answered != answered:
             self.collection.hope()
         if self.applier.postponed:
-            self._looked = min(self._looked, time.monotonic() - LOOK_INTERVAL + RETRY_INTERVAL)
+            self._looked = min(
+                self._looked, time.monotonic() - LOOK_INTERVAL + RETRY_INTERVAL
+            )
         if self.pulse() != before:
             self.collection.stir()
             if not self.applier.work.active and not self.applier.work.queue:
@@ -275,13 +343,21 @@ class Agent:
         self.pruning.request()
         self._steering.reload(settings)
         self._announcer.reconfigure(settings)
-        self.applier.reconfigure(Tools(settings.hooks, self._report.warn), _run_settings(settings), settings.ca_file)
+        self.applier.reconfigure(
+            Tools(settings.hooks, self._report.warn),
+            _run_settings(settings),
+            settings.ca_file,
+        )
         self.collection.seconds = settings.number("collect_timeout")
         self.collection.forget()  # every source is made again
         self._unsteered = self.stale = True
 
     def snapshot(
-        self, *, rebooting: bool = False, troubles: Iterable[str] = (), followed: tuple[Followed, ...] = ()
+        self,
+        *,
+        rebooting: bool = False,
+        troubles: Iterable[str] = (),
+        followed: tuple[Followed, ...] = (),
     ) -> Snapshot:
         """Return the state of the agent for its health file; `troubles` are those that only the caller knows."""
         return Snapshot(
@@ -308,7 +384,9 @@ class Agent:
     def close(self) -> None:
         """Write everything to disk for the next agent."""
         self.collection.close()
-        with contextlib.suppress(StateError):  # the next agent can go on from what is on record
+        with contextlib.suppress(
+            StateError
+        ):  # the next agent can go on from what is on record
             self.applier.settle()
         self._announcer.close()
 

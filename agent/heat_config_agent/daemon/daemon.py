@@ -42,7 +42,13 @@ _BREATH = 0.1
 class Daemon:
     """The loop of one agent on one state directory, whose lock the caller holds."""
 
-    def __init__(self, settings: Settings, reread: Callable[[], Settings], report: Report, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        reread: Callable[[], Settings],
+        report: Report,
+        notifier: Notifier,
+    ) -> None:
         """Open the journal. `reread` reads the settings again and returns them. Raises StateError."""
         self._reread = reread
         self._report = report
@@ -65,7 +71,9 @@ class Daemon:
         """Work until SIGTERM or SIGINT. Runs continue after that, and the next agent follows them."""
         settings = self._agent.settings
         origins = ", ".join(layer.origin for layer in settings.layers[1:]) or "none"
-        self._report.note(f"heat-config-agent {__version__} begins on {settings.state}, settings: {origins}")
+        self._report.note(
+            f"heat-config-agent {__version__} begins on {settings.state}, settings: {origins}"
+        )
         with self._wakeup.listening() as wakeup:
             self._notifier.ready()
             while not self._wakeup.interrupted:
@@ -88,8 +96,14 @@ class Daemon:
             self._write_status(ended=True)
         if self._following:
             self._following.end()
-        left = [f"{entry.title} (process {entry.run.pid})" for entry in self._agent.applier.work.running if entry.run]
-        self._report.note(f"ends; these runs continue: {', '.join(left)}" if left else "ends")
+        left = [
+            f"{entry.title} (process {entry.run.pid})"
+            for entry in self._agent.applier.work.running
+            if entry.run
+        ]
+        self._report.note(
+            f"ends; these runs continue: {', '.join(left)}" if left else "ends"
+        )
         self._agent.close()
 
     def _turn(self, wakeup: int) -> bool:
@@ -137,14 +151,20 @@ class Daemon:
         while True:
             ready = poll.poll(self._delay * 1000)
             answers = agent.collection.answers()
-            self._unread = [answer for answer in answers if agent.intake.is_news(answer)]
+            self._unread = [
+                answer for answer in answers if agent.intake.is_news(answer)
+            ]
             if self._unread or any(descriptor != answered for descriptor, _ in ready):
                 return
-            if agent.is_look_due or (not ready and agent.is_touched):  # at each poll, once
+            if agent.is_look_due or (
+                not ready and agent.is_touched
+            ):  # at each poll, once
                 return
             if self._following and self._following.is_news:
                 return
-            silent = bool(ready) and not answers  # a source could not remove its message from the queue, for example
+            silent = (
+                bool(ready) and not answers
+            )  # a source could not remove its message from the queue, for example
             if silent or self._status.is_due or (answers and self._status.is_stale):
                 self._write_status()
 
@@ -169,7 +189,9 @@ class Daemon:
     def _go_on(self) -> None:
         """Note that everything was done that could not be done before."""
         if self._hindrance is not None:
-            self._report.note(f"the agent goes on: this has passed: {self._hindrance.cause}")
+            self._report.note(
+                f"the agent goes on: this has passed: {self._hindrance.cause}"
+            )
             self._hindrance = None
 
     def _retry_later(self, error: StateError, why: str) -> None:
@@ -179,7 +201,11 @@ class Daemon:
         """
         before, now, text = self._hindrance, processes.since_boot(), str(error)
         said = before.said if before else 0.0
-        if before is None or (before.reason != text and before.cause != why) or now - said > REMINDER:
+        if (
+            before is None
+            or (before.reason != text and before.cause != why)
+            or now - said > REMINDER
+        ):
             said = now
             self._report.warn(f"{text}; the agent retries every {RETRY_INTERVAL:g} s")
         self._hindrance = Blocked("", text, why, before.since if before else now, said)
@@ -207,12 +233,21 @@ class Daemon:
             settings = self._reread()
         except AgentError as error:
             self._report.warn(f"the settings stay as they were: {error}")
-            self._settings_trouble = f"the settings stay as they were at {clock(time.time())}: {error}"
+            self._settings_trouble = (
+                f"the settings stay as they were at {clock(time.time())}: {error}"
+            )
         else:
             self._settings_trouble = ""
             if settings.state != before.state:
-                self._report.warn(f"the state directory stays {before.state}: restart the daemon to use another")
-                settings = replace(settings, state=before.state, root=before.root, deployed=before.deployed)
+                self._report.warn(
+                    f"the state directory stays {before.state}: restart the daemon to use another"
+                )
+                settings = replace(
+                    settings,
+                    state=before.state,
+                    root=before.root,
+                    deployed=before.deployed,
+                )
             self._agent.reconfigure(settings)
             if self._following:
                 self._following.reconfigure(settings)
@@ -226,14 +261,25 @@ class Daemon:
     def _write_status(self, *, ended: bool = False) -> None:
         """Write the health file and tell systemd what is going on, when it has changed and from time to time."""
         following = self._following
-        troubles = filter(None, [self._settings_trouble, self._reboot.late, following.ended if following else ""])
+        troubles = filter(
+            None,
+            [
+                self._settings_trouble,
+                self._reboot.late,
+                following.ended if following else "",
+            ],
+        )
         records = following.records() if following else ()
-        snapshot = self._agent.snapshot(rebooting=self._reboot.is_under_way, troubles=troubles, followed=records)
+        snapshot = self._agent.snapshot(
+            rebooting=self._reboot.is_under_way, troubles=troubles, followed=records
+        )
         if following:
             snapshot = replace(snapshot, unrecorded=dict(following.troubles))
         if self._hindrance is not None:
             blocked = (("", self._hindrance), *snapshot.blocked)
-            snapshot = replace(snapshot, blocked=blocked, next_try=max(self._retry_at, 0.0))
+            snapshot = replace(
+                snapshot, blocked=blocked, next_try=max(self._retry_at, 0.0)
+            )
         self._status.write(snapshot, ended=ended)
 
 

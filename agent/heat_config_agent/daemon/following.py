@@ -59,7 +59,11 @@ class Following:
             return False
         ended = self._process is None or self._process.poll() is not None
         self._hear()
-        return (ended and self.delay == 0) or self._is_told or self._changes() != self._seen
+        return (
+            (ended and self.delay == 0)
+            or self._is_told
+            or self._changes() != self._seen
+        )
 
     def tend(self) -> None:
         """Start the process if it is not running."""
@@ -80,9 +84,16 @@ class Following:
         self._hear()
         changes = self._changes()
         if changes != self._seen:
-            self._seen, self._records = changes, tuple(followed.records(self._settings.state))
+            self._seen, self._records = (
+                changes,
+                tuple(followed.records(self._settings.state)),
+            )
         self._is_told = False
-        return tuple(followed.with_troubles(self._records, self.troubles)) if self.troubles else self._records
+        return (
+            tuple(followed.with_troubles(self._records, self.troubles))
+            if self.troubles
+            else self._records
+        )
 
     def hurry(self) -> None:
         """Have every source polled now."""
@@ -107,13 +118,28 @@ class Following:
         return bool(self._settings.followed or followed.names(self._settings.state))
 
     def _start(self) -> None:
-        words = [sys.executable, "-I", "-c", _PROGRAM, "follow", "--attached", *self._settings.options]
+        words = [
+            sys.executable,
+            "-I",
+            "-c",
+            _PROGRAM,
+            "follow",
+            "--attached",
+            *self._settings.options,
+        ]
         try:
             self._process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd="/", start_new_session=True
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                cwd="/",
+                start_new_session=True,
             )
         except OSError as error:
-            self.ended = f"cannot start the process that follows sources: {error.strerror}"
+            self.ended = (
+                f"cannot start the process that follows sources: {error.strerror}"
+            )
             self._warn(self.ended)
             self._start_at = time.monotonic() + _AGAIN_SECONDS
             return
@@ -157,7 +183,10 @@ class Following:
     def _changes(self) -> tuple[float, ...]:
         """Return when the records last changed."""
         state = self._settings.state
-        places = [followed.folder(state, name) / followed.FILE for name in followed.names(state)]
+        places = [
+            followed.folder(state, name) / followed.FILE
+            for name in followed.names(state)
+        ]
         return tuple(_written(str(place)) for place in places)
 
 

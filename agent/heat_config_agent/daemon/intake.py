@@ -43,7 +43,12 @@ class Intake:
     """Puts the documents in force that sources answer with, and then lets sources discard their copies."""
 
     def __init__(
-        self, documents: Documents, steering: Steering, collection: Collection, reader: Reader, attempts: Attempts
+        self,
+        documents: Documents,
+        steering: Steering,
+        collection: Collection,
+        reader: Reader,
+        attempts: Attempts,
     ) -> None:
         """Begin with the documents that the last agent has stored."""
         self._documents = documents
@@ -78,7 +83,9 @@ class Intake:
     def take(self, answers: Iterable[Answer]) -> Arrivals:
         """Take in the answers of sources. Raises StateError."""
         for answer in answers:
-            self._sources_changed = self._sources_changed or answer.turned or answer.changed
+            self._sources_changed = (
+                self._sources_changed or answer.turned or answer.changed
+            )
             self._take_answer(answer)
         arrivals = Arrivals(
             documents_changed=self._documents_changed,
@@ -110,7 +117,11 @@ class Intake:
 
     def look_for_confirmation(self) -> bool:
         """Bring `unconfirmed` up to date; return whether it has changed."""
-        unasked = {condition.name for condition in self._collection.conditions().values() if condition.working is None}
+        unasked = {
+            condition.name
+            for condition in self._collection.conditions().values()
+            if condition.working is None
+        }
         unconfirmed = self._from_before & unasked
         changed = unconfirmed != self.unconfirmed
         if changed:
@@ -121,7 +132,9 @@ class Intake:
         """Return the documents that count."""
         return in_force(self._documents.held, self._steering.used)
 
-    def without_hopeless(self, documents: list[Document]) -> tuple[list[Document], list[str]]:
+    def without_hopeless(
+        self, documents: list[Document]
+    ) -> tuple[list[Document], list[str]]:
         """Return the documents without those at which the agent was aborted repeatedly, and warnings about these."""
         warnings: list[str] = []
         while newest := self._newest(documents):
@@ -129,7 +142,9 @@ class Intake:
             if not why:
                 break
             name = newest.partition(" ")[0]
-            trouble = self._set_aside[name] = f"the document of {name} is set aside until it changes: {why}"
+            trouble = self._set_aside[name] = (
+                f"the document of {name} is set aside until it changes: {why}"
+            )
             warnings += self._warned.update(("hopeless", name), [trouble])
             documents = [document for document in documents if document.source != name]
         return documents, warnings
@@ -142,13 +157,25 @@ class Intake:
     def silent_transports(self) -> list[str]:
         """The names of the transports if none of them has answered, else nothing."""
         conditions = self._collection.conditions().items()
-        transports = [condition for key, condition in conditions if isinstance(key, Transport) and not condition.seldom]
-        return [] if any(each.working for each in transports) else [each.name for each in transports]
+        transports = [
+            condition
+            for key, condition in conditions
+            if isinstance(key, Transport) and not condition.seldom
+        ]
+        return (
+            []
+            if any(each.working for each in transports)
+            else [each.name for each in transports]
+        )
 
     def _newest(self, documents: list[Document]) -> str:
         """Return the source of the document that was put in force last, and when. That is the one that has changed."""
         put_at = self._documents.at
-        newest = max(documents, key=lambda document: put_at.get(document.source, 0.0), default=None)
+        newest = max(
+            documents,
+            key=lambda document: put_at.get(document.source, 0.0),
+            default=None,
+        )
         return f"{newest.source} {put_at.get(newest.source, 0.0)}" if newest else ""
 
     def _take_answer(self, answer: Answer) -> None:
@@ -168,7 +195,9 @@ class Intake:
         remark = condition.trouble if condition else ""
         self._warn(("remark", answer.key), f"{answer.name}: {remark}" if remark else "")
         document = answer.document
-        again = answer.key in self._passed_over or (document and document.source in self._untaken)
+        again = answer.key in self._passed_over or (
+            document and document.source in self._untaken
+        )
         if document and (answer.changed or again):
             self._take_document(answer.key, document)
 
@@ -185,8 +214,16 @@ class Intake:
         self._passed_over.discard(key)
         held = self._documents.held.get(name)
         signatures = held.signatures if held else ()
-        new = held is None or signatures != document.signatures or not same(held.content, document.content)
-        kept = held if held is not None and not new and name not in self._untaken else document
+        new = (
+            held is None
+            or signatures != document.signatures
+            or not same(held.content, document.content)
+        )
+        kept = (
+            held
+            if held is not None and not new and name not in self._untaken
+            else document
+        )
         trouble = refusal(name, self._reader.parse(kept))
         if trouble:
             self._note_untaken(name, trouble)
@@ -197,10 +234,14 @@ class Intake:
         if not trouble:
             self._collection.taken(key, document)
         if new:
-            taken = self._documents.held[name]  # with the entries of the one before it, if it has none itself
+            taken = self._documents.held[
+                name
+            ]  # with the entries of the one before it, if it has none itself
             with self.reading([taken]):
                 number = len(self._reader.parse(taken).deployments)
-            self._notes.append(f"{name} has {number} deployment{'' if number == 1 else 's'}")
+            self._notes.append(
+                f"{name} has {number} deployment{'' if number == 1 else 's'}"
+            )
             self._documents_changed = True
             self._collection.stir()
         if name in TRANSPORTS:

@@ -39,7 +39,9 @@ class Pass:
     """True if a signal has ended the pass early."""
 
 
-def once(settings: Settings, report: Report, refresh: Callable[[], None], interval: float) -> Pass:
+def once(
+    settings: Settings, report: Report, refresh: Callable[[], None], interval: float
+) -> Pass:
     """Poll every source once, and do everything that is to do. Raises StateError.
 
     `refresh` is called after each turn, at least every `interval` seconds. The settings limit how long the agent tries
@@ -93,5 +95,9 @@ def _delay(agent: Agent, interval: float) -> float:
 def _merged(earlier: Iterable[Step], later: Iterable[Step]) -> list[Step]:
     """Return one step for each deployment: the first that does something, else the last."""
     everything = {step.deployment.key: step for step in (*earlier, *later)}
-    begun = {step.deployment.key: step for step in earlier if step.verb not in (Verb.SKIP, Verb.WAIT)}
+    begun = {
+        step.deployment.key: step
+        for step in earlier
+        if step.verb not in (Verb.SKIP, Verb.WAIT)
+    }
     return list((everything | begun).values())

@@ -21,7 +21,9 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from heat_config_agent.state.followed import Followed  # few machines follow a source
+    from heat_config_agent.state.followed import (
+        Followed,
+    )  # few machines follow a source
 
 SECONDS = 300.0
 """Seconds that the machine has to go down after the reboot command."""
@@ -75,7 +77,9 @@ class Reboot:
         """
         now = time.monotonic()
         begun = [record for record in records if record.begun]
-        waiting = [record.name for record in begun if record.reboot == processes.boot_id()]
+        waiting = [
+            record.name for record in begun if record.reboot == processes.boot_id()
+        ]
         self._followed = tuple(waiting) if now >= self._not_before else ()
         if self._told is not None:
             self._wait(*self._told)
@@ -86,13 +90,21 @@ class Reboot:
         else:
             self._asked = self._asked or now
             last_words = self._applier.work.busy and now - self._asked < LAST_WORDS
-            if not self._applier.work.running and not last_words and not asked.paused(settings.state):
+            if (
+                not self._applier.work.running
+                and not last_words
+                and not asked.paused(settings.state)
+            ):
                 self._begin(settings)
 
     def _begin(self, settings: Settings) -> None:
         command = settings.reboot_command
-        names = ", ".join([*(entry.title for entry in self._applier.work.reboots), *self._followed])
-        self._report.note(f"rebooting the machine with «{' '.join(command)}»: {names} asked for it")
+        names = ", ".join(
+            [*(entry.title for entry in self._applier.work.reboots), *self._followed]
+        )
+        self._report.note(
+            f"rebooting the machine with «{' '.join(command)}»: {names} asked for it"
+        )
         self._applier.settle()
         try:
             process = subprocess.Popen(
@@ -110,7 +122,9 @@ class Reboot:
             self._told = (process, command, time.monotonic())
             self._is_late_told = False
 
-    def _wait(self, process: subprocess.Popen[bytes], command: tuple[str, ...], since: float) -> None:
+    def _wait(
+        self, process: subprocess.Popen[bytes], command: tuple[str, ...], since: float
+    ) -> None:
         """See whether the reboot command has failed; if it works, the agent ends with the machine."""
         code = process.poll()
         if self.late and not self._is_late_told:
@@ -130,7 +144,9 @@ class Reboot:
         """Answer the deployments that wait as failed; those of stacks that follow a source wait for another reboot."""
         self._not_before = time.monotonic() + SECONDS
         if self._followed:
-            self._report.warn(f"cannot reboot the machine, and {', '.join(self._followed)} waits for it: {reason}")
+            self._report.warn(
+                f"cannot reboot the machine, and {', '.join(self._followed)} waits for it: {reason}"
+            )
         self._applier.reboot_failed(reason)
 
 
@@ -138,5 +154,7 @@ def _last_line(process: subprocess.Popen[bytes]) -> str:
     if process.stderr is None:
         return ""
     os.set_blocking(process.stderr.fileno(), False)
-    lines = (process.stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    lines = (
+        (process.stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    )
     return f": {lines[-1][:200]}" if lines else ""

@@ -119,16 +119,27 @@ class StatusWriter:
         self.notifier.alive()
         line = self._line(snapshot)
         self.notifier.status(line)
-        troubles = tuple(trouble for trouble in (*snapshot.troubles, self._metrics_trouble) if trouble)
-        sources = tuple((each.name, each.working, each.trouble) for each in snapshot.conditions.values())
+        troubles = tuple(
+            trouble
+            for trouble in (*snapshot.troubles, self._metrics_trouble)
+            if trouble
+        )
+        sources = tuple(
+            (each.name, each.working, each.trouble)
+            for each in snapshot.conditions.values()
+        )
         lost = tuple((each.name, each.lost) for each in snapshot.channels)
         journal = (snapshot.skipped, snapshot.changes, snapshot.current)
         content = (line, sources, troubles, *journal, snapshot.followed, lost)
         now = time.monotonic()
         self.pending = content != self._content
-        answered = max((each.answered or 0.0 for each in snapshot.conditions.values()), default=0.0)
+        answered = max(
+            (each.answered or 0.0 for each in snapshot.conditions.values()), default=0.0
+        )
         usual = FRESH_INTERVAL if answered > self._answered else INTERVAL
-        if not ended and now - self._written < (LEAST_INTERVAL if self.pending else usual):
+        if not ended and now - self._written < (
+            LEAST_INTERVAL if self.pending else usual
+        ):
             return
         self._answered = answered
         self._content, self._written, self.pending = content, now, False
@@ -142,7 +153,8 @@ class StatusWriter:
         self._metrics_trouble = ""
         if snapshot.metrics_file:
             self._write_metrics(
-                Path(snapshot.metrics_file), health.metrics(current, snapshot.entries.values(), snapshot.followed)
+                Path(snapshot.metrics_file),
+                health.metrics(current, snapshot.entries.values(), snapshot.followed),
             )
 
     @property
@@ -161,7 +173,9 @@ class StatusWriter:
         """Seconds until the next write is allowed."""
         return max(self._written + LEAST_INTERVAL - time.monotonic(), 0.0)
 
-    def _health(self, snapshot: Snapshot, line: str, troubles: tuple[str, ...], *, ended: bool) -> Health:
+    def _health(
+        self, snapshot: Snapshot, line: str, troubles: tuple[str, ...], *, ended: bool
+    ) -> Health:
         conditions = snapshot.conditions.items()
         process, boot, ticks = self._identity
         return Health(
@@ -179,7 +193,10 @@ class StatusWriter:
             paused=snapshot.paused.removeprefix("paused: "),
             reboot=snapshot.reboots,
             skipped=snapshot.skipped,
-            sources=tuple({"from": active.describe(key), **vars(condition)} for key, condition in conditions),
+            sources=tuple(
+                {"from": active.describe(key), **vars(condition)}
+                for key, condition in conditions
+            ),
             channels=tuple(vars(channel) for channel in snapshot.channels),
             followed=dict(snapshot.unrecorded),
             troubles=troubles,
@@ -190,26 +207,46 @@ class StatusWriter:
             files.replace(path, text.encode(), mode=0o644)
         except OSError as error:
             self._metrics_trouble = f"cannot write the metrics to {path}: {error.strerror} (metrics_file of [agent])"
-        for trouble in self._warned.update("metrics", [self._metrics_trouble] if self._metrics_trouble else []):
+        for trouble in self._warned.update(
+            "metrics", [self._metrics_trouble] if self._metrics_trouble else []
+        ):
             self._log.warn(trouble)
 
     def _line(self, snapshot: Snapshot) -> str:
         """Return the status line."""
         more = " …" if len(snapshot.running) > _NAMED else ""
         causes = dict.fromkeys(blocked.cause for _, blocked in snapshot.blocked)
-        parts = [f"blocked: {'; '.join(causes)}; next try at {self._clock(snapshot)}"] if causes else []
-        parts += [f"running {', '.join(snapshot.running[:_NAMED])}{more}"] if snapshot.running else []
+        parts = (
+            [f"blocked: {'; '.join(causes)}; next try at {self._clock(snapshot)}"]
+            if causes
+            else []
+        )
+        parts += (
+            [f"running {', '.join(snapshot.running[:_NAMED])}{more}"]
+            if snapshot.running
+            else []
+        )
         if snapshot.waiting:
             parts.append(f"{snapshot.waiting} waiting")
         undelivered = self._count(snapshot)
         if undelivered:
-            parts.append(f"{undelivered} result{'s' if undelivered > 1 else ''} to deliver")
-        names = [record.name for record in snapshot.followed if record.begun and not record.trouble]
+            parts.append(
+                f"{undelivered} result{'s' if undelivered > 1 else ''} to deliver"
+            )
+        names = [
+            record.name
+            for record in snapshot.followed
+            if record.begun and not record.trouble
+        ]
         if names:
             parts.append(f"carrying out a revision of {', '.join(names)}")
         if snapshot.reboots:
             parts.append("rebooting" if snapshot.rebooting else "about to reboot")
-        silent = [each.name for each in snapshot.conditions.values() if each.working is False and not each.seldom]
+        silent = [
+            each.name
+            for each in snapshot.conditions.values()
+            if each.working is False and not each.seldom
+        ]
         if silent:
             parts.append(f"no answer from {', '.join(silent)}")
         if snapshot.paused:
@@ -217,15 +254,26 @@ class StatusWriter:
         waits = not snapshot.answered and (snapshot.conditions or not snapshot.followed)
         parts = parts or ["waiting for the first document" if waits else "idle"]
         if self._failed:
-            parts.append(f"{self._failed} deployment{'s' if self._failed > 1 else ''} failed")
-        parts += [record.problem.partition(": ")[2].partition(":")[0] for record in snapshot.followed if record.problem]
+            parts.append(
+                f"{self._failed} deployment{'s' if self._failed > 1 else ''} failed"
+            )
+        parts += [
+            record.problem.partition(": ")[2].partition(":")[0]
+            for record in snapshot.followed
+            if record.problem
+        ]
         parts += [trouble.partition(": ")[0] for trouble in snapshot.troubles]
         return "; ".join(parts)
 
     def _clock(self, snapshot: Snapshot) -> str:
         """Return the time of day at which blocked work is tried again."""
-        if snapshot.next_try != self._next_try[0]:  # once: it would not always be the same second
-            self._next_try = snapshot.next_try, time.time() + snapshot.next_try - time.monotonic()
+        if (
+            snapshot.next_try != self._next_try[0]
+        ):  # once: it would not always be the same second
+            self._next_try = (
+                snapshot.next_try,
+                time.time() + snapshot.next_try - time.monotonic(),
+            )
         return clock(self._next_try[1])[11:]
 
     def _blocked(self, snapshot: Snapshot) -> tuple[dict[str, object], ...]:
@@ -234,7 +282,9 @@ class StatusWriter:
         since: dict[str, float] = {}
         for key, blocked in snapshot.blocked:
             causes.setdefault(blocked.cause, {})[key] = blocked.reason
-            since[blocked.cause] = min(blocked.since, since.get(blocked.cause, blocked.since))
+            since[blocked.cause] = min(
+                blocked.since, since.get(blocked.cause, blocked.since)
+            )
         shift = time.time() - processes.since_boot()
         return tuple(
             {

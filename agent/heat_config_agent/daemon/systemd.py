@@ -17,7 +17,9 @@ class Notifier:
         self._status = ""
         ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         interval = environ.get("WATCHDOG_USEC", "")
-        self.watchdog = int(interval) / 1e6 / 3 if ours and interval.isdecimal() else None
+        self.watchdog = (
+            int(interval) / 1e6 / 3 if ours and interval.isdecimal() else None
+        )
         """Seconds after which the watchdog has to be fed; None if there is none."""
         self._fed = 0.0
 
@@ -42,7 +44,10 @@ class Notifier:
 
     def alive(self) -> None:
         """Feed the watchdog, if that is due."""
-        if self.watchdog is not None and time.monotonic() - self._fed >= self.watchdog / 2:
+        if (
+            self.watchdog is not None
+            and time.monotonic() - self._fed >= self.watchdog / 2
+        ):
             self._fed = time.monotonic()
             self._say("WATCHDOG=1")
 
@@ -51,7 +56,9 @@ class Notifier:
             return
         address = f"\0{self._address[1:]}" if self._address[0] == "@" else self._address
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            with socket.socket(
+                socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+            ) as sender:
                 sender.settimeout(1)
                 sender.sendto(message.encode("utf-8", "replace"), os.fsencode(address))
         except OSError:  # nothing depends on these messages

@@ -23,9 +23,14 @@ class Wakeup:
     def listening(self) -> Iterator[int]:
         """Collect signals while the context lasts; yield a descriptor that is readable when one has arrived."""
         self._waker = Waker()
-        earlier_descriptor = signal.set_wakeup_fd(self._waker.writer, warn_on_full_buffer=False)
+        earlier_descriptor = signal.set_wakeup_fd(
+            self._waker.writer, warn_on_full_buffer=False
+        )
         handlers = {
-            number: signal.signal(number, lambda received, _: self._received.add(received)) for number in _HEEDED
+            number: signal.signal(
+                number, lambda received, _: self._received.add(received)
+            )
+            for number in _HEEDED
         }
         try:
             yield self._waker.fileno()

@@ -44,7 +44,12 @@ class Due:
     """The keys of deployments that are in the metadata again after their cleanup, so that they have to run again."""
 
 
-def due(deployments: Iterable[Deployment], sources: Collection[str], entries: Mapping[str, Entry], now: float) -> Due:
+def due(
+    deployments: Iterable[Deployment],
+    sources: Collection[str],
+    entries: Mapping[str, Entry],
+    now: float,
+) -> Due:
     """Return the cleanups that are due, and the deployments that came back after one.
 
     `sources` are the sources that answered: a source that did not answer has lost no deployment. `entries` are the
@@ -62,9 +67,18 @@ def due(deployments: Iterable[Deployment], sources: Collection[str], entries: Ma
         if last.setdefault(key, entry).accepted <= entry.accepted:
             last[key] = entry
     for key, entry in last.items():
-        gone = entry.key not in current and entry.source in sources and entry.state is not State.RUNNING
+        gone = (
+            entry.key not in current
+            and entry.source in sources
+            and entry.state is not State.RUNNING
+        )
         made = entry.action != DELETE or entry.failed
-        if gone and made and not _is_kept(entry, current.values()) and not _is_done(entry, entries.get(key), now):
+        if (
+            gone
+            and made
+            and not _is_kept(entry, current.values())
+            and not _is_done(entry, entries.get(key), now)
+        ):
             work.left.append(_cleanup(entry, key))
     return work
 
@@ -80,7 +94,11 @@ def key_of(entry: Entry) -> str:
 
 @functools.cache
 def _cleans(tool: str) -> str:
-    return _OF_ABSENT.get(tool, "") if heat_config_hooks.absent(tool) else heat_config_hooks.load(tool).ABOUT.cleans
+    return (
+        _OF_ABSENT.get(tool, "")
+        if heat_config_hooks.absent(tool)
+        else heat_config_hooks.load(tool).ABOUT.cleans
+    )
 
 
 _OF_ABSENT = {"kubelet": "config"}
@@ -89,26 +107,38 @@ _OF_ABSENT = {"kubelet": "config"}
 
 def pretences(deployment: Deployment) -> tuple[Mistake, ...]:
     """Return the mistakes of a deployment that claims to be a cleanup, which only the agent makes."""
-    if deployment.action and (deployment.action == ACTION or protocol.LEAVES not in deployment.document):
+    if deployment.action and (
+        deployment.action == ACTION or protocol.LEAVES not in deployment.document
+    ):
         return ()
     claims = {
         "inputs": deployment.input("deploy_action") == ACTION,
         protocol.LEAVES: protocol.LEAVES in deployment.document,
     }
     problem = "only the agent makes cleanups"
-    return tuple(Mistake(path=f"{deployment.where}.{path}", problem=problem) for path, made in claims.items() if made)
+    return tuple(
+        Mistake(path=f"{deployment.where}.{path}", problem=problem)
+        for path, made in claims.items()
+        if made
+    )
 
 
 def is_pending(entry: Entry, entries: Mapping[str, Entry]) -> bool:
     """Return True if a deployment still needs its cleanup."""
     key = key_of(entry)
     done = entries.get(key)
-    return bool(key) and not (done and _is_of(entry, done) and done.settled and not done.failed)
+    return bool(key) and not (
+        done and _is_of(entry, done) and done.settled and not done.failed
+    )
 
 
 def _tool(entry: Entry) -> str:
     """Return the tool if a built-in hook ran the deployment; else empty text."""
-    return _builtin(entry.run.hook) if entry.run is not None and entry.action != ACTION else ""
+    return (
+        _builtin(entry.run.hook)
+        if entry.run is not None and entry.action != ACTION
+        else ""
+    )
 
 
 @functools.cache
@@ -149,7 +179,12 @@ def _is_kept(entry: Entry, current: Iterable[Deployment]) -> bool:
         # A component that uses another tool for its present action keeps what this tool left running.
         config = selection.select(deployment)
         other = isinstance(config, Config) and selection.tool_name(config.tool) != tool
-        if not by_name and other and deployment.action != DELETE and deployment.owner == entry.owner:
+        if (
+            not by_name
+            and other
+            and deployment.action != DELETE
+            and deployment.owner == entry.owner
+        ):
             return True
     return False
 

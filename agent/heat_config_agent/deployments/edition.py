@@ -28,7 +28,9 @@ def check(documents: Iterable[Document]) -> None:
     """Raise UsageError if two files have different deployments of one name without ids: they replace each other."""
     first: dict[str, tuple[object, Document, int]] = {}
     for document in documents:
-        for index, entry in enumerate(_entries(document) if metadata.is_by_hand(document) else ()):
+        for index, entry in enumerate(
+            _entries(document) if metadata.is_by_hand(document) else ()
+        ):
             if not isinstance(entry, dict) or not _is_unnamed(entry):
                 continue
             name = str(entry["name"])
@@ -41,13 +43,19 @@ def check(documents: Iterable[Document]) -> None:
 
 def _place(document: Document, index: int) -> str:
     """Return the file and the line of the name of an entry."""
-    path = f"[{index}].name" if isinstance(document.content, list) else f"deployments[{index}].name"
+    path = (
+        f"[{index}].name"
+        if isinstance(document.content, list)
+        else f"deployments[{index}].name"
+    )
     mistake = Mistake(path=path, problem="")
     located = document.located(mistake) if document.located is not None else mistake
     return located.position or document.source.removeprefix("file:")
 
 
-def completed(documents: Iterable[Document], entries: Mapping[str, Entry], key: bytes) -> list[Document]:
+def completed(
+    documents: Iterable[Document], entries: Mapping[str, Entry], key: bytes
+) -> list[Document]:
     """Return the documents with an id and an action in place of those that people have left out.
 
     `entries` are those of the journal, and `key` is the secret key of the state directory. Of different deployments of
@@ -91,10 +99,17 @@ def _is_unnamed(entry: object) -> bool:
     )
 
 
-def _completed(document: Document, entries: Mapping[str, Entry], key: bytes, first: dict[str, object]) -> object:
+def _completed(
+    document: Document,
+    entries: Mapping[str, Entry],
+    key: bytes,
+    first: dict[str, object],
+) -> object:
     filled = [
         _edition(entry, entries, key)
-        if isinstance(entry, dict) and _is_unnamed(entry) and first.setdefault(entry["name"], entry) == entry
+        if isinstance(entry, dict)
+        and _is_unnamed(entry)
+        and first.setdefault(entry["name"], entry) == entry
         else entry
         for entry in _entries(document)
     ]
@@ -103,12 +118,18 @@ def _completed(document: Document, entries: Mapping[str, Entry], key: bytes, fir
     return filled if isinstance(document.content, list) else document.content
 
 
-def _edition(entry: dict[str, object], entries: Mapping[str, Entry], key: bytes) -> dict[str, object]:
+def _edition(
+    entry: dict[str, object], entries: Mapping[str, Entry], key: bytes
+) -> dict[str, object]:
     """Return a deployment with its id, and with the input `deploy_action` unless it has one."""
     name = str(entry["name"])
     base = f"{_beginning(name)}-{_digest(entry, key)}"
     same = sorted(
-        (each for each in entries.values() if each.name == name and not each.key.endswith(CLEANUP_KEY)),
+        (
+            each
+            for each in entries.values()
+            if each.name == name and not each.key.endswith(CLEANUP_KEY)
+        ),
         key=lambda each: each.accepted,
     )
     editions = [each for each in same if _is_edition(each, name)]
@@ -117,19 +138,33 @@ def _edition(entry: dict[str, object], entries: Mapping[str, Entry], key: bytes)
         identity, action = last.id, last.action or "CREATE"
     else:
         ids = {each.id for each in same}
-        number = next(number for number in range(1, len(ids) + 2) if _numbered(base, number) not in ids)
+        number = next(
+            number
+            for number in range(1, len(ids) + 2)
+            if _numbered(base, number) not in ids
+        )
         identity, action = _numbered(base, number), _action(same)
     return {**entry, "id": identity, **_with_action(entry, action)}
 
 
 def _beginning(name: str) -> str:
     """Return how the ids of the editions of a name begin."""
-    return "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in name[:_NAME]).strip("-") or "d"
+    return (
+        "".join(
+            sign if sign.isascii() and sign.isalnum() else "-" for sign in name[:_NAME]
+        ).strip("-")
+        or "d"
+    )
 
 
 def _is_edition(entry: Entry, name: str) -> bool:
     """Return whether the id of a deployment was made from its name and its content."""
-    return re.fullmatch(rf"{re.escape(_beginning(name))}-[0-9a-f]{{{_DIGITS}}}(-[0-9]+)?", entry.id) is not None
+    return (
+        re.fullmatch(
+            rf"{re.escape(_beginning(name))}-[0-9a-f]{{{_DIGITS}}}(-[0-9]+)?", entry.id
+        )
+        is not None
+    )
 
 
 def _numbered(base: str, number: int) -> str:
@@ -158,7 +193,10 @@ def _with_action(entry: Mapping[str, object], action: str) -> dict[str, object]:
     inputs = entry.get("inputs")
     if inputs is not None and not isinstance(inputs, list):
         return {}  # a mistake, which is reported
-    if any(isinstance(each, Mapping) and each.get("name") == "deploy_action" for each in inputs or ()):
+    if any(
+        isinstance(each, Mapping) and each.get("name") == "deploy_action"
+        for each in inputs or ()
+    ):
         return {}
     given = {"name": "deploy_action", "type": "String", "value": action}
     return {"inputs": [*(inputs or ()), given]}

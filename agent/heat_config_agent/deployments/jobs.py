@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from heat_config_hooks.retry import Retry  # the same
 
 
-def new(deployment: Deployment, config: Config, tool: Tool, defaults: RunDefaults) -> Job:
+def new(
+    deployment: Deployment, config: Config, tool: Tool, defaults: RunDefaults
+) -> Job:
     """Return the job of a deployment that is about to run with its selected config."""
     return Job(
         deployment=deployment,
@@ -59,12 +61,18 @@ def _limit(config: Config) -> float | None:
 def _user(config: Config, tool: Tool, default: str) -> str:
     """Return the user that a tool runs as; empty for the agent's own."""
     own = config.options.get("user")
-    if not (own or default) or not tool.builtin or "user" not in heat_config_hooks.load(tool.name).ABOUT.options:
+    if (
+        not (own or default)
+        or not tool.builtin
+        or "user" not in heat_config_hooks.load(tool.name).ABOUT.options
+    ):
         return ""
     return own if isinstance(own, str) and own else default
 
 
-def _isolation(config: Config, tool: Tool, default: Mapping[str, str]) -> Mapping[str, str]:
+def _isolation(
+    config: Config, tool: Tool, default: Mapping[str, str]
+) -> Mapping[str, str]:
     """Return how a run is isolated: as its deployment says, and in all else by default.
 
     An executable hook may use an option of that name for something else, and what it starts is not known.
@@ -116,5 +124,9 @@ def _retry(deployment: Deployment, config: Config) -> Retry | None:
 
 
 def _bounds(config: Config) -> dict[str, int]:
-    values = {name: options.common(config.options, name) for name in options.BOUNDS if name in config.options}
+    values = {
+        name: options.common(config.options, name)
+        for name in options.BOUNDS
+        if name in config.options
+    }
     return {name: value for name, value in values.items() if isinstance(value, int)}

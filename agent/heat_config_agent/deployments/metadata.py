@@ -29,16 +29,50 @@ from heat_config_agent.model.deployment import (
 from heat_config_hooks import protocol
 from heat_config_hooks.values import dataclass, replace
 
-KEYS = frozenset({"id", "name", "group", "config", "inputs", "outputs", "options", "creation_time", "project"})
+KEYS = frozenset(
+    {
+        "id",
+        "name",
+        "group",
+        "config",
+        "inputs",
+        "outputs",
+        "options",
+        "creation_time",
+        "project",
+    }
+)
 """The keys of a deployment: those that Heat sends."""
 
-INPUT_KEYS = frozenset({"name", "type", "value", "description", "default", "hidden", "no_echo", "replace_on_change"})
+INPUT_KEYS = frozenset(
+    {
+        "name",
+        "type",
+        "value",
+        "description",
+        "default",
+        "hidden",
+        "no_echo",
+        "replace_on_change",
+    }
+)
 OUTPUT_KEYS = frozenset({"name", "type", "description", "error_output"})
 
 CONFIG_KEYS = frozenset({"actions", "tool", "config"})
 """The keys of a config of a component."""
 
-ACTIONS = ("CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME", "ADOPT", "CHECK", "SNAPSHOT", "RESTORE", "ROLLBACK")
+ACTIONS = (
+    "CREATE",
+    "UPDATE",
+    "DELETE",
+    "SUSPEND",
+    "RESUME",
+    "ADOPT",
+    "CHECK",
+    "SNAPSHOT",
+    "RESTORE",
+    "ROLLBACK",
+)
 """The actions of stacks. A deployment may have others."""
 
 TYPES = ("String", "Number", "Boolean", "CommaDelimitedList", "Json")
@@ -88,13 +122,21 @@ def parse(document: Document, *, by_name: bool = False) -> Parsed:
     mistakes: list[Mistake] = []
     evidence = document.signatures, document.signed_configs
     for index, entry in enumerate(entries):
-        deployment = _deployment(entry, f"{where}[{index}]", document, evidence, by_name=by_name)
+        deployment = _deployment(
+            entry, f"{where}[{index}]", document, evidence, by_name=by_name
+        )
         before = named.setdefault(deployment.name, deployment)
-        if deployment.mistakes and deployment.name and before.document != deployment.document:
+        if (
+            deployment.mistakes
+            and deployment.name
+            and before.document != deployment.document
+        ):
             deployment = _second_of_its_name(deployment, before, document)
         if document.located is not None:
             mistaken = tuple(_placed(deployment.mistakes, document))
-            deployment = replace(deployment, located=document.located, mistakes=mistaken)
+            deployment = replace(
+                deployment, located=document.located, mistakes=mistaken
+            )
         first = deployments.get(deployment.key)
         if first and first.document == deployment.document:
             continue  # the same entry twice is the same work
@@ -105,11 +147,17 @@ def parse(document: Document, *, by_name: bool = False) -> Parsed:
     return Parsed(tuple(deployments.values()), tuple(mistakes))
 
 
-def _second_of_its_name(deployment: Deployment, first: Deployment, document: Document) -> Deployment:
+def _second_of_its_name(
+    deployment: Deployment, first: Deployment, document: Document
+) -> Deployment:
     """Return a deployment with the name of an earlier one; if its name would have to be its id, its mistake says so."""
-    reason = f"the name {quoted(deployment.name)} is also that of {_place(first, document)}"
+    reason = (
+        f"the name {quoted(deployment.name)} is also that of {_place(first, document)}"
+    )
     mistakes = (
-        replace(each, problem=f"{each.problem}; {reason}") if each.problem == NO_IDENTITY else each
+        replace(each, problem=f"{each.problem}; {reason}")
+        if each.problem == NO_IDENTITY
+        else each
         for each in deployment.mistakes
     )
     return replace(deployment, mistakes=tuple(mistakes))
@@ -119,12 +167,18 @@ def _place(deployment: Deployment, document: Document, key: str = "") -> str:
     """Return the place of a deployment in its file, such as `site.yaml:3:5`; its path if no file has it."""
     if document.located is None:
         return deployment.where
-    return document.located(Mistake(path=f"{deployment.where}{key}", problem="")).position or deployment.where
+    return (
+        document.located(Mistake(path=f"{deployment.where}{key}", problem="")).position
+        or deployment.where
+    )
 
 
 def _placed(mistakes: Iterable[Mistake], document: Document) -> Iterable[Mistake]:
     """Return mistakes with their places, if the document is a file whose text has them."""
-    return [document.located(mistake) if document.located else mistake for mistake in mistakes]
+    return [
+        document.located(mistake) if document.located else mistake
+        for mistake in mistakes
+    ]
 
 
 class Reader:
@@ -149,7 +203,9 @@ class Reader:
 
 def is_template(content: object) -> bool:
     """Return whether a document is a template; CloudFormation's are refused as such."""
-    return isinstance(content, dict) and not content.keys().isdisjoint((*HOT_KEYS, *TOSCA_KEYS))
+    return isinstance(content, dict) and not content.keys().isdisjoint(
+        (*HOT_KEYS, *TOSCA_KEYS)
+    )
 
 
 def is_plain(content: object) -> bool:
@@ -177,9 +233,14 @@ def is_plain(content: object) -> bool:
             items = entry.get(field)
             if items is not None and not (
                 isinstance(items, list)
-                and all(isinstance(item, dict) and item.keys() <= keys for item in items)
+                and all(
+                    isinstance(item, dict) and item.keys() <= keys for item in items
+                )
                 and len({str(item.get("name")) for item in items}) == len(items)
-                and all(item.get("type", "String") in TYPES for item in (items if keys is INPUT_KEYS else ()))
+                and all(
+                    item.get("type", "String") in TYPES
+                    for item in (items if keys is INPUT_KEYS else ())
+                )
             ):
                 return False
     return True
@@ -188,12 +249,20 @@ def is_plain(content: object) -> bool:
 def _is_plain_component(entry: Mapping[str, object]) -> bool:
     """Return whether the config of a component has known keys alone, and names a known action."""
     config, inputs = entry["config"], entry.get("inputs")
-    configs = config.get("configs") if isinstance(config, dict) and len(config) == 1 else None
-    given = [each for each in inputs if isinstance(each, dict)] if isinstance(inputs, list) else []
+    configs = (
+        config.get("configs") if isinstance(config, dict) and len(config) == 1 else None
+    )
+    given = (
+        [each for each in inputs if isinstance(each, dict)]
+        if isinstance(inputs, list)
+        else []
+    )
     named = [each.get("value") for each in given if each.get("name") == "deploy_action"]
     return (
         isinstance(configs, list)
-        and all(isinstance(each, dict) and each.keys() <= CONFIG_KEYS for each in configs)
+        and all(
+            isinstance(each, dict) and each.keys() <= CONFIG_KEYS for each in configs
+        )
         and all(action in ACTIONS for action in named)
     )
 
@@ -208,7 +277,9 @@ def lacks_ids(documents: Iterable[Document]) -> bool:
     for document in documents:
         if is_by_hand(document):
             entries, _, _ = _entries(document.content)
-            if not all(isinstance(entry, dict) and entry.get("id") for entry in entries):
+            if not all(
+                isinstance(entry, dict) and entry.get("id") for entry in entries
+            ):
                 return True
     return False
 
@@ -231,11 +302,25 @@ def parse_all(
             first = deployments.setdefault(deployment.key, deployment)
             if first.document != deployment.document:
                 other = by_source[first.source]
-                place = first.source if other.located is None else _place(first, other, ".id")
+                place = (
+                    first.source
+                    if other.located is None
+                    else _place(first, other, ".id")
+                )
                 problem = f"{quoted(deployment.id)} is also the id of one in {place}; that one is applied"
                 mistake = Mistake(path=f"{deployment.where}.id", problem=problem)
-                located = document.located(mistake).place if document.located is not None else ""
-                mistakes.append(replace(mistake, path=f"{document.source}: {mistake.path}", place=located))
+                located = (
+                    document.located(mistake).place
+                    if document.located is not None
+                    else ""
+                )
+                mistakes.append(
+                    replace(
+                        mistake,
+                        path=f"{document.source}: {mistake.path}",
+                        place=located,
+                    )
+                )
     return list(deployments.values()), frozenset(sources), mistakes
 
 
@@ -259,14 +344,30 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
     if entries is None:
         if content.keys() >= {"id", "group", "config"}:
             return [content], "", None
-        hint = "; a single deployment needs `id`, `group` and `config`" if "config" in content else ""
+        hint = (
+            "; a single deployment needs `id`, `group` and `config`"
+            if "config" in content
+            else ""
+        )
         if "resources" in content or TOSCA_KEYS[1] in content:
             hint = f"; a template has {' or '.join(_TEMPLATES)}"
-        return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{hint}")
-    return [], "", Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}")
+        return (
+            [],
+            "",
+            Mistake(
+                path="$", problem=f"there is no `deployments` in this object{hint}"
+            ),
+        )
+    return (
+        [],
+        "",
+        Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}"),
+    )
 
 
-def _second_of_its_id(deployment: Deployment, first: Deployment, document: Document) -> Deployment:
+def _second_of_its_id(
+    deployment: Deployment, first: Deployment, document: Document
+) -> Deployment:
     """Return a deployment with the id of an earlier one: with a mistake, so that it fails.
 
     Its own target receives the failure, but never the target of the first one, which waits for the first result.
@@ -278,7 +379,9 @@ def _second_of_its_id(deployment: Deployment, first: Deployment, document: Docum
     return replace(
         deployment,
         key=_digest(deployment.document),
-        target=Target(kind="none") if deployment.target == first.target else deployment.target,
+        target=Target(kind="none")
+        if deployment.target == first.target
+        else deployment.target,
         mistakes=(*deployment.mistakes, mistake),
     )
 
@@ -292,7 +395,11 @@ class _Entry:
         self.mistakes: list[Mistake] = []
 
     def wrong(self, path: str, problem: str) -> None:
-        self.mistakes.append(Mistake(path=f"{self.where}.{path}" if path else self.where, problem=problem))
+        self.mistakes.append(
+            Mistake(
+                path=f"{self.where}.{path}" if path else self.where, problem=problem
+            )
+        )
 
     def text(self, name: str, default: str = "") -> str:
         value = self.data.get(name)
@@ -313,25 +420,42 @@ class _Entry:
             return []
         named = []
         for index, item in enumerate(items):
-            if isinstance(item, (dict, Mapping)) and isinstance(item.get("name"), str) and item["name"]:
+            if (
+                isinstance(item, (dict, Mapping))
+                and isinstance(item.get("name"), str)
+                and item["name"]
+            ):
                 named.append((index, item))
             elif not isinstance(item, Mapping):
-                self.wrong(f"{name}[{index}]", f"expected an object with a `name`, not {kind_of(item)}")
+                self.wrong(
+                    f"{name}[{index}]",
+                    f"expected an object with a `name`, not {kind_of(item)}",
+                )
             else:
                 self.wrong(
                     f"{name}[{index}].name",
-                    "expected a name" if "name" not in item else f"expected a name, not {kind_of(item['name'])}",
+                    "expected a name"
+                    if "name" not in item
+                    else f"expected a name, not {kind_of(item['name'])}",
                 )
         return named
 
 
 def _deployment(
-    raw: object, where: str, document: Document, evidence: tuple[tuple[str, ...], tuple[str, ...]], *, by_name: bool
+    raw: object,
+    where: str,
+    document: Document,
+    evidence: tuple[tuple[str, ...], tuple[str, ...]],
+    *,
+    by_name: bool,
 ) -> Deployment:
     """Return the deployment of an entry. With `by_name`, it needs no id if it has a name."""
     source = document.source
     if not isinstance(raw, Mapping):
-        mistake = Mistake(path=where, problem=f"expected an object that describes a deployment, not {kind_of(raw)}")
+        mistake = Mistake(
+            path=where,
+            problem=f"expected an object that describes a deployment, not {kind_of(raw)}",
+        )
         return _unreadable(raw, where, source, mistake)
     entry = _Entry(raw, where)
     identity = _identity(entry, by_name=by_name, by_hand=is_by_hand(document))
@@ -364,7 +488,9 @@ def _deployment(
 
 def key_of(identity: str) -> str:
     """Return the key of a deployment. An id that looks like the digest of another one gets a digest too."""
-    return protocol.file_key(f"id {identity}" if identity.startswith("sha256-") else identity)
+    return protocol.file_key(
+        f"id {identity}" if identity.startswith("sha256-") else identity
+    )
 
 
 def _identity(entry: _Entry, *, by_name: bool, by_hand: bool) -> str:
@@ -375,8 +501,12 @@ def _identity(entry: _Entry, *, by_name: bool, by_hand: bool) -> str:
         return value
     if value not in (None, ""):
         entry.wrong("id", f"expected text, not {kind_of(value)}")
-    elif not (by_name and isinstance(entry.data.get("name"), str) and entry.data["name"]):
-        entry.wrong("id", NO_IDENTITY if by_name or by_hand else "every deployment needs an id")
+    elif not (
+        by_name and isinstance(entry.data.get("name"), str) and entry.data["name"]
+    ):
+        entry.wrong(
+            "id", NO_IDENTITY if by_name or by_hand else "every deployment needs an id"
+        )
     return ""
 
 
@@ -384,7 +514,10 @@ def _inputs(entry: _Entry) -> Iterable[Input]:
     for index, item in entry.maps("inputs"):
         kind = item.get("type", "String")
         if not isinstance(kind, str):
-            entry.wrong(f"inputs[{index}].type", f"expected the name of a type, not {kind_of(kind)}")
+            entry.wrong(
+                f"inputs[{index}].type",
+                f"expected the name of a type, not {kind_of(kind)}",
+            )
             kind = "String"
         value = item.get("value", item.get("default"))
         references = _references(value, kind) if value else ()
@@ -393,7 +526,13 @@ def _inputs(entry: _Entry) -> Iterable[Input]:
         if not isinstance(value, str) and needs_text(item):
             value = protocol.as_text(value)
         hidden = item.get("hidden") is True or item.get("no_echo") is True
-        yield Input(name=str(item["name"]), value=value, type=kind, hidden=hidden, references=references)
+        yield Input(
+            name=str(item["name"]),
+            value=value,
+            type=kind,
+            hidden=hidden,
+            references=references,
+        )
 
 
 def _references(value: object, kind: str) -> tuple[str, ...]:
@@ -402,7 +541,11 @@ def _references(value: object, kind: str) -> tuple[str, ...]:
         return (reference,)
     if not isinstance(value, dict) or kind == "String":
         return ()
-    return tuple(reference for member in value.values() if member and (reference := reference_in(member)))
+    return tuple(
+        reference
+        for member in value.values()
+        if member and (reference := reference_in(member))
+    )
 
 
 def resolved(value: object, secrets: Mapping[str, str]) -> object:
@@ -411,13 +554,18 @@ def resolved(value: object, secrets: Mapping[str, str]) -> object:
         return secrets.get(reference, value)
     if not isinstance(value, dict):
         return value
-    return {name: secrets.get(reference_in(member), member) for name, member in value.items()}
+    return {
+        name: secrets.get(reference_in(member), member)
+        for name, member in value.items()
+    }
 
 
 def _unusable(references: Iterable[str], name: str) -> str:
     """Return why references cannot be used for the input of that name; empty if they can."""
     if name.startswith("deploy_"):
-        return "the inputs deploy_… are for the agent, and cannot be references to secrets"
+        return (
+            "the inputs deploy_… are for the agent, and cannot be references to secrets"
+        )
     for reference in references:
         text = reference.partition(":")[2]
         if not text or len(text) > _LONGEST_REFERENCE or not text.isprintable():
@@ -428,7 +576,11 @@ def _unusable(references: Iterable[str], name: str) -> str:
 def needs_text(item: Mapping[str, object]) -> bool:
     """Return True if an input is declared as text and its value is not: it is converted, as heat-agents does."""
     value = item.get("value", item.get("default"))
-    return item.get("type") == "String" and not isinstance(value, str) and not reference_in(value)
+    return (
+        item.get("type") == "String"
+        and not isinstance(value, str)
+        and not reference_in(value)
+    )
 
 
 def _outputs(entry: _Entry) -> Iterable[Output]:
@@ -438,7 +590,10 @@ def _outputs(entry: _Entry) -> Iterable[Output]:
             problem = f"{quoted(name)} cannot be an output: its name is also a file name, so it must not contain '/'"
             entry.wrong(f"{path}.name", problem)
         elif re.search(_HALF, name):
-            entry.wrong(f"{path}.name", f"{quoted(name)} cannot be an output: it contains half of a character")
+            entry.wrong(
+                f"{path}.name",
+                f"{quoted(name)} cannot be an output: it contains half of a character",
+            )
         elif name in STANDARD_OUTPUTS:
             yield Output(name=name)  # a template may declare the standard outputs
         else:
@@ -452,12 +607,18 @@ def _target(inputs: Mapping[str, object]) -> Target:
         value = inputs.get(name)
         return value if isinstance(value, str) else ""
 
-    addressee = f"{text('deploy_stack_id')}/{text('deploy_resource_name')}" if text("deploy_resource_name") else ""
+    addressee = (
+        f"{text('deploy_stack_id')}/{text('deploy_resource_name')}"
+        if text("deploy_resource_name")
+        else ""
+    )
     if text("deploy_signal_transport") == "NO_SIGNAL":
         return Target(kind="none", addressee=addressee)
     if url := text("deploy_signal_id"):
         verb = (text("deploy_signal_verb") or "POST").upper()
-        return Target(kind="url", url=url, verb=verb, addressee=addressee or addressee_at(url))
+        return Target(
+            kind="url", url=url, verb=verb, addressee=addressee or addressee_at(url)
+        )
     credentials = Credentials(
         auth_url=text("deploy_auth_url"),
         user_id=text("deploy_user_id"),
@@ -466,7 +627,12 @@ def _target(inputs: Mapping[str, object]) -> Target:
         region_name=text("deploy_region_name"),
     )
     if queue := text("deploy_queue_id"):
-        return Target(kind="zaqar", addressee=addressee or queue, credentials=credentials, queue=queue)
+        return Target(
+            kind="zaqar",
+            addressee=addressee or queue,
+            credentials=credentials,
+            queue=queue,
+        )
     if credentials.auth_url:
         return Target(
             kind="heat",

@@ -43,7 +43,9 @@ class Replacement:
     @property
     def sentence(self) -> str:
         """The sentence about what happens, or has happened."""
-        verb, undone = ("ran", "may have undone it") if self.has_run else ("runs", "may undo it")
+        verb, undone = (
+            ("ran", "may have undone it") if self.has_run else ("runs", "may undo it")
+        )
         deed = "has replaced" if self.is_over else "is replacing"
         text = (
             f"{self.new.title}: Heat {deed} it, and the DELETE of the old one {verb} after the {self.new.action} of "
@@ -63,7 +65,9 @@ class Replacement:
         again = f"check the machine, and heat-config-agent retry {self.new.id}"
         if self.is_over or not self.is_by_name:
             return f"{again} if something is missing: {PAGE}"
-        number = f", whose config is {self.old.id}," if self.old.action == DELETE else ""
+        number = (
+            f", whose config is {self.old.id}," if self.old.action == DELETE else ""
+        )
         return f"if the stack waits, set the status of the old deployment{number} to COMPLETE by Heat's API: {PAGE}"
 
 
@@ -82,7 +86,9 @@ def replacements(entries: Iterable[Entry]) -> list[Replacement]:
 
 def _replacement(entries: list[Entry]) -> Replacement | None:
     """Return the replacement of one resource, whose entries these are; None if there is none."""
-    current = [entry for entry in entries if entry.left_at is None and entry.action != DELETE]
+    current = [
+        entry for entry in entries if entry.left_at is None and entry.action != DELETE
+    ]
     if not current:
         return None
     new = max(current, key=lambda entry: entry.accepted)
@@ -90,8 +96,13 @@ def _replacement(entries: list[Entry]) -> Replacement | None:
         entry
         for entry in entries
         if entry.action == DELETE
-        and (entry.left_at is None or (entry.started is not None and entry.accepted >= new.accepted))
-        and not (entry.ended is not None and entry.started is None)  # nothing was run for it
+        and (
+            entry.left_at is None
+            or (entry.started is not None and entry.accepted >= new.accepted)
+        )
+        and not (
+            entry.ended is not None and entry.started is None
+        )  # nothing was run for it
     ]
     others = [entry for entry in current if entry is not new and _has_delete(entry)]
     olds = deletes or others
@@ -110,7 +121,9 @@ def _has_delete(entry: Entry) -> bool:
 def _is_by_name(entry: Entry) -> bool:
     """Return True if Heat finds the receiver of a result by its name; also if the journal has dropped the document."""
     deployment = _deployment(entry)
-    return deployment is None or (deployment.target.kind in _BY_NAME and not deployment.target.is_temporary_url)
+    return deployment is None or (
+        deployment.target.kind in _BY_NAME and not deployment.target.is_temporary_url
+    )
 
 
 def _deployment(entry: Entry) -> Deployment | None:

@@ -28,7 +28,9 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
     custom actions are treated like the five of Heat's lifecycle.
     """
     if deployment.group != COMPONENT:
-        return Config(tool=deployment.group, config=deployment.config, options=deployment.options)
+        return Config(
+            tool=deployment.group, config=deployment.config, options=deployment.options
+        )
     path = f"{deployment.where}.config"
     component = deployment.config
     if isinstance(component, str):
@@ -43,7 +45,12 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
             )
     configs = component.get("configs") if isinstance(component, Mapping) else None
     if not isinstance(configs, list):
-        return (Mistake(path=path, problem="a component's config is an object with a list of `configs`"),)
+        return (
+            Mistake(
+                path=path,
+                problem="a component's config is an object with a list of `configs`",
+            ),
+        )
     mistakes = [
         mistake
         for index, config in enumerate(configs)
@@ -52,24 +59,40 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
     action = deployment.action
     if not action:
         mistakes.append(
-            Mistake(path=f"{deployment.where}.inputs", problem="a component needs the input `deploy_action`")
+            Mistake(
+                path=f"{deployment.where}.inputs",
+                problem="a component needs the input `deploy_action`",
+            )
         )
     if mistakes:
         return tuple(mistakes)
-    selected = [index for index, config in enumerate(configs) if action in config["actions"]]
+    selected = [
+        index for index, config in enumerate(configs) if action in config["actions"]
+    ]
     if len(selected) > 1:
         places = " and ".join(f"configs[{index}]" for index in selected)
-        return (Mistake(path=path, problem=f"the action {action} is in {places}; an action belongs to one config"),)
+        return (
+            Mistake(
+                path=path,
+                problem=f"the action {action} is in {places}; an action belongs to one config",
+            ),
+        )
     if not selected:
         return Nothing(f"the component has no config for {action}")
     config = configs[selected[0]]
     tool = config["tool"]
     tools = frozenset(config["tool"] for config in configs)
-    without = frozenset(name for name in tools if not isinstance(deployment.options.get(name), Mapping))
+    without = frozenset(
+        name for name in tools if not isinstance(deployment.options.get(name), Mapping)
+    )
     return Config(
         tool=tool,
         config=config.get("config"),
-        options=options.own(deployment.options, tool, tools.union(heat_config_hooks.HOOKS, heat_config_hooks.COMPAT)),
+        options=options.own(
+            deployment.options,
+            tool,
+            tools.union(heat_config_hooks.HOOKS, heat_config_hooks.COMPAT),
+        ),
         section="options" if tool in without else f"options.{tool}",
         others=without - {tool} if tool in without else frozenset(),
     )
@@ -78,15 +101,23 @@ def select(deployment: Deployment) -> Config | Nothing | tuple[Mistake, ...]:
 def _config_mistakes(config: object, path: str) -> Iterable[Mistake]:
     if not isinstance(config, Mapping):
         yield Mistake(
-            path=path, problem=f"expected an object with `actions`, `tool` and `config`, not {kind_of(config)}"
+            path=path,
+            problem=f"expected an object with `actions`, `tool` and `config`, not {kind_of(config)}",
         )
         return
     actions = config.get("actions")
-    if not isinstance(actions, list) or not all(isinstance(each, str) for each in actions):
-        yield Mistake(path=f"{path}.actions", problem="expected a list of actions, e.g. [CREATE, UPDATE]")
+    if not isinstance(actions, list) or not all(
+        isinstance(each, str) for each in actions
+    ):
+        yield Mistake(
+            path=f"{path}.actions",
+            problem="expected a list of actions, e.g. [CREATE, UPDATE]",
+        )
     tool = config.get("tool")
     if not isinstance(tool, str) or not tool:
-        yield Mistake(path=f"{path}.tool", problem="expected the name of a tool, e.g. script")
+        yield Mistake(
+            path=f"{path}.tool", problem="expected the name of a tool, e.g. script"
+        )
 
 
 def tools(deployment: Deployment) -> frozenset[str]:
@@ -100,7 +131,13 @@ def tools(deployment: Deployment) -> frozenset[str]:
 def actions(deployment: Deployment) -> frozenset[str]:
     """Return the actions that the configs of a component are for; of a plain deployment, they are not known."""
     named = (item.get("actions") for item in _configs(deployment))
-    return frozenset(action for each in named if isinstance(each, list) for action in each if isinstance(action, str))
+    return frozenset(
+        action
+        for each in named
+        if isinstance(each, list)
+        for action in each
+        if isinstance(action, str)
+    )
 
 
 def _configs(deployment: Deployment) -> list[Mapping[str, object]]:
@@ -110,7 +147,11 @@ def _configs(deployment: Deployment) -> list[Mapping[str, object]]:
         with contextlib.suppress(ValueError):  # `select` reports it
             component = strict_json.loads(component)
     configs = component.get("configs") if isinstance(component, Mapping) else None
-    return [item for item in configs if isinstance(item, Mapping)] if isinstance(configs, list) else []
+    return (
+        [item for item in configs if isinstance(item, Mapping)]
+        if isinstance(configs, list)
+        else []
+    )
 
 
 def tool_name(group: str) -> str:
@@ -118,7 +159,9 @@ def tool_name(group: str) -> str:
 
     A group comes from metadata, so the name must not lead out of the hook directory.
     """
-    return "".join(character for character in group if character.isalnum() or character in "-_")
+    return "".join(
+        character for character in group if character.isalnum() or character in "-_"
+    )
 
 
 def request(deployment: Deployment, config: Config) -> dict[str, object]:
@@ -129,7 +172,9 @@ def request(deployment: Deployment, config: Config) -> dict[str, object]:
     inputs = document.get("inputs")
     if isinstance(inputs, list):
         document["inputs"] = [
-            {**item, "value": protocol.as_text(item.get("value", item.get("default")))} if needs_text(item) else item
+            {**item, "value": protocol.as_text(item.get("value", item.get("default")))}
+            if needs_text(item)
+            else item
             for item in inputs
         ]
     return document
@@ -141,11 +186,15 @@ def missing(tool: str, installed: Iterable[str], *, shown: str) -> str:
     `shown` is the name of the tool without the secrets in it.
     """
     if shown != tool:  # no part of it is shown, and no name that is like it
-        return f"no hook for the tool {shown!r}; installed: {', '.join(sorted(installed))}"
+        return (
+            f"no hook for the tool {shown!r}; installed: {', '.join(sorted(installed))}"
+        )
     name = tool_name(tool)
     if absent := heat_config_hooks.absent(name):
         return absent
-    file = f" (its file would have to be named {name!r})" if name not in ("", tool) else ""
+    file = (
+        f" (its file would have to be named {name!r})" if name not in ("", tool) else ""
+    )
     names = sorted(installed)
     from heat_config_agent.diagnostics.words import among  # noqa: PLC0415  # few tools are missing
 

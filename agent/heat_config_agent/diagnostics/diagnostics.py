@@ -28,7 +28,11 @@ class Diagnostics:
         code: str = "",
     ) -> None:
         """Add a mistake. `at`: its position or the path of its position, if that is not `path`."""
-        place = at if isinstance(at, Place) else self._text.place(path if at is None else at)
+        place = (
+            at
+            if isinstance(at, Place)
+            else self._text.place(path if at is None else at)
+        )
         self.mistakes.append(Mistake(problem, path, place, hint, kind, code))
 
     def warn(self, problem: str, path: Path, hint: str = "", *, code: str = "") -> None:

@@ -16,13 +16,23 @@ HOT, TOSCA = "hot", "tosca"
 """The languages of templates. CloudFormation's counts as HOT, whose reader says that it is not supported."""
 
 _ENVIRONMENT = frozenset(
-    {"parameters", "parameter_defaults", "resource_registry", "encrypted_param_names", "event_sinks"}
+    {
+        "parameters",
+        "parameter_defaults",
+        "resource_registry",
+        "encrypted_param_names",
+        "event_sinks",
+    }
     | {"parameter_merge_strategies"}
 )
 
-_TASKS = frozenset({"hosts", "tasks", "roles", "import_playbook", "ansible.builtin.import_playbook"})
+_TASKS = frozenset(
+    {"hosts", "tasks", "roles", "import_playbook", "ansible.builtin.import_playbook"}
+)
 
-_UNITS = r"^\[(Unit|Service|Install|Container|Volume|Network|Pod|Socket|Timer|Mount)\]\s*$"
+_UNITS = (
+    r"^\[(Unit|Service|Install|Container|Volume|Network|Pod|Socket|Timer|Mount)\]\s*$"
+)
 
 
 def of_value(value: object) -> tuple[str, str]:
@@ -31,24 +41,45 @@ def of_value(value: object) -> tuple[str, str]:
     Both are empty for an unknown kind.
     """
     if isinstance(value, list):
-        if value and all(isinstance(each, Mapping) and not _TASKS.isdisjoint(each) for each in value):
-            return "a playbook of Ansible", "put it into the config of a deployment with `group: ansible`"
+        if value and all(
+            isinstance(each, Mapping) and not _TASKS.isdisjoint(each) for each in value
+        ):
+            return (
+                "a playbook of Ansible",
+                "put it into the config of a deployment with `group: ansible`",
+            )
         return "", ""
     if not isinstance(value, Mapping):
         return "", ""
     keys = value.keys()
     if keys >= {"apiVersion", "kind"}:
         kubelet = value["kind"] == "Pod"
-        hint = "put it into the config of a deployment with `group: kubelet`" if kubelet else ""
+        hint = (
+            "put it into the config of a deployment with `group: kubelet`"
+            if kubelet
+            else ""
+        )
         return "a manifest of Kubernetes", hint
     if "services" in keys and isinstance(value["services"], Mapping):
-        return "a compose file", "put it into the config of a deployment with `group: docker-compose`"
+        return (
+            "a compose file",
+            "put it into the config of a deployment with `group: docker-compose`",
+        )
     if "resources" in keys or "Resources" in keys:
-        return "a template without its version", "a HOT template begins with heat_template_version"
+        return (
+            "a template without its version",
+            "a HOT template begins with heat_template_version",
+        )
     if keys and keys <= _ENVIRONMENT:
-        return "an environment of a template", "apply the template, and name this file with --environment"
+        return (
+            "an environment of a template",
+            "apply the template, and name this file with --environment",
+        )
     if "configs" in keys and isinstance(value["configs"], list):
-        return "the config of a component", "put it into the config of a deployment with `group: component`"
+        return (
+            "the config of a component",
+            "put it into the config of a deployment with `group: component`",
+        )
     return "", ""
 
 
@@ -57,11 +88,17 @@ def of_text(text: str) -> tuple[str, str]:
     first = text.lstrip("\ufeff").split("\n", 1)[0].rstrip()
     if first.startswith("#!"):
         tool = "python" if "python" in first else "script"
-        return "a script", f"put it into the config of a deployment with `group: {tool}`"
+        return (
+            "a script",
+            f"put it into the config of a deployment with `group: {tool}`",
+        )
     if first == "#cloud-config":
         return "user data for cloud-init", "a document has a list of deployments"
     if re.search(_UNITS, text, re.MULTILINE):
-        return "a unit of systemd", "put it into the config of a deployment with `group: systemd-unit` or `quadlet`"
+        return (
+            "a unit of systemd",
+            "put it into the config of a deployment with `group: systemd-unit` or `quadlet`",
+        )
     if re.search(r"^\[(agent|DEFAULT|follow [^\]]*)\]\s*$", text, re.MULTILINE):
         return "a file of settings", "name it with --config"
     if re.match(r"\s*<(!DOCTYPE|html|\?xml)", text, re.IGNORECASE):
@@ -86,16 +123,26 @@ def of_content(content: bytes) -> tuple[str, str]:
     for magic, kind in _MAGIC:
         if content.startswith(magic):
             archive = kind.startswith("an archive")
-            return kind, "an archive of a TOSCA service is a zip file (.csar)" if archive else ""
+            return (
+                kind,
+                "an archive of a TOSCA service is a zip file (.csar)"
+                if archive
+                else "",
+            )
     if content[257:262] == b"ustar":
-        return "an archive made with tar", "an archive of a TOSCA service is a zip file (.csar)"
+        return (
+            "an archive made with tar",
+            "an archive of a TOSCA service is a zip file (.csar)",
+        )
     if b"\0" in content[:1024] and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "a binary file", ""
     return "", ""
 
 
 _VERSIONS = {
-    HOT: re.compile(rf"""^[ \t{{"']*(?:{"|".join(HOT_KEYS)})\b""".encode(), re.MULTILINE),
+    HOT: re.compile(
+        rf"""^[ \t{{"']*(?:{"|".join(HOT_KEYS)})\b""".encode(), re.MULTILINE
+    ),
     TOSCA: re.compile(rf"""^[ \t\-{{"']*{TOSCA_KEYS[0]}\b""".encode(), re.MULTILINE),
 }
 _SECTIONS = {
@@ -116,7 +163,11 @@ _LARGEST = 1024**2
 
 def template_in(content: bytes) -> str:
     """Return the language of a text with a line that begins with a template's version; else empty."""
-    versions = {language: match.start() for language, form in _VERSIONS.items() if (match := form.search(content))}
+    versions = {
+        language: match.start()
+        for language, form in _VERSIONS.items()
+        if (match := form.search(content))
+    }
     return min(versions, key=versions.__getitem__) if versions else ""
 
 
@@ -149,4 +200,6 @@ def language_of(name: str) -> str:
         return HOT
     if content.startswith(b"PK\x03\x04"):
         return TOSCA
-    return template_in(content) or next((language for language, form in _SECTIONS.items() if form.search(content)), HOT)
+    return template_in(content) or next(
+        (language for language, form in _SECTIONS.items() if form.search(content)), HOT
+    )

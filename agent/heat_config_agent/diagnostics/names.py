@@ -13,7 +13,9 @@ LONGEST_FOLLOWED = 64
 
 def is_stack_name(name: str, most: int = LONGEST) -> bool:
     """Return whether a stack can have a name."""
-    return len(name) <= most and re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]*", name) is not None
+    return (
+        len(name) <= most and re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]*", name) is not None
+    )
 
 
 def rule(most: int = LONGEST) -> str:

@@ -23,7 +23,9 @@ RENAME = "remove or rename one of them"
 
 
 def _problem(fault: Fault) -> str:
-    return f"it is not YAML: {fault.problem}" if fault.kind == "syntax" else fault.problem
+    return (
+        f"it is not YAML: {fault.problem}" if fault.kind == "syntax" else fault.problem
+    )
 
 
 def _twice(key: Repetition, rest: str) -> str:
@@ -87,7 +89,12 @@ class Text:
 
     def _read(self, text: str, language: Language) -> None:
         try:
-            tree = Tree(text, language.schema, largest=language.largest, foreign=f"has no meaning in {language.name}")
+            tree = Tree(
+                text,
+                language.schema,
+                largest=language.largest,
+                foreign=f"has no meaning in {language.name}",
+            )
         except Unreadable as error:
             raise Invalid([self._mistake(error.fault)], OPEN) from None
         self._tree, self.value = tree, tree.value
@@ -97,19 +104,33 @@ class Text:
         self.mistakes = mistakes
         for repetition in tree.repetitions:
             if language.unique_keys:
-                self.mistakes.append(self._repeated(repetition, f"first in line {repetition.first_line}"))
+                self.mistakes.append(
+                    self._repeated(repetition, f"first in line {repetition.first_line}")
+                )
             elif repetition.key != "<<":  # all of these count
-                self.warnings.append(self._repeated(repetition, f"the one in line {repetition.first_line} is not used"))
+                self.warnings.append(
+                    self._repeated(
+                        repetition,
+                        f"the one in line {repetition.first_line} is not used",
+                    )
+                )
 
     def _mistake(self, fault: Fault) -> Mistake:
         place = Place(self.file, fault.line, fault.column)
         return Mistake(
-            _problem(fault), fault.path, place, fault.hint, self._kind, "depth" if fault.kind == "depth" else "yaml"
+            _problem(fault),
+            fault.path,
+            place,
+            fault.hint,
+            self._kind,
+            "depth" if fault.kind == "depth" else "yaml",
         )
 
     def _repeated(self, key: Repetition, rest: str) -> Mistake:
         place = Place(self.file, key.line, key.column)
-        return Mistake(_twice(key, rest), key.path, place, RENAME, self._kind, "duplicate")
+        return Mistake(
+            _twice(key, rest), key.path, place, RENAME, self._kind, "duplicate"
+        )
 
 
 def _json(text: str) -> Json:
@@ -144,7 +165,9 @@ class Reading:
             return
         self.value = as_json if is_json else tree.value
         self.mistakes += [self._of(fault) for fault in tree.faults]
-        self.mistakes += [] if tree.faults else self._of_json  # else it is the same mistake, with its path
+        self.mistakes += (
+            [] if tree.faults else self._of_json
+        )  # else it is the same mistake, with its path
         for key in tree.repetitions:
             if key.key != "<<":  # all of these count
                 problem = _twice(key, f"first in line {key.first_line}")
@@ -157,7 +180,9 @@ class Reading:
 
     def place(self, path: Path) -> Place:
         """Return the place of a part, or else of the part that it would be in."""
-        return Place(self.name, *((self._tree.position(path) if self._tree else None) or (1, 1)))
+        return Place(
+            self.name, *((self._tree.position(path) if self._tree else None) or (1, 1))
+        )
 
     def mistake(self, problem: str, path: Path, hint: str = "") -> Mistake:
         """Return a mistake in a part of the value."""
@@ -182,20 +207,29 @@ class Reading:
                 return ""
         if not isinstance(value, dict):
             return ""
-        names = [each for each in (value.get("name"), value.get("id")) if isinstance(each, str) and each]
+        names = [
+            each
+            for each in (value.get("name"), value.get("id"))
+            if isinstance(each, str) and each
+        ]
         return names[0] if names else ""
 
     def _text(self, content: bytes) -> str:
         content = content.removeprefix(codecs.BOM_UTF8)
         for encoding, marks in _ENCODINGS.items():
             if content.startswith(marks):
-                self._add(1, 1, f"it is {encoding}, not UTF-8 text", (), "save it as UTF-8")
+                self._add(
+                    1, 1, f"it is {encoding}, not UTF-8 text", (), "save it as UTF-8"
+                )
                 return content.decode(encoding, "replace")
         try:
             return content.decode()
         except UnicodeDecodeError as error:
             before = content[: error.start].decode()
-            line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+            line, column = (
+                before.count("\n") + 1,
+                len(before) - (before.rfind("\n") + 1) + 1,
+            )
             problem = f"it is not UTF-8 text: the byte 0x{content[error.start]:02x} does not belong there"
             self._add(line, column, problem, (), "save it as UTF-8")
             return content.decode("utf-8", "replace")
@@ -205,21 +239,40 @@ class Reading:
         try:
             return True, strict_json.loads(text)
         except json.JSONDecodeError as error:
-            hint = "YAML is in files named .yaml" if self.name.endswith(".json") and text.strip() else ""
-            if self.name.endswith(".json") or (text.lstrip()[:1] in ("{", "[") and not _is_yaml(text)):
-                self._add(error.lineno, error.colno, f"it is not JSON: {error.msg}", (), hint)
+            hint = (
+                "YAML is in files named .yaml"
+                if self.name.endswith(".json") and text.strip()
+                else ""
+            )
+            if self.name.endswith(".json") or (
+                text.lstrip()[:1] in ("{", "[") and not _is_yaml(text)
+            ):
+                self._add(
+                    error.lineno, error.colno, f"it is not JSON: {error.msg}", (), hint
+                )
         except ValueError as error:
             found = next((each for each in _CONSTANT.finditer(text) if each[1]), None)
             start = found.start() if found else 0
-            place = Place(self.name, text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
+            place = Place(
+                self.name,
+                text.count("\n", 0, start) + 1,
+                start - text.rfind("\n", 0, start),
+            )
             self._of_json.append(Mistake(str(error), (), place))
         return False, None
 
     def _of(self, fault: Fault) -> Mistake:
-        return Mistake(_problem(fault), self.shown(fault.path), Place(self.name, fault.line, fault.column), fault.hint)
+        return Mistake(
+            _problem(fault),
+            self.shown(fault.path),
+            Place(self.name, fault.line, fault.column),
+            fault.hint,
+        )
 
     def _add(self, line: int, column: int, problem: str, path: Path, hint: str) -> None:
-        self.mistakes.append(Mistake(problem, self.shown(path), Place(self.name, line, column), hint))
+        self.mistakes.append(
+            Mistake(problem, self.shown(path), Place(self.name, line, column), hint)
+        )
 
 
 _ENCODINGS = {
@@ -245,10 +298,14 @@ _PART = re.compile(r"""\[("(?:[^"\\]|\\.)*")\]|\[(\d+)\]|([^.\[\]]+)""")
 
 def parts(path: str) -> list[tuple[str, str | int]]:
     """Return the parts of a path that is text, each with its step: `.web`, `[0]`, or `["a.b"]` for other names."""
-    return [_part(*match.groups()) for match in _PART.finditer("" if path == "$" else path)]
+    return [
+        _part(*match.groups()) for match in _PART.finditer("" if path == "$" else path)
+    ]
 
 
-def _part(quoted: str | None, index: str | None, name: str | None) -> tuple[str, str | int]:
+def _part(
+    quoted: str | None, index: str | None, name: str | None
+) -> tuple[str, str | int]:
     if quoted is not None:
         try:
             return f"[{quoted}]", str(json.loads(quoted))

@@ -52,21 +52,35 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     yield from check_size(settings)
     if not closed(settings.state):
         yield from check_followed(settings)
-        yield from check_agent(settings.state, settings.deployed, settings.options, resume=settings.command("resume"))
+        yield from check_agent(
+            settings.state,
+            settings.deployed,
+            settings.options,
+            resume=settings.command("resume"),
+        )
 
 
 def check_followed(settings: Settings) -> Iterator[Finding]:
     """Check the stacks that follow sources, as they were at the last poll."""
     troubles = health.unrecorded(settings.state) if settings.followed else {}
-    records = {record.name: record for record in followed.with_troubles(followed.records(settings.state), troubles)}
+    records = {
+        record.name: record
+        for record in followed.with_troubles(followed.records(settings.state), troubles)
+    }
     for name in settings.followed:
         record = records.get(name)
         if record is None:
-            yield warning("follow", f"{name}: the source was not asked yet", settings.command("follow", name))
+            yield warning(
+                "follow",
+                f"{name}: the source was not asked yet",
+                settings.command("follow", name),
+            )
         elif record.problem:
             todo = "correct the source or its section"
             if record.state in ("failed", "out of step") and not record.trouble:
-                shown = "`{}` has the reason; a new revision, or ".format(settings.command("status", "--failed"))
+                shown = "`{}` has the reason; a new revision, or ".format(
+                    settings.command("status", "--failed")
+                )
                 again = f"`{settings.command('follow', name, '--again')}` carries it out again"
                 todo = f"{shown if record.failed else ''}{again}"
             yield failed("follow", record.problem.removeprefix("follow "), todo)
@@ -77,14 +91,23 @@ def check_followed(settings: Settings) -> Iterator[Finding]:
 def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     """Check whether the settings can be used."""
     for mistake in mistakes:
-        yield failed("settings", mistake, "correct it: the agent does not start with this mistake")
+        yield failed(
+            "settings",
+            mistake,
+            "correct it: the agent does not start with this mistake",
+        )
     for mistake in settings.warnings:
         yield warning("settings", mistake, "correct it: it is ignored")
     for row, origin in settings.deprecated:
-        text = f"{row.name} of [{row.section}] is deprecated, and still works ({origin})"
+        text = (
+            f"{row.name} of [{row.section}] is deprecated, and still works ({origin})"
+        )
         yield warning("settings", text, f"use {row.replaced_by} instead, and remove it")
     yield from _readable_secrets(settings)
-    files = [layer.origin for layer in (*settings.own, *((settings.other,) if settings.other else ()))]
+    files = [
+        layer.origin
+        for layer in (*settings.own, *((settings.other,) if settings.other else ()))
+    ]
     if not files:
         yield ok("settings", "there is no settings file: the defaults are used")
     elif not mistakes:
@@ -97,7 +120,8 @@ def _readable_secrets(settings: Settings) -> Iterator[Finding]:
         secret = [
             row
             for row in settings.rows
-            if (value := layer.get(row.section, row.name)) is not None and display.setting(row, value) != value
+            if (value := layer.get(row.section, row.name)) is not None
+            and display.setting(row, value) != value
         ]
         try:
             status = os.stat(layer.origin)  # noqa: PTH116  # it is text already
@@ -105,7 +129,11 @@ def _readable_secrets(settings: Settings) -> Iterator[Finding]:
             continue
         if secret and (todo := reach.privately(layer.origin, status, 0o044)):
             names = ", ".join(f"{row.name} of [{row.section}]" for row in secret)
-            yield warning("settings", f"other users may read {layer.origin}, which contains secrets: {names}", todo)
+            yield warning(
+                "settings",
+                f"other users may read {layer.origin}, which contains secrets: {names}",
+                todo,
+            )
 
 
 def _permissions(directory: Path) -> Iterator[Finding]:
@@ -121,7 +149,9 @@ def _permissions(directory: Path) -> Iterator[Finding]:
         user = agents.user_name(status.st_uid)
         if _is_agent_of(user, status.st_uid, directory):
             text = f"{directory} is the state of the agent of {user}, and this is root: its own checks may differ"
-            yield warning("state", text, f"runuser -u {shlex.quote(user)} -- {_again()}")
+            yield warning(
+                "state", text, f"runuser -u {shlex.quote(user)} -- {_again()}"
+            )
             return
         text = f"{directory} belongs to another user ({user}), who could make the agent run anything"
         todo = f"if no agent of {user} uses it: check its content, then chown -R 0 {shlex.quote(str(directory))}"
@@ -153,15 +183,25 @@ def check_state(directory: Path) -> Iterator[Finding]:
     check = "state"
     yield from _permissions(directory)
     place = _existing(directory)
-    remark = "" if place == directory else f" ({directory} does not exist yet: the agent creates it)"
+    remark = (
+        ""
+        if place == directory
+        else f" ({directory} does not exist yet: the agent creates it)"
+    )
     try:
         if not place.is_dir():
-            yield failed(check, f"{place} is not a directory", "move it away, or set state_dir to another path")
+            yield failed(
+                check,
+                f"{place} is not a directory",
+                "move it away, or set state_dir to another path",
+            )
             return
         _try_to_write(place)
         disk = os.statvfs(place)
     except OSError as error:
-        yield failed(check, f"cannot write to {place}: {error.strerror}", _remedy(error, place))
+        yield failed(
+            check, f"cannot write to {place}: {error.strerror}", _remedy(error, place)
+        )
         return
     free = disk.f_bavail * disk.f_frsize
     if free < ROOM:
@@ -172,10 +212,15 @@ def check_state(directory: Path) -> Iterator[Finding]:
         )
     elif disk.f_files and disk.f_favail < INODES:
         yield warning(
-            check, f"the disk of {directory} has room for only {disk.f_favail} more files", "remove files there"
+            check,
+            f"the disk of {directory} has room for only {disk.f_favail} more files",
+            "remove files there",
         )
     else:
-        yield ok(check, f"{directory} is writable, {retention.bytes_of(free)} are free{remark}")
+        yield ok(
+            check,
+            f"{directory} is writable, {retention.bytes_of(free)} are free{remark}",
+        )
 
 
 def _try_to_write(folder: Path) -> None:
@@ -191,11 +236,20 @@ def check_folders(settings: Settings) -> Iterator[Finding]:
 
     Folders to which a user who is not root has no access are in the check of the reach of that user.
     """
-    places = [protocol.workplace(tool, settings.state, settings.root, settings.environment) for tool in HOOKS]
+    places = [
+        protocol.workplace(tool, settings.state, settings.root, settings.environment)
+        for tool in HOOKS
+    ]
     folders = dict.fromkeys(
-        [settings.state / "runs", *(each.working for each in places), *(each.outputs for each in places)]
+        [
+            settings.state / "runs",
+            *(each.working for each in places),
+            *(each.outputs for each in places),
+        ]
     )
-    script = protocol.workplace("script", settings.state, settings.root, settings.environment)
+    script = protocol.workplace(
+        "script", settings.state, settings.root, settings.environment
+    )
     tried = {_existing(settings.state), _existing(script.working)}
     for folder in (*folders, settings.deployed):
         place = _existing(folder)
@@ -212,7 +266,11 @@ def check_folders(settings: Settings) -> Iterator[Finding]:
                 continue
             text = f"cannot write to {place}: {error.strerror}"
             if folder == settings.deployed:
-                yield warning("folders", f"{text}: other programs do not see there what was run", _remedy(error, place))
+                yield warning(
+                    "folders",
+                    f"{text}: other programs do not see there what was run",
+                    _remedy(error, place),
+                )
             else:
                 yield failed("folders", text, _remedy(error, place))
 
@@ -221,7 +279,10 @@ def check_runs(settings: Settings) -> Finding:
     """Check whether runs are systemd scopes, and which of their limits can be enforced."""
     why = scopes.missing() if settings.flag("scopes") else "the setting `scopes` is off"
     if why:
-        return ok("runs", f"runs are plain sessions, so {_names(scopes.LIMITS)} are unavailable: {why}")
+        return ok(
+            "runs",
+            f"runs are plain sessions, so {_names(scopes.LIMITS)} are unavailable: {why}",
+        )
     text = f"runs are systemd scopes in {scopes.SLICE}"
     held = scopes.enforceable()
     unavailable = [limit for limit in scopes.LIMITS if limit not in held]
@@ -263,18 +324,30 @@ def _remedy(error: OSError, place: Path) -> str:
 def check_scripts(settings: Settings) -> Iterator[Finding]:
     """Check whether scripts can be executed in the working directory of the script hook."""
     check = "scripts"
-    working = protocol.workplace("script", settings.state, settings.root, settings.environment).working
+    working = protocol.workplace(
+        "script", settings.state, settings.root, settings.environment
+    ).working
     place = _existing(working)
-    if os.geteuid() != 0 and not os.access(place, os.W_OK | os.X_OK) and not run_folder.is_read_only(place):
+    if (
+        os.geteuid() != 0
+        and not os.access(place, os.W_OK | os.X_OK)
+        and not run_folder.is_read_only(place)
+    ):
         return  # it belongs to another user: the check of the reach of this one has it
     try:
         if not place.is_dir():
-            yield failed(check, f"they cannot be run in {working}: {place} is not a directory", "move it away")
+            yield failed(
+                check,
+                f"they cannot be run in {working}: {place} is not a directory",
+                "move it away",
+            )
             return
         _try_to_write(place)
         folder = tempfile.TemporaryDirectory(prefix=".doctor-", dir=place)
     except OSError as error:
-        yield failed(check, f"cannot write to {place}: {error.strerror}", _remedy(error, place))
+        yield failed(
+            check, f"cannot write to {place}: {error.strerror}", _remedy(error, place)
+        )
         return
     with folder as name:
         path = Path(name) / "script"
@@ -282,7 +355,12 @@ def check_scripts(settings: Settings) -> Iterator[Finding]:
             path.write_text("#!/bin/sh\nexit 0\n")
             path.chmod(0o700)
             done = subprocess.run(
-                [str(path)], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False, cwd=name
+                [str(path)],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SECONDS,
+                check=False,
+                cwd=name,
             )
             why = f"exit code {done.returncode}" if done.returncode else ""
         except OSError as error:
@@ -307,7 +385,11 @@ def check_scripts(settings: Settings) -> Iterator[Finding]:
 
 
 def check_agent(
-    directory: Path, deployed: Path, options: Sequence[str] = (), *, resume: str = "heat-config-agent resume"
+    directory: Path,
+    deployed: Path,
+    options: Sequence[str] = (),
+    *,
+    resume: str = "heat-config-agent resume",
 ) -> Iterator[Finding]:
     """Check the agent itself, by its lock, its health file and the journal; and other agents on the machine.
 
@@ -319,7 +401,11 @@ def check_agent(
         entries = journal.read(directory).values()
         keys = [entry.key for entry in entries]
     except StateError as error:
-        yield failed(check, error.brief, "run this as root" if os.geteuid() else "check its file system (dmesg)")
+        yield failed(
+            check,
+            error.brief,
+            "run this as root" if os.geteuid() else "check its file system (dmesg)",
+        )
         entries = {}.values()
     holder = lock.holder(directory)
     collector = agents.running_collector()
@@ -335,11 +421,20 @@ def check_agent(
             f"os-collect-config runs too (process {collector}): both may carry out the same deployments",
             "heat-config-agent migrate --plan",
         )
-    report = health.read(directory, holder[0]) if holder is not None and holder[1] == lock.DAEMON else {}
+    report = (
+        health.read(directory, holder[0])
+        if holder is not None and holder[1] == lock.DAEMON
+        else {}
+    )
     skipped = report.get("skipped") if report.get("current") else None
     given = None
     if isinstance(skipped, list):
-        given = {str(each.get(name)) for each in skipped if isinstance(each, dict) for name in ("key", "id")}
+        given = {
+            str(each.get(name))
+            for each in skipped
+            if isinstance(each, dict)
+            for name in ("key", "id")
+        }
     if begun := begun_elsewhere(deployed, keys, given):
         yield warning(
             check,
@@ -352,7 +447,9 @@ def check_agent(
             if elsewhere:
                 yield warning(check, f"no agent of this user is running; {elsewhere}")
             elif os.path.isdir("/run/systemd/system"):  # noqa: PTH112  # as sd_booted(3) has it
-                yield warning(check, "it is not running", f"systemctl start {reach.unit()}")
+                yield warning(
+                    check, "it is not running", f"systemctl start {reach.unit()}"
+                )
             else:
                 yield ok(check, "no daemon runs, and heat-config-apply needs none")
     elif holder[1] != lock.DAEMON:
@@ -367,7 +464,11 @@ def check_agent(
     waiting = [entry.title for entry in entries if entry.state is State.REBOOT]
     if waiting:
         verb = "wait" if len(waiting) > 1 else "waits"
-        yield warning(check, f"{', '.join(waiting)} {verb} for a reboot of the machine", "reboot the machine")
+        yield warning(
+            check,
+            f"{', '.join(waiting)} {verb} for a reboot of the machine",
+            "reboot the machine",
+        )
     for replaced in replacement.replacements(entries):
         yield warning(check, replaced.sentence, replaced.todo)
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
@@ -380,7 +481,9 @@ def check_agent(
         )
 
 
-def _running(process: int, report: Mapping[str, object], state: Path) -> Iterator[Finding]:
+def _running(
+    process: int, report: Mapping[str, object], state: Path
+) -> Iterator[Finding]:
     """Check a running daemon by its last health report."""
     check = "agent"
     silent = health.silence(report) if report.get("process") == process else 0.0
@@ -393,10 +496,18 @@ def _running(process: int, report: Mapping[str, object], state: Path) -> Iterato
             "" if lack else f"it hangs: systemctl restart {reach.unit()} (runs go on)",
         )
         return
-    doing = str(report.get("doing") or "starting") if report.get("process") == process else "starting"
+    doing = (
+        str(report.get("doing") or "starting")
+        if report.get("process") == process
+        else "starting"
+    )
     blocked = report.get("blocked")
     if blocked and isinstance(blocked, list):
-        yield failed(check, f"it is running (process {process}), and {doing}", "the checks above have the cause")
+        yield failed(
+            check,
+            f"it is running (process {process}), and {doing}",
+            "the checks above have the cause",
+        )
     else:
         yield ok(check, f"it is running (process {process}): {doing}")
     if age := health.outdated(report) if report.get("process") == process else "":
@@ -406,7 +517,10 @@ def _running(process: int, report: Mapping[str, object], state: Path) -> Iterato
         if isinstance(source, Mapping) and source.get("working") is False:
             since = source.get("since")
             when = f" since {plan.clock(since)}" if isinstance(since, float) else ""
-            yield warning(check, f"no answer from {source.get('name')}{when}: {source.get('trouble')}")
+            yield warning(
+                check,
+                f"no answer from {source.get('name')}{when}: {source.get('trouble')}",
+            )
     troubles = report.get("troubles")
     for trouble in troubles if isinstance(troubles, list) else []:
         yield failed(check, str(trouble))

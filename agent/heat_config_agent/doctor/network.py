@@ -71,7 +71,11 @@ class Clocks:
         text = f"it is {_duration(abs(worst))} {'ahead of' if worst > 0 else 'behind'} the clock of {host}"
         todo = "set it: timedatectl, chronyc makestep"
         if abs(worst) > TOO_MUCH:
-            yield failed("clock", f"{text}: servers refuse signatures and tokens, and certificates seem invalid", todo)
+            yield failed(
+                "clock",
+                f"{text}: servers refuse signatures and tokens, and certificates seem invalid",
+                todo,
+            )
         elif abs(worst) > SKEW:
             yield warning("clock", text, todo)
         else:
@@ -83,17 +87,28 @@ def check_server(server: Server, clocks: Clocks) -> Iterator[Finding]:
     check = server.check
     try:
         parts = urlsplit(server.url)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme in ("https", "wss") else 80)
+        host, port = (
+            parts.hostname or "",
+            parts.port or (443 if parts.scheme in ("https", "wss") else 80),
+        )
     except ValueError:
         host, port, parts = "", 0, urlsplit("")
     if not host or parts.scheme not in ("http", "https", "ws", "wss"):
-        yield failed(check, f"the URL of {server.service} is not valid", f"correct {server.setting}")
+        yield failed(
+            check,
+            f"the URL of {server.service} is not valid",
+            f"correct {server.setting}",
+        )
         return
     name = f"{server.service} at {_place(host, port)}"
     origin = f"{parts.scheme.replace('ws', 'http')}://{parts.netloc.rpartition('@')[2]}"
     proxy = None if server.direct else _proxy(origin)
     if proxy and not proxy.host:
-        yield failed(check, f"the URL of the proxy in {proxy.variable} is not valid", "write http://HOST:PORT")
+        yield failed(
+            check,
+            f"the URL of the proxy in {proxy.variable} is not valid",
+            "write http://HOST:PORT",
+        )
         return
     if proxy and _is_near(host):
         yield warning(
@@ -102,9 +117,15 @@ def check_server(server: Server, clocks: Clocks) -> Iterator[Finding]:
             f"add {host} to no_proxy",
         )
     bundle, setting = _trusted(server)
-    distrust = certificate_trouble(bundle) if bundle and parts.scheme in ("https", "wss") else ""
+    distrust = (
+        certificate_trouble(bundle)
+        if bundle and parts.scheme in ("https", "wss")
+        else ""
+    )
     if distrust:
-        yield failed(check, distrust, f"put certificates in PEM form there, or correct {setting}")
+        yield failed(
+            check, distrust, f"put certificates in PEM form there, or correct {setting}"
+        )
         return
     began = time.monotonic()
     trouble = _connected(server, host, port, proxy)
@@ -116,9 +137,9 @@ def check_server(server: Server, clocks: Clocks) -> Iterator[Finding]:
     path = "/v3" if server.service == "Keystone" else "/"
     try:
         sent = time.time()
-        answer = web.Connection(origin, server.ca_file, direct=server.direct, seconds=ANSWER_SECONDS).fetch(
-            origin + path, {}, ANSWER_SECONDS
-        )
+        answer = web.Connection(
+            origin, server.ca_file, direct=server.direct, seconds=ANSWER_SECONDS
+        ).fetch(origin + path, {}, ANSWER_SECONDS)
         answered = time.time()
     except ProxyError as error:
         yield failed(check, error.brief, error.hint or "ask its operator")
@@ -141,7 +162,11 @@ def check_server(server: Server, clocks: Clocks) -> Iterator[Finding]:
 
 def check_no_proxy() -> Iterator[Finding]:
     """Check whether all entries of `no_proxy` have a meaning."""
-    proxies_set = {name.lower() for name, value in os.environ.items() if value and name.lower().endswith("_proxy")}
+    proxies_set = {
+        name.lower()
+        for name, value in os.environ.items()
+        if value and name.lower().endswith("_proxy")
+    }
     unknown = [word for word, entry in exemptions() if entry is None]
     if unknown and proxies_set - {"no_proxy"}:
         yield warning(
@@ -164,7 +189,11 @@ def check_login(
 ) -> Iterator[Finding]:
     """Check whether Keystone accepts the credentials and knows the service, given as its type and its name."""
     before = Server(
-        check=check, service="Keystone", url=credentials.auth_url, setting=f"auth_url of [{check}]", ca_file=ca_file
+        check=check,
+        service="Keystone",
+        url=credentials.auth_url,
+        setting=f"auth_url of [{check}]",
+        ca_file=ca_file,
     )
     findings = list(check_server(before, clocks))
     yield from findings
@@ -183,11 +212,19 @@ def check_login(
             todo = f"make a new application credential, and write its id and secret into [{check}]"
         else:
             todo = f"have its password in Keystone set to the one in [{check}], or its user made again: {REFUSED_LOGIN}"
-        yield failed(check, f"Keystone rejects the login of {credentials.holder}: {reason}", todo)
+        yield failed(
+            check, f"Keystone rejects the login of {credentials.holder}: {reason}", todo
+        )
         return
     except UnreachableError as error:
-        elsewhere = re.search(r"answers HTTP (?!429|5)|web page|cannot be understood", error.brief)
-        todo = f"check that auth_url of [{check}] is Keystone's" if elsewhere else error.hint or "ask its operator"
+        elsewhere = re.search(
+            r"answers HTTP (?!429|5)|web page|cannot be understood", error.brief
+        )
+        todo = (
+            f"check that auth_url of [{check}] is Keystone's"
+            if elsewhere
+            else error.hint or "ask its operator"
+        )
         yield failed(check, f"Keystone gives no token: {error.brief}", todo)
         return
     kind, name = service
@@ -195,10 +232,23 @@ def check_login(
         url = cloud.endpoint(kind, seconds=ANSWER_SECONDS)
     except UnreachableError as error:
         region = f"region_name of [{check}], and " if credentials.region_name else ""
-        yield failed(check, str(error), f"check {region}that this cloud has {name} with a public endpoint")
+        yield failed(
+            check,
+            str(error),
+            f"check {region}that this cloud has {name} with a public endpoint",
+        )
         return
-    yield ok(check, f"Keystone accepts the login of {credentials.holder}, and has an endpoint of {name}")
-    after = Server(check=check, service=name, url=url, setting=f"{name}'s public endpoint in Keystone", ca_file=ca_file)
+    yield ok(
+        check,
+        f"Keystone accepts the login of {credentials.holder}, and has an endpoint of {name}",
+    )
+    after = Server(
+        check=check,
+        service=name,
+        url=url,
+        setting=f"{name}'s public endpoint in Keystone",
+        ca_file=ca_file,
+    )
     yield from check_server(after, clocks)
 
 
@@ -208,7 +258,9 @@ def _proxy(origin: str) -> Proxy | None:
     return parse(url, origin) if url else None
 
 
-def _connected(server: Server, host: str, port: int, proxy: Proxy | None) -> Finding | None:
+def _connected(
+    server: Server, host: str, port: int, proxy: Proxy | None
+) -> Finding | None:
     """Return why there is no connection to a server, or to its proxy; None if there is one."""
     if proxy:
         host, port = proxy.host, proxy.port
@@ -233,24 +285,39 @@ def _connected(server: Server, host: str, port: int, proxy: Proxy | None) -> Fin
         except OSError as error:
             last = error.strerror or type(error).__name__
     hint = {
-        os.strerror(111): f"nothing listens there: the server is down, or {setting} is wrong",
+        os.strerror(
+            111
+        ): f"nothing listens there: the server is down, or {setting} is wrong",
         os.strerror(101): "this machine has no route to it: check `ip route`",
         os.strerror(113): "this machine has no route to it: check `ip route`",
     }.get(last, f"check firewalls, security groups and routes, and {setting}")
-    return failed(server.check, f"no connection to {peer} at {_place(host, port)}: {last}", hint)
+    return failed(
+        server.check, f"no connection to {peer} at {_place(host, port)}: {last}", hint
+    )
 
 
-def _addresses(host: str, port: int) -> tuple[list[tuple[int, tuple[object, ...]]], str]:
+def _addresses(
+    host: str, port: int
+) -> tuple[list[tuple[int, tuple[object, ...]]], str]:
     """Return the addresses of a name, or why there are none. A thread bounds the time, as a lookup has no timeout."""
     outcome: list[tuple[list[tuple[int, tuple[object, ...]]], str]] = []
 
     def look() -> None:
         try:
-            infos = socket.getaddrinfo(with_plain_zone(host), port, type=socket.SOCK_STREAM)
+            infos = socket.getaddrinfo(
+                with_plain_zone(host), port, type=socket.SOCK_STREAM
+            )
             outcome.append(([(family, address) for family, *_, address in infos], ""))
         except socket.gaierror as error:
             silent = error.errno == socket.EAI_AGAIN
-            outcome.append(([], "could not be looked up: the name service does not answer" if silent else "is unknown"))
+            outcome.append(
+                (
+                    [],
+                    "could not be looked up: the name service does not answer"
+                    if silent
+                    else "is unknown",
+                )
+            )
         except (OSError, UnicodeError):
             outcome.append(([], "is not a valid name"))
 
@@ -261,7 +328,9 @@ def _addresses(host: str, port: int) -> tuple[list[tuple[int, tuple[object, ...]
     return outcome[0] if outcome else ([], silence)
 
 
-def _unanswered(server: Server, name: str, host: str, proxy: Proxy | None, error: UnreachableError) -> Finding:
+def _unanswered(
+    server: Server, name: str, host: str, proxy: Proxy | None, error: UnreachableError
+) -> Finding:
     """Return why a server that accepts connections has not answered."""
     intermediary = f" (by the proxy {proxy.place})" if proxy else ""
     refused = _cause(error, ssl.SSLCertVerificationError)
@@ -299,7 +368,9 @@ def _trusted(server: Server) -> tuple[str, str]:
     return "", ""
 
 
-def _distrusted(server: Server, name: str, host: str, error: ssl.SSLCertVerificationError) -> Finding:
+def _distrusted(
+    server: Server, name: str, host: str, error: ssl.SSLCertVerificationError
+) -> Finding:
     """Return why a certificate is not trusted, by OpenSSL's error numbers (X509_V_ERR_*)."""
     clock = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
     bundle = _trusted(server)[0]
@@ -317,7 +388,9 @@ def _distrusted(server: Server, name: str, host: str, error: ssl.SSLCertVerifica
         todo = f"put the authority's certificate into a file, and name that file in {server.ca_setting}"
     else:
         text = f"the certificate of {name} is not trusted: {error.verify_message}"
-        todo = f"ask its operator, or name the right certificates in {server.ca_setting}"
+        todo = (
+            f"ask its operator, or name the right certificates in {server.ca_setting}"
+        )
     return failed(server.check, text, todo)
 
 
@@ -337,7 +410,9 @@ def _cause(error: BaseException, kind: type[BaseException]) -> BaseException | N
     return None
 
 
-def _compare(answer: web.Answer, sent: float, answered: float, place: str, clocks: Clocks) -> None:
+def _compare(
+    answer: web.Answer, sent: float, answered: float, place: str, clocks: Clocks
+) -> None:
     """Compare the Date of an answer with our clock: it has whole seconds, and lies between asking and answering."""
     headers: Mapping[str, str] = answer.headers
     if "Age" in headers:
@@ -366,27 +441,42 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h" if seconds < 172800 else f"{seconds / 86400:.0f} days"
+    return (
+        f"{seconds / 3600:.0f} h" if seconds < 172800 else f"{seconds / 86400:.0f} days"
+    )
 
 
 def read_hint(path: str) -> str:
     """Return the URL in a file; empty if there is none."""
-    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+    with (
+        contextlib.suppress(OSError),
+        open(path, encoding="utf-8", errors="replace") as file,
+    ):
         return file.read(4096).strip()
     return ""
 
 
-def for_source(name: str, values: Mapping[str, object], ca_file: str | None, clocks: Clocks) -> Iterator[Finding]:
+def for_source(
+    name: str, values: Mapping[str, object], ca_file: str | None, clocks: Clocks
+) -> Iterator[Finding]:
     """Check all servers that a source needs."""
     if name in ("heat", "zaqar"):
-        service = ("orchestration", "Heat") if name == "heat" else ("messaging", "Zaqar")
+        service = (
+            ("orchestration", "Heat") if name == "heat" else ("messaging", "Zaqar")
+        )
         yield from check_login(name, base.credentials(values), service, ca_file, clocks)
     elif name in ("cfn", "request", "ec2"):
-        url, setting = str(values.get("metadata_url") or ""), f"metadata_url of [{name}]"
+        url, setting = (
+            str(values.get("metadata_url") or ""),
+            f"metadata_url of [{name}]",
+        )
         if not url and values.get("metadata_hint"):
             setting = str(values["metadata_hint"])
             url = read_hint(setting)
-        services = {"cfn": "Heat's CloudFormation API", "request": "the metadata server"}
+        services = {
+            "cfn": "Heat's CloudFormation API",
+            "request": "the metadata server",
+        }
         certificate = str(values.get("ca_certificate") or "")
         server = Server(
             check=name,
@@ -394,7 +484,9 @@ def for_source(name: str, values: Mapping[str, object], ca_file: str | None, clo
             url=url,
             setting=setting,
             ca_file=certificate or ca_file,
-            ca_setting="ca_certificate of [cfn]" if name == "cfn" else "ca_file of [agent]",
+            ca_setting="ca_certificate of [cfn]"
+            if name == "cfn"
+            else "ca_file of [agent]",
             direct=name == "ec2",
         )
         yield from check_server(server, clocks)

@@ -72,7 +72,11 @@ def check_reach(settings: Settings) -> Iterator[Finding]:
     if os.geteuid() == 0:
         return
     todo = "run what needs these as root"
-    yield warning("reach", f"this is the user {_name()}, not root; out of reach are {_FOR_ROOT}", todo)
+    yield warning(
+        "reach",
+        f"this is the user {_name()}, not root; out of reach are {_FOR_ROOT}",
+        todo,
+    )
     closed: dict[str, list[str]] = {}
     for tool in heat_config_hooks.HOOKS:
         if heat_config_hooks.absent(tool):
@@ -82,7 +86,11 @@ def check_reach(settings: Settings) -> Iterator[Finding]:
             if not _may_write(Path(place)):
                 closed.setdefault(tool, []).append(f"{place} ({variable})")
     for tool, places in sorted(closed.items()):
-        yield warning("reach", f"{tool} fails: the user may not write to {' and '.join(places)}", todo)
+        yield warning(
+            "reach",
+            f"{tool} fails: the user may not write to {' and '.join(places)}",
+            todo,
+        )
 
 
 def _may_write(path: Path) -> bool:
@@ -102,15 +110,33 @@ def check_isolation(levels: Mapping[str, str]) -> Iterator[Finding]:
     if os.geteuid() != 0:
         why = "only root can isolate runs"
     else:
-        command = ["unshare", "--mount", *(("--net",) if "network" in {**least, **levels} else ()), "true"]
+        command = [
+            "unshare",
+            "--mount",
+            *(("--net",) if "network" in {**least, **levels} else ()),
+            "true",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        why = done.stderr.strip() or (f"unshare ended with {done.returncode}" if done.returncode else "")
+        why = done.stderr.strip() or (
+            f"unshare ended with {done.returncode}" if done.returncode else ""
+        )
     if why:
-        yield failed("isolate", f"runs cannot be isolated by {parts}: {why}", "run the agent as root, with namespaces")
+        yield failed(
+            "isolate",
+            f"runs cannot be isolated by {parts}: {why}",
+            "run the agent as root, with namespaces",
+        )
     elif lacking := isolation.described(isolation.missing(levels, least)):
-        yield warning("isolate", f"the setting isolate lacks {lacking}, which the policy requires", "add it there")
+        yield warning(
+            "isolate",
+            f"the setting isolate lacks {lacking}, which the policy requires",
+            "add it there",
+        )
     else:
-        yield ok("isolate", f"runs are isolated by {parts}, if their tool has the option isolate")
+        yield ok(
+            "isolate",
+            f"runs are isolated by {parts}, if their tool has the option isolate",
+        )
 
 
 def check_user(name: str) -> Iterator[Finding]:
@@ -120,11 +146,17 @@ def check_user(name: str) -> Iterator[Finding]:
     try:
         pwd.getpwnam(name)
     except KeyError:
-        yield failed("user", f"the setting user names {name!r}, and there is no such user", "create it, or correct it")
+        yield failed(
+            "user",
+            f"the setting user names {name!r}, and there is no such user",
+            "create it, or correct it",
+        )
         return
     if os.geteuid() != 0:
         yield failed(
-            "user", f"only an agent that runs as root can run deployments as {name!r}", "remove the setting user"
+            "user",
+            f"only an agent that runs as root can run deployments as {name!r}",
+            "remove the setting user",
         )
     elif closed := _closed_to_others(Path(os.__file__)):
         text = f"only script runs as {name}: other users cannot read {closed}, which the agent's Python needs"
@@ -149,10 +181,18 @@ def check_secrets(settings: Settings) -> Iterator[Finding]:
         if not os.path.lexists(path):
             continue
         if not os.access(path, os.R_OK):
-            yield warning("secrets", f"the user {_name()} cannot read {path}", f"set {name} to a file of that user")
+            yield warning(
+                "secrets",
+                f"the user {_name()} cannot read {path}",
+                f"set {name} to a file of that user",
+            )
         elif os.stat(path).st_mode & 0o077:  # noqa: PTH116  # it is text already
             own = shlex.quote(path)
-            todo = f"chmod 600 {own}" if _is_owner(os.stat(path)) else f"chown {_name()} {own}, and chmod 600 {own}"  # noqa: PTH116
+            todo = (
+                f"chmod 600 {own}"
+                if _is_owner(os.stat(path))  # noqa: PTH116
+                else f"chown {_name()} {own}, and chmod 600 {own}"
+            )
             yield warning("secrets", f"other users may read or change {path}", todo)
 
 
@@ -167,7 +207,11 @@ def check_secrets_folder(folder: Path) -> Iterator[Finding]:
         text = f"the user {_name()} cannot read {folder}: no input can refer to secrets in it"
         yield warning("secrets", text, "set secrets_dir to a folder of that user")
     elif status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
-        yield failed("secrets", f"other users may write to {folder}: no secret is read from it", f"chmod go-w {place}")
+        yield failed(
+            "secrets",
+            f"other users may write to {folder}: no secret is read from it",
+            f"chmod go-w {place}",
+        )
     elif todo := privately(str(folder), status, 0o055):
         yield warning("secrets", f"other users may look into {folder}", todo)
     else:
@@ -177,5 +221,13 @@ def check_secrets_folder(folder: Path) -> Iterator[Finding]:
 def check_signing() -> Iterator[Finding]:
     """Check whether signatures can be verified, if the policy requires them."""
     policy = policy_in_force()
-    if policy is not None and policy.signers is not None and (obstacle := ssh.obstacle()):
-        yield failed("policy", f"nothing new begins, because of the rule signers: {obstacle.brief}", obstacle.hint)
+    if (
+        policy is not None
+        and policy.signers is not None
+        and (obstacle := ssh.obstacle())
+    ):
+        yield failed(
+            "policy",
+            f"nothing new begins, because of the rule signers: {obstacle.brief}",
+            obstacle.hint,
+        )

@@ -33,7 +33,11 @@ def check_policy(settings: Settings) -> Iterator[Finding]:
     if policy is None:
         return
     if policy.mistake:
-        yield failed("policy", policy.mistake, "correct it as root: nothing new begins with this mistake")
+        yield failed(
+            "policy",
+            policy.mistake,
+            "correct it as root: nothing new begins with this mistake",
+        )
         return
     yield ok("policy", f"{policy.file} has the rules {', '.join(policy.lines)}")
     yield from _users(policy, settings.text("user"))
@@ -42,7 +46,9 @@ def check_policy(settings: Settings) -> Iterator[Finding]:
     yield from _settings(policy, settings)
 
 
-def check_refused(settings: Settings, documents: Sequence[Document]) -> Iterator[Finding]:
+def check_refused(
+    settings: Settings, documents: Sequence[Document]
+) -> Iterator[Finding]:
     """Check whether the policy refuses deployments in documents that have not been carried out yet."""
     policy = policy_in_force()
     if policy is None or policy.mistake:
@@ -50,9 +56,16 @@ def check_refused(settings: Settings, documents: Sequence[Document]) -> Iterator
     entries: Mapping[str, Entry] = {}
     with contextlib.suppress(StateError):  # the check of the agent reports it
         entries = journal.read(settings.state)
-    facts = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
+    facts = Known(
+        entries={},
+        tools=Tools(settings.hooks).installed(),
+        now=time.time(),
+        defaults=settings.defaults,
+    )
     new = [
-        each for each in metadata.parse_all(documents)[0] if each.key not in entries or not entries[each.key].settled
+        each
+        for each in metadata.parse_all(documents)[0]
+        if each.key not in entries or not entries[each.key].settled
     ]
     refused = list(refusals(new, facts, policy))
     for each in refused[:_MOST]:
@@ -62,7 +75,11 @@ def check_refused(settings: Settings, documents: Sequence[Document]) -> Iterator
             "change the policy or the deployment",
         )
     if len(refused) > _MOST:
-        yield warning("policy", f"{len(refused) - _MOST} more deployments are refused", "heat-config-apply --plan")
+        yield warning(
+            "policy",
+            f"{len(refused) - _MOST} more deployments are refused",
+            "heat-config-apply --plan",
+        )
 
 
 def _users(policy: Policy, usual: str) -> Iterator[Finding]:
@@ -71,13 +88,17 @@ def _users(policy: Policy, usual: str) -> Iterator[Finding]:
     who = usual or policy.own
     if not ({usual} if usual else {policy.own, "root"}).intersection(policy.users):
         problem = f"runs are those of {who} unless their deployments say otherwise; the rule users refuses that"
-        yield warning("policy", problem, "set user in the settings to a user of the rule")
+        yield warning(
+            "policy", problem, "set user in the settings to a user of the rule"
+        )
     for name in policy.users:
         try:
             pwd.getpwnam(name)
         except KeyError:
             yield warning(
-                "policy", f"the rule users names {name!r}, and there is no such user", "create it, or correct it"
+                "policy",
+                f"the rule users names {name!r}, and there is no such user",
+                "create it, or correct it",
             )
 
 
@@ -86,20 +107,32 @@ def _hooks(policy: Policy, directories: Sequence[Path]) -> Iterator[Finding]:
         return
     for tool in Tools(directories).installed().values():
         if not tool.builtin and tool.hook not in policy.tools:
-            instead = f", and takes the place of the built-in {tool.name}" if tool.name in policy.tools else ""
+            instead = (
+                f", and takes the place of the built-in {tool.name}"
+                if tool.name in policy.tools
+                else ""
+            )
             problem = f"the hook {tool.hook} is not in the rule tools{instead}: its deployments are refused"
-            yield warning("policy", problem, "add its path to the rule, or remove the file")
+            yield warning(
+                "policy", problem, "add its path to the rule, or remove the file"
+            )
     for path in (word for word in policy.tools if word.startswith("/")):
         if not os.access(path, os.X_OK):
             yield warning(
-                "policy", f"the rule tools names {path}, which is not an executable file", "install or correct it"
+                "policy",
+                f"the rule tools names {path}, which is not an executable file",
+                "install or correct it",
             )
         elif Path(path).parent not in directories:
             problem = f"the rule tools names {path}, which is in no hook directory: nothing runs it"
-            yield warning("policy", problem, "heat-config-agent config --all shows hooks_dir")
+            yield warning(
+                "policy", problem, "heat-config-agent config --all shows hooks_dir"
+            )
         elif place := _loose(path):
             problem = f"the rule tools names {path}, and others than root may write to {place}"
-            yield warning("policy", problem, f"chown root {place} and chmod go-w {place}")
+            yield warning(
+                "policy", problem, f"chown root {place} and chmod go-w {place}"
+            )
 
 
 def _unable(policy: Policy) -> Iterator[Finding]:
@@ -108,13 +141,21 @@ def _unable(policy: Policy) -> Iterator[Finding]:
         if name.startswith("/") or heat_config_hooks.absent(name):
             continue
         able = heat_config_hooks.load(name).ABOUT.options
-        if policy.users is not None and "root" not in policy.users and "user" not in able:
+        if (
+            policy.users is not None
+            and "root" not in policy.users
+            and "user" not in able
+        ):
             yield warning(
-                "policy", f"{name} always runs as root, which the rule users refuses", "change one of the rules"
+                "policy",
+                f"{name} always runs as root, which the rule users refuses",
+                "change one of the rules",
             )
         if policy.isolate is not None and "isolate" not in able:
             yield warning(
-                "policy", f"{name} cannot be isolated, so the rule isolate refuses it", "change one of the rules"
+                "policy",
+                f"{name} cannot be isolated, so the rule isolate refuses it",
+                "change one of the rules",
             )
 
 
@@ -132,15 +173,25 @@ def _settings(policy: Policy, settings: Settings) -> Iterator[Finding]:
         for name in settings.only:
             if not any(word.partition(":")[0] == name for word in policy.sources):
                 problem = f"the setting collectors names {name}, whose deployments the rule sources refuses"
-                yield warning("policy", problem, "remove it there, or add it to the rule")
-        if settings.followed and not any(word.partition(":")[0] in ("stack", "file") for word in policy.sources):
+                yield warning(
+                    "policy", problem, "remove it there, or add it to the rule"
+                )
+        if settings.followed and not any(
+            word.partition(":")[0] in ("stack", "file") for word in policy.sources
+        ):
             names = ", ".join(settings.followed)
             yield warning(
-                "policy", f"what is followed ({names}) is refused by the rule sources", "add stack to the rule"
+                "policy",
+                f"what is followed ({names}) is refused by the rule sources",
+                "add stack to the rule",
             )
     for name in settings.followed:
         url = str(settings.lookup(f"follow {name}", "url")[0] or "")
         if not url.startswith(("/", "file:")) and (sentence := policy.unreachable(url)):
-            yield warning("policy", f"[follow {name}] is {sentence}", "add the host to the rule")
+            yield warning(
+                "policy", f"[follow {name}] is {sentence}", "add the host to the rule"
+            )
     if (url := settings.text("report_url")) and (sentence := policy.unreachable(url)):
-        yield warning("policy", f"events are {sentence}", "add the host of report_url to the rule")
+        yield warning(
+            "policy", f"events are {sentence}", "add the host of report_url to the rule"
+        )

@@ -16,9 +16,22 @@ from urllib.parse import quote
 
 from heat_config_agent import sources
 from heat_config_agent.deployments import metadata
-from heat_config_agent.doctor import Finding, Verdict, closed, failed, network, ok, warning
+from heat_config_agent.doctor import (
+    Finding,
+    Verdict,
+    closed,
+    failed,
+    network,
+    ok,
+    warning,
+)
 from heat_config_agent.model.deployment import Document
-from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
+from heat_config_agent.model.errors import (
+    AccessError,
+    DeniedError,
+    SourceError,
+    UnreachableError,
+)
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import BOOT, SETTINGS, TRANSPORTS
@@ -68,8 +81,12 @@ class Asking:
         """Prepare the round."""
         self._settings = settings
         self._documents = Documents(settings.state, change=False)
-        self._collection = Collection(_ONCE, min(settings.number("collect_timeout"), FOR_ONE))
-        self._steering = Steering(settings, self._documents, self._collection, make=_make, change=False)
+        self._collection = Collection(
+            _ONCE, min(settings.number("collect_timeout"), FOR_ONE)
+        )
+        self._steering = Steering(
+            settings, self._documents, self._collection, make=_make, change=False
+        )
         self._asked: dict[Hashable, Asked] = {}
         self._clocks = network.Clocks()
         self.documents: list[Document] = []
@@ -85,8 +102,14 @@ class Asking:
             for row in SETTINGS
             if row.section == each.name
         )
-        for finding in (*self._judged(), *network.check_no_proxy(), *self._clocks.findings()):
-            yield Finding(finding.verdict, finding.check, hide(finding.text), hide(finding.todo))
+        for finding in (
+            *self._judged(),
+            *network.check_no_proxy(),
+            *self._clocks.findings(),
+        ):
+            yield Finding(
+                finding.verdict, finding.check, hide(finding.text), hide(finding.todo)
+            )
 
     def _round(self, tell: Tell) -> None:
         until = time.monotonic() + SECONDS
@@ -96,7 +119,9 @@ class Asking:
                 self._collection.schedule = _ONCE
                 for key, condition in self._collection.conditions().items():
                     if key not in self._asked:
-                        self._asked[key] = Asked(condition.name, key if isinstance(key, Transport) else None)
+                        self._asked[key] = Asked(
+                            condition.name, key if isinstance(key, Transport) else None
+                        )
                         self._look(self._asked[key])
                 answers = self._collection.answers()
                 for answer in answers:
@@ -112,7 +137,11 @@ class Asking:
     def _waiting(self) -> list[str]:
         """Return the names of the sources that are still being asked, and drop those that are no longer needed."""
         conditions = self._collection.conditions()
-        self._asked = {key: asked for key, asked in self._asked.items() if asked.answer or key in conditions}
+        self._asked = {
+            key: asked
+            for key, asked in self._asked.items()
+            if asked.answer or key in conditions
+        }
         names = [
             asked.name
             for asked in self._asked.values()
@@ -138,14 +167,25 @@ class Asking:
         """Start to check the servers of a source in a thread."""
         if asked.name not in (*TRANSPORTS, "ec2"):
             return
-        values = asked.way.values if asked.way else self._steering.settings.section(asked.name)
+        values = (
+            asked.way.values
+            if asked.way
+            else self._steering.settings.section(asked.name)
+        )
 
         def look() -> None:
             try:
-                for finding in network.for_source(asked.name, values, self._settings.ca_file, self._clocks):
+                for finding in network.for_source(
+                    asked.name, values, self._settings.ca_file, self._clocks
+                ):
                     asked.findings.append(finding)
             except BaseException as error:  # noqa: BLE001  # a defect of one check must not hide the others
-                asked.findings.append(warning(asked.name, f"its servers could not be checked: {type(error).__name__}"))
+                asked.findings.append(
+                    warning(
+                        asked.name,
+                        f"its servers could not be checked: {type(error).__name__}",
+                    )
+                )
 
         asked.looking = threading.Thread(target=look, daemon=True)
         asked.looking.start()
@@ -160,9 +200,15 @@ class Asking:
             check = asked.name
             if asked.way and several.count(asked.name) > 1:
                 check = f"{asked.name} ({asked.way.origin})"
-            harmless = asked.works or (reached and (asked.way is not None or asked.name in BOOT))
+            harmless = asked.works or (
+                reached and (asked.way is not None or asked.name in BOOT)
+            )
             for finding in (*asked.findings, *self._answered(asked)):
-                verdict = Verdict.WARNING if harmless and finding.verdict is Verdict.FAILED else finding.verdict
+                verdict = (
+                    Verdict.WARNING
+                    if harmless and finding.verdict is Verdict.FAILED
+                    else finding.verdict
+                )
                 yield Finding(verdict, check, finding.text, finding.todo)
         if not several and not closed(self._settings.state):
             yield self._nowhere()
@@ -173,7 +219,9 @@ class Asking:
         blamed = any(each.verdict is Verdict.FAILED for each in asked.findings)
         if answer is None:
             if not blamed:
-                yield failed(name, f"it did not answer within {SECONDS:g} s", "ask its operator")
+                yield failed(
+                    name, f"it did not answer within {SECONDS:g} s", "ask its operator"
+                )
             return
         if answer.error is not None:
             if not blamed:
@@ -182,10 +230,16 @@ class Asking:
         if asked.trouble:
             yield warning(name, asked.trouble)
         if answer.document is None:
-            text = "the queue is accessible; no message was taken" if name == "zaqar" else "it has no metadata"
+            text = (
+                "the queue is accessible; no message was taken"
+                if name == "zaqar"
+                else "it has no metadata"
+            )
             yield ok(name, text)
             return
-        parsed = metadata.parse(answer.document, by_name=metadata.is_by_hand(answer.document))
+        parsed = metadata.parse(
+            answer.document, by_name=metadata.is_by_hand(answer.document)
+        )
         if not parsed.understood:
             yield failed(name, f"its document is not metadata: {parsed.mistakes[0]}")
             return
@@ -197,8 +251,14 @@ class Asking:
     def _nowhere(self) -> Finding:
         if self._settings.only and not set(self._settings.only) & set(TRANSPORTS):
             return ok("heat", "not asked: collectors names no transport")
-        if not self._settings.only and not any(os.path.exists(path) for path in _CLOUD_INIT):  # noqa: PTH110
-            return ok("heat", "not used: cloud-init has not run here, and no settings name a server of Heat")
+        if not self._settings.only and not any(
+            os.path.exists(path)  # noqa: PTH110
+            for path in _CLOUD_INIT
+        ):
+            return ok(
+                "heat",
+                "not used: cloud-init has not run here, and no settings name a server of Heat",
+            )
         text = "no Heat connection details in the settings, cloud-init data, config drive or metadata service"
         todo = "check software_config_transport of this server in the template; `heat-config-agent config` shows all"
         return (warning if self.documents else failed)("heat", text, todo)
@@ -208,7 +268,9 @@ _CLOUD_INIT = ("/var/lib/cloud/data", "/run/cloud-init")
 """The folders of cloud-init. A machine without it gets its deployments from files or followed sources."""
 
 
-def _make(name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[], None]) -> Source:
+def _make(
+    name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[], None]
+) -> Source:
     """Return a source that leaves no trace."""
     if name == "zaqar":
         return _Queue(values, reach)
@@ -248,11 +310,14 @@ class _Queue:
         if answer.status != 200:
             gone = answer.status in (401, 403, 404)
             hint = "the stack may have been deleted" if gone else "ask Zaqar's operator"
-            raise SourceError(f"{failure}: HTTP {answer.status} {answer.reason}".rstrip(), hint=hint)
+            raise SourceError(
+                f"{failure}: HTTP {answer.status} {answer.reason}".rstrip(), hint=hint
+            )
         try:
             json.loads(answer.body)
         except ValueError as error:
             raise SourceError(
-                f"{failure}: the answer is not JSON", hint="check that this is Zaqar's address"
+                f"{failure}: the answer is not JSON",
+                hint="check that this is Zaqar's address",
             ) from error
         return None

@@ -27,7 +27,9 @@ from heat_config_hooks import processes
 from heat_config_hooks.reply import CANNOT_START, Reply, failure
 from heat_config_hooks.values import replace
 
-WAITS = "a deployment waits for a reboot of the machine, before which nothing new is begun"
+WAITS = (
+    "a deployment waits for a reboot of the machine, before which nothing new is begun"
+)
 
 
 def _keep_descriptors() -> None:
@@ -36,7 +38,10 @@ def _keep_descriptors() -> None:
         processes.keep_descriptors()
     except FileNotFoundError as error:
         hint = "in a chroot: mount -t proc proc /proc"
-        raise AgentError("/proc is not mounted, and the agent needs it to follow processes", hint=hint) from error
+        raise AgentError(
+            "/proc is not mounted, and the agent needs it to follow processes",
+            hint=hint,
+        ) from error
 
 
 class Applier:
@@ -63,9 +68,13 @@ class Applier:
         """Retry to send the results that wait for their next try, because their servers may be back."""
         self.work.delivery.hope()
 
-    def reconfigure(self, tools: Tools, settings: RunSettings, ca_file: str | None) -> None:
+    def reconfigure(
+        self, tools: Tools, settings: RunSettings, ca_file: str | None
+    ) -> None:
         """Use other settings from here on, which name the same state directory. Each run keeps its time limit."""
-        self.work.ground = replace(self.work.ground, tools=tools, defaults=settings.defaults)
+        self.work.ground = replace(
+            self.work.ground, tools=tools, defaults=settings.defaults
+        )
         self.work.settings = settings
         self.work.delivery.trust(ca_file)
 
@@ -134,7 +143,9 @@ class Applier:
         entries, state = self.work.journal.entries, self.work.ground.state
         return edition.completed(documents, entries, edition_key.read(state, make=True))
 
-    def nothing_new(self, documents: list[Document], *, unconfirmed: Collection[str] = ()) -> bool:
+    def nothing_new(
+        self, documents: list[Document], *, unconfirmed: Collection[str] = ()
+    ) -> bool:
         """Return whether to offer these documents would do nothing, as it did the last time."""
         if self._idle is None or unconfirmed != self.work.offer.unconfirmed:
             return False
@@ -148,8 +159,12 @@ class Applier:
         A failed cleanup is not settled: it is tried again.
         """
         entries = self.work.journal.entries
-        return all(step.verb is Verb.SKIP and step.deployment.key in entries for step in steps) and all(
-            entry.settled and not entry.again and not (entry.failed and entry.action == cleanup.ACTION)
+        return all(
+            step.verb is Verb.SKIP and step.deployment.key in entries for step in steps
+        ) and all(
+            entry.settled
+            and not entry.again
+            and not (entry.failed and entry.action == cleanup.ACTION)
             for entry in entries.values()
         )
 
@@ -191,12 +206,16 @@ class Applier:
         The wait also ends when one of the descriptors in `also` is readable.
         """
         work = self.work
-        if work.unsecured and not work.next():  # else the record of the next run secures them
+        if (
+            work.unsecured and not work.next()
+        ):  # else the record of the next run secures them
             results.secure(work)
         work.wait(timeout, also)
         try:
             for active in launch.take_ended(work):
-                launch.watch_left(work, active.step.deployment.key)  # its output may be replaced by a masked copy
+                launch.watch_left(
+                    work, active.step.deployment.key
+                )  # its output may be replaced by a masked copy
                 self._conclude(active.step, *launch.close(work, active))
                 launch.shorten(work, active)
             step = work.next()
@@ -253,13 +272,17 @@ class Applier:
             self._postpone(step, started, blocked)
         else:
             records.tidy(work, step.deployment.key)
-            results.answer(work, step, failure(CANNOT_START, started.reason), started.reason)
+            results.answer(
+                work, step, failure(CANNOT_START, started.reason), started.reason
+            )
 
     def _begun(self, step: Step, started: Started) -> None:
         """Follow a run that has just begun, and report it."""
         work, deployment = self.work, step.deployment
         launch.follow(work, step, started.running)
-        results.publish(work)  # the record of this run has flushed the results before it
+        results.publish(
+            work
+        )  # the record of this run has flushed the results before it
         results.secure(work)
         records.write_deployment(work, step)
         work.report.event(events.Begun(step, started.running.run))
@@ -273,7 +296,9 @@ class Applier:
     def _postpone(self, step: Step, obstacle: Obstacle, before: Blocked | None) -> None:
         """Note that a step could not be begun now. `before` says why it could not begin at the last try."""
         records.tidy(self.work, step.deployment.key)
-        if self.work.queue.block(step, obstacle.reason, obstacle.cause or obstacle.reason, before):
+        if self.work.queue.block(
+            step, obstacle.reason, obstacle.cause or obstacle.reason, before
+        ):
             self.work.report.event(events.Postponed(step, obstacle.reason))
         self.postponed = obstacle.reason
 

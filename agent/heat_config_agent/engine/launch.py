@@ -17,7 +17,13 @@ from heat_config_agent.engine.work import Work
 from heat_config_agent.masking.redaction import name_of
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment, Job
 from heat_config_agent.model.entry import Entry, Run, State
-from heat_config_agent.model.errors import PASSING, UNUSABLE, AgentError, cause, obstacle
+from heat_config_agent.model.errors import (
+    PASSING,
+    UNUSABLE,
+    AgentError,
+    cause,
+    obstacle,
+)
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import hook, run_folder, scopes, supervisor
 from heat_config_agent.runs.scopes import Scope, ScopeError
@@ -82,19 +88,29 @@ def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
     """
     settings, key = work.settings, job.deployment.key
     entry = work.journal.entries[key]
-    policy = with_verified(policy_in_force(), [job.deployment])  # it may have changed since the plan was made
+    policy = with_verified(
+        policy_in_force(), [job.deployment]
+    )  # it may have changed since the plan was made
     if policy is not None:
         if refusal := policy.mistake or policy.refusal(job):
             return Obstacle(refusal, passing=bool(policy.mistake), cause=policy.mistake)
         job = replace(job, limit=job.limit or policy.limit(settings.limit))
         if (names := policy.variables(job)) is not None:
-            job = replace(job, request={**job.request, protocol.VARIABLES: sorted(names)})
+            job = replace(
+                job, request={**job.request, protocol.VARIABLES: sorted(names)}
+            )
     folder, mark = settings.run(key), f"{key}.{time.time_ns()}"
-    place = protocol.workplace(job.tool.name, folder, settings.root, settings.environment)
+    place = protocol.workplace(
+        job.tool.name, folder, settings.root, settings.environment
+    )
     if job.user:
         place = _private(settings, entry, mark)
-    if (cleaned := _cleaned(work, step)) is not None:  # a cleanup works in the folders of the run that it cleans up
-        place = replace(place, working=Path(cleaned.working), outputs=Path(cleaned.outputs))
+    if (
+        cleaned := _cleaned(work, step)
+    ) is not None:  # a cleanup works in the folders of the run that it cleans up
+        place = replace(
+            place, working=Path(cleaned.working), outputs=Path(cleaned.outputs)
+        )
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
         run = Run(
@@ -123,7 +139,13 @@ def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
         command = _command(settings, job, place)
         if not isinstance(command, protocol.Command):
             return command
-        running = _start(work, job, functools.partial(supervisor.start, folder, command, environment, mark, announce))
+        running = _start(
+            work,
+            job,
+            functools.partial(
+                supervisor.start, folder, command, environment, mark, announce
+            ),
+        )
     except AgentError:  # if this run cannot be put on record, no other can
         raise
     except Exception as error:  # noqa: BLE001  # no error here may hold up other deployments
@@ -134,16 +156,26 @@ def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
 def keep_earlier(work: Work, entry: Entry) -> None:
     """Keep the output of the run of an entry before the next one. This masks it by the document that was run."""
     folder = work.settings.run(entry.key)
-    if entry.run is None or not os.path.lexists(run_folder.status(folder, entry.run.mark)):
+    if entry.run is None or not os.path.lexists(
+        run_folder.status(folder, entry.run.mark)
+    ):
         return
     from heat_config_agent.runs import earlier  # noqa: PLC0415  # most deployments run once
 
-    document = entry.document if entry.document or entry.removed else work.ground.deployed.document(entry.key)
+    document = (
+        entry.document
+        if entry.document or entry.removed
+        else work.ground.deployed.document(entry.key)
+    )
     deployment = plan.deployment_of(entry, document) if document else None
     try:
-        earlier.keep(folder, entry, deployment, work.settings.output_limit, work.attempts.alive)
+        earlier.keep(
+            folder, entry, deployment, work.settings.output_limit, work.attempts.alive
+        )
     except OSError as error:
-        work.report.warn(f"cannot keep the output of the last run of {entry.title}: {cause(error)}")
+        work.report.warn(
+            f"cannot keep the output of the last run of {entry.title}: {cause(error)}"
+        )
 
 
 def _check_room(folder: Path) -> None:
@@ -161,7 +193,11 @@ def _check_room(folder: Path) -> None:
 def _cleaned(work: Work, step: Step) -> Run | None:
     """Return the run that a cleanup removes the work of; None for other steps."""
     left = step.deployment.document.get(protocol.LEAVES)
-    entry = work.journal.entries.get(metadata.key_of(left)) if isinstance(left, str) else None
+    entry = (
+        work.journal.entries.get(metadata.key_of(left))
+        if isinstance(left, str)
+        else None
+    )
     return entry.run if entry else None
 
 
@@ -177,7 +213,9 @@ def _environment(settings: RunSettings, job: Job, entry: Entry) -> dict[str, str
     return environment
 
 
-def _command(settings: RunSettings, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
+def _command(
+    settings: RunSettings, job: Job, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
     if not (job.deployment.references or job.user or job.isolation or job.artifacts):
         return hook.prepare(job, place)
@@ -195,17 +233,26 @@ def _private(settings: RunSettings, entry: Entry, mark: str) -> protocol.Workpla
     return as_user.place(Path(settings.user_dir), mark, settings.environment)
 
 
-def _start(work: Work, job: Job, begin: Callable[..., supervisor.Running]) -> supervisor.Running:
+def _start(
+    work: Work, job: Job, begin: Callable[..., supervisor.Running]
+) -> supervisor.Running:
     """Start a run, in a scope of systemd if possible. Raises OSError."""
     deployment = job.deployment
     reason = scopes.missing() if work.settings.scopes else "the setting `scopes` is off"
     if not reason:
         try:
-            return begin(scope=Scope(f"Heat deployment {deployment.title} ({deployment.action})", job.bounds))
+            return begin(
+                scope=Scope(
+                    f"Heat deployment {deployment.title} ({deployment.action})",
+                    job.bounds,
+                )
+            )
         except ScopeError as error:
             reason = error.strerror or ""
             if not job.bounds:
-                work.report.warn(f"{deployment.title} has no scope of its own: {reason}")
+                work.report.warn(
+                    f"{deployment.title} has no scope of its own: {reason}"
+                )
     if job.bounds:
         raise ScopeError(f"{' and '.join(job.bounds)} cannot be enforced: {reason}")
     return begin()
@@ -248,7 +295,9 @@ def limit_output(work: Work) -> None:
 
 def shorten(work: Work, active: Active) -> None:
     """Shorten the output of a run that has ended to its limit."""
-    work.printed += work.output.shorten(active.running.directory, work.settings.output_limit)
+    work.printed += work.output.shorten(
+        active.running.directory, work.settings.output_limit
+    )
 
 
 def watch_left(work: Work, *keys: str) -> None:
@@ -264,8 +313,19 @@ def watch_left(work: Work, *keys: str) -> None:
 def watch_earlier(work: Work) -> None:
     """Have the output watched of runs that ended before this process began, and have left others that write it."""
     boot = processes.boot_id()
-    ended = [entry for entry in work.journal.entries.values() if entry.state is not State.RUNNING]
-    watch_left(work, *(entry.key for entry in ended if entry.run is not None and entry.run.boot == boot))
+    ended = [
+        entry
+        for entry in work.journal.entries.values()
+        if entry.state is not State.RUNNING
+    ]
+    watch_left(
+        work,
+        *(
+            entry.key
+            for entry in ended
+            if entry.run is not None and entry.run.boot == boot
+        ),
+    )
 
 
 # Ending and closing runs.
@@ -289,7 +349,9 @@ def make_way(work: Work) -> None:
     """Begin to end the runs that a waiting DELETE of the same resource has replaced."""
     for step in () if work.queue.hold else work.queue:
         delete = step.deployment
-        for key, active in work.active.items() if delete.action == DELETE and delete.resource else ():
+        for key, active in (
+            work.active.items() if delete.action == DELETE and delete.resource else ()
+        ):
             replaced = active.step.deployment
             same = replaced.resource == delete.resource and key != delete.key
             if same and replaced.action != DELETE and not active.running.ending:
@@ -302,13 +364,19 @@ def _end(work: Work, running: supervisor.Running, reason: str) -> None:
     try:
         run_folder.note_ending(running.directory, running.run, reason)
     except OSError as error:  # ending it matters more than recording why
-        work.report.warn(f"cannot record why {running.directory.name} is ended: {error.strerror}")
+        work.report.warn(
+            f"cannot record why {running.directory.name} is ended: {error.strerror}"
+        )
     running.terminate(work.settings.grace)
 
 
 def take_ended(work: Work) -> list[Active]:
     """Return the runs that have ended, or cannot be ended, and follow them no longer."""
-    ended = [active for active in work.active.values() if active.running.ended or active.running.hopeless]
+    ended = [
+        active
+        for active in work.active.values()
+        if active.running.ended or active.running.hopeless
+    ]
     for active in ended:
         del work.active[active.step.deployment.key]
     return ended
@@ -335,7 +403,9 @@ def close_lost(settings: RunSettings, key: str, run: Run) -> tuple[str, str]:
     return run_folder.recorded(folder, run), ending
 
 
-def end_of(settings: RunSettings, deployment: Deployment, run: Run, recorded: str, ending: str) -> RunEnd:
+def end_of(
+    settings: RunSettings, deployment: Deployment, run: Run, recorded: str, ending: str
+) -> RunEnd:
     """Return all that is known about the end of a run. What is left of a lost run is killed first."""
     same_boot = run.boot == processes.boot_id()
     outputs_gone = bool(recorded) and _outputs_are_gone(deployment, run)
@@ -354,7 +424,12 @@ def end_of(settings: RunSettings, deployment: Deployment, run: Run, recorded: st
 def reply_of(work: Work, step: Step, run: Run, code: int) -> Reply:
     """Return the reply that the hook makes of a command that ended with this exit code."""
     settings, folder = work.settings, work.settings.run(step.deployment.key)
-    if step.deployment.references or run.user or run.isolated or (step.job and step.job.artifacts):
+    if (
+        step.deployment.references
+        or run.user
+        or run.isolated
+        or (step.job and step.job.artifacts)
+    ):
         from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
         prepared, notes = resolution.prepared(folder)
@@ -366,11 +441,17 @@ def reply_of(work: Work, step: Step, run: Run, code: int) -> Reply:
             return failure(code or UNKNOWN, _WITHHELD)
         if run.user:  # nothing in the folders of that user is read
             supervisor.end_remains(run)
-            return failure(code or UNKNOWN, _UNREPORTED, *output_of(settings, step.deployment))
-    return hook.finish(step.job, run, folder, settings.environment, run_folder.ended(folder, code))
+            return failure(
+                code or UNKNOWN, _UNREPORTED, *output_of(settings, step.deployment)
+            )
+    return hook.finish(
+        step.job, run, folder, settings.environment, run_folder.ended(folder, code)
+    )
 
 
-def output_of(settings: RunSettings, deployment: Deployment) -> tuple[str | Capture, str | Capture]:
+def output_of(
+    settings: RunSettings, deployment: Deployment
+) -> tuple[str | Capture, str | Capture]:
     """Return what a run has printed so far; nothing if the secrets in it are not known."""
     if revealed(settings, deployment) is None:
         return "", ""
@@ -395,8 +476,14 @@ def _obstacle(job: Job, error: Exception, folders: tuple[Path, ...]) -> Obstacle
     """
     passing = isinstance(error, MemoryError)
     if isinstance(error, OSError):
-        passing = error.errno in PASSING or (error.errno in UNUSABLE and _is_ours(error, folders))
-    return Obstacle(f"cannot start {job.deployment.title}: {obstacle(error)}", passing, cause(error) if passing else "")
+        passing = error.errno in PASSING or (
+            error.errno in UNUSABLE and _is_ours(error, folders)
+        )
+    return Obstacle(
+        f"cannot start {job.deployment.title}: {obstacle(error)}",
+        passing,
+        cause(error) if passing else "",
+    )
 
 
 def _is_ours(error: OSError, folders: tuple[Path, ...]) -> bool:
@@ -407,17 +494,24 @@ def _is_ours(error: OSError, folders: tuple[Path, ...]) -> bool:
     """
     state, *others = map(str, folders)
     path = f"{error.filename}/" if isinstance(error.filename, str | os.PathLike) else ""
-    if error.errno == errno.EISDIR or (error.errno == errno.ELOOP and os.path.islink(path[:-1])):  # noqa: PTH114
+    if error.errno == errno.EISDIR or (
+        error.errno == errno.ELOOP and os.path.islink(path[:-1])  # noqa: PTH114
+    ):
         return False
     if path.startswith(f"{state}/"):
         return True
     denied = error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0
     if denied or not path:
         return False
-    return any(path.startswith(f"{folder}/") or f"{folder}/".startswith(path) for folder in others)
+    return any(
+        path.startswith(f"{folder}/") or f"{folder}/".startswith(path)
+        for folder in others
+    )
 
 
 def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:
     """Return whether a reboot has removed the outputs of a run: heat-agents' folder for them is in memory."""
-    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs) and not run.user  # its reply is in the run folder
+    ours = (
+        run.hook.startswith(BUILTIN) and bool(deployment.outputs) and not run.user
+    )  # its reply is in the run folder
     return ours and run.boot != processes.boot_id() and not os.path.isdir(run.outputs)  # noqa: PTH112  # never raises

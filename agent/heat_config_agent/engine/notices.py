@@ -11,7 +11,15 @@ from heat_config_agent.masking.redaction import concealer, name_of
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.wording import duration, line, next_attempt
 from heat_config_agent.signals.delivery import Fate, Outcome, in_words
-from heat_config_agent.signals.notices.notice import BEGUN, DELIVERED, ENDED, NOTE, REBOOT, Notice, stack_of
+from heat_config_agent.signals.notices.notice import (
+    BEGUN,
+    DELIVERED,
+    ENDED,
+    NOTE,
+    REBOOT,
+    Notice,
+    stack_of,
+)
 from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -43,16 +51,28 @@ def notice_of(event: Event) -> Notice | None:
             return _about(event.step, REBOOT, _NOTICE, text, event.entry)
         case events.Retried():
             why = concealer(event.step.deployment).text(event.entry.reason)
-            return _about(event.step, NOTE, _WARNING, f"{why}; {next_attempt(event.entry)}", event.entry)
+            return _about(
+                event.step,
+                NOTE,
+                _WARNING,
+                f"{why}; {next_attempt(event.entry)}",
+                event.entry,
+            )
         case events.Resent():
-            return _about(event.step, NOTE, _INFORMATION, "the result is sent again", event.entry)
+            return _about(
+                event.step, NOTE, _INFORMATION, "the result is sent again", event.entry
+            )
         case events.Postponed():  # the reason names the deployment
-            return _note(event.step, f"{event.reason}; the agent retries", "accepted", _WARNING)
+            return _note(
+                event.step, f"{event.reason}; the agent retries", "accepted", _WARNING
+            )
         case events.Delivered():
             return _delivered(event.entry, event.outcome)
         case events.Message(step=Step() as step):
             state = "skipped" if step.verb is Verb.SKIP else "running"
-            return _note(step, event.text, state, _WARNING if event.is_warning else _INFORMATION)
+            return _note(
+                step, event.text, state, _WARNING if event.is_warning else _INFORMATION
+            )
         case _:
             return None
 
@@ -69,8 +89,14 @@ def _begun(step: Step, run: Run) -> Notice:
 
 def _ended(step: Step, entry: Entry) -> Notice:
     """Return the notice that the result of a deployment is known."""
-    took = f" after {duration(entry.ended - entry.started)}" if entry.started and entry.ended else ""
-    why = entry.reason or (step.reason if entry.failed or step.verb is Verb.ANSWER else "")
+    took = (
+        f" after {duration(entry.ended - entry.started)}"
+        if entry.started and entry.ended
+        else ""
+    )
+    why = entry.reason or (
+        step.reason if entry.failed or step.verb is Verb.ANSWER else ""
+    )
     why = concealer(step.deployment).text(why)
     word, priority = ("FAILED", _ERROR) if entry.failed else ("done", _NOTICE)
     text = f"{word}{took}: {why}" if why else f"{word}{took}"
@@ -149,4 +175,7 @@ def _state(entry: Entry) -> str:
 
 
 def _tool(step: Step) -> str:
-    return name_of(step.deployment, step.job.config.tool if step.job is not None else step.deployment.group or "-")
+    return name_of(
+        step.deployment,
+        step.job.config.tool if step.job is not None else step.deployment.group or "-",
+    )

@@ -88,8 +88,16 @@ class Queue:
     def replaced(self) -> list[Step]:
         """Return the retries that are not wanted any more, because a DELETE of the same resource waits."""
         steps = self._steps if self._retries and self._deletes else ()
-        deletes = {step.deployment.resource for step in steps if step.deployment.action == DELETE}
-        return [step for step in steps if step.attempt > 1 and step.deployment.resource in deletes - {""}]
+        deletes = {
+            step.deployment.resource
+            for step in steps
+            if step.deployment.action == DELETE
+        }
+        return [
+            step
+            for step in steps
+            if step.attempt > 1 and step.deployment.resource in deletes - {""}
+        ]
 
     def add(self, step: Step) -> None:
         """Add a step at the end."""
@@ -103,15 +111,24 @@ class Queue:
         self._deletes -= step.deployment.action == DELETE
         self._retries -= step.attempt > 1
 
-    def block(self, step: Step, reason: str, cause: str, before: Blocked | None) -> bool:
+    def block(
+        self, step: Step, reason: str, cause: str, before: Blocked | None
+    ) -> bool:
         """Note that a step cannot begin; return whether this has to be reported. `before` is the note of the last try.
 
         The same reason is reported again only after `REMINDER` seconds.
         """
         now = processes.since_boot()
-        is_news = before is None or before.reason != reason or now - before.said > REMINDER
-        since, said = before.since if before else now, now if before is None or is_news else before.said
-        self.blocked[step.deployment.key] = Blocked(step.deployment.title, reason, cause, since, said)
+        is_news = (
+            before is None or before.reason != reason or now - before.said > REMINDER
+        )
+        since, said = (
+            before.since if before else now,
+            now if before is None or is_news else before.said,
+        )
+        self.blocked[step.deployment.key] = Blocked(
+            step.deployment.title, reason, cause, since, said
+        )
         return is_news
 
     def drop(self, key: str) -> None:
@@ -139,7 +156,10 @@ class Queue:
             return None
         running = [run.step.deployment for run in active]
         if self._retries:
-            retries, now = [step for step in self._steps if step.attempt > 1], processes.since_boot()
+            retries, now = (
+                [step for step in self._steps if step.attempt > 1],
+                processes.since_boot(),
+            )
             due = [step for step in retries if step.due <= now]
             if step := self._first(due, running, active, parallel):
                 return step
@@ -147,27 +167,54 @@ class Queue:
         is_full = sum(deployment.action != DELETE for deployment in running) >= parallel
         if is_full and not self._deletes:
             return None
-        return self._first((step for step in self._steps if step.attempt == 1), running, active, parallel)
+        return self._first(
+            (step for step in self._steps if step.attempt == 1),
+            running,
+            active,
+            parallel,
+        )
 
     def _first(
-        self, steps: Iterable[Step], running: Collection[Deployment], active: Collection[Active], parallel: int
+        self,
+        steps: Iterable[Step],
+        running: Collection[Deployment],
+        active: Collection[Active],
+        parallel: int,
     ) -> Step | None:
         """Return the first of these steps that may begin next to those that run; None if there is none."""
-        return next((step for step in steps if self._may_begin(step.deployment, running, active, parallel)), None)
+        return next(
+            (
+                step
+                for step in steps
+                if self._may_begin(step.deployment, running, active, parallel)
+            ),
+            None,
+        )
 
     def _may_begin(
-        self, deployment: Deployment, running: Collection[Deployment], active: Collection[Active], parallel: int
+        self,
+        deployment: Deployment,
+        running: Collection[Deployment],
+        active: Collection[Active],
+        parallel: int,
     ) -> bool:
         """Return whether a deployment may begin next to those that run.
 
         Two deployments of one resource never run at once. A DELETE waits only for other DELETEs, and not for long: a
         run that hangs must not hold it up. A cleanup ends before anything else begins, as that may need the same place.
         """
-        if any(other.resource and other.resource == deployment.resource for other in running):
+        if any(
+            other.resource and other.resource == deployment.resource
+            for other in running
+        ):
             return False
         if deployment.action == DELETE:
             now = processes.since_boot()
-            began = [run.running.run.began for run in active if run.step.deployment.action == DELETE]
+            began = [
+                run.running.run.began
+                for run in active
+                if run.step.deployment.action == DELETE
+            ]
             return sum(now - moment < DELETE_PATIENCE for moment in began) < parallel
         cleans = any(other.action == cleanup.ACTION for other in running)
         cleans = cleans or self._steps[0].deployment.action == cleanup.ACTION

@@ -30,13 +30,25 @@ def record(work: Work, survey: Survey) -> bool:
     """
     for deployment in survey.deployments:
         entry = work.journal.entries.get(deployment.key)
-        if entry and entry.source != deployment.source and deployment.action != cleanup.ACTION:
+        if (
+            entry
+            and entry.source != deployment.source
+            and deployment.action != cleanup.ACTION
+        ):
             work.journal.moved(deployment.key, deployment.source)
     for key in survey.superseded:
         withdraw(work, key)
     complete = _record_departures(work, survey)
-    waiting = [entry for entry in _concerned(work, survey) if entry.state is State.REBOOT and entry.run]
-    work.queue.rebooting = {entry.key for entry in waiting if entry.run and entry.run.boot == survey.known.boot}
+    waiting = [
+        entry
+        for entry in _concerned(work, survey)
+        if entry.state is State.REBOOT and entry.run
+    ]
+    work.queue.rebooting = {
+        entry.key
+        for entry in waiting
+        if entry.run and entry.run.boot == survey.known.boot
+    }
     return complete
 
 
@@ -50,11 +62,15 @@ def accept(work: Work, step: Step) -> bool:
         work.report.event(events.Skipped(step))
         return False
     if step.verb in (Verb.RUN, Verb.ANSWER):
-        work.delivery.drop(key)  # the result of an earlier run, which is not waited for now
+        work.delivery.drop(
+            key
+        )  # the result of an earlier run, which is not waited for now
         entry = work.journal.entries.get(key)
         if not _is_on_record(step, entry):
             if entry is not None:
-                launch.keep_earlier(work, entry)  # its document is replaced by that of the step
+                launch.keep_earlier(
+                    work, entry
+                )  # its document is replaced by that of the step
             tool = step.job.config.tool if step.job else step.deployment.group
             work.journal.accepted(step.deployment, tool=name_of(step.deployment, tool))
     if step.verb is Verb.RUN or (step.verb is Verb.ANSWER and work.queue.hold):
@@ -74,7 +90,9 @@ def withdraw(work: Work, key: str) -> None:
     work.delivery.drop(key)
     if entry.state is not State.RUNNING:
         tidy(work, key)  # an earlier agent may have been killed before it could
-    if entry.state is State.ACCEPTED and cleanup.is_pending(entry, work.journal.entries):
+    if entry.state is State.ACCEPTED and cleanup.is_pending(
+        entry, work.journal.entries
+    ):
         return  # an earlier run of it made something, so it stays known until that is cleaned up
     if entry.state is State.ACCEPTED:
         _drop(work, key)
@@ -92,9 +110,20 @@ def _is_on_record(step: Step, entry: Entry | None) -> bool:
     """Return whether the journal's entry may stay as it is when a step is taken on."""
     return entry is not None and (
         entry.state is State.DAMAGED  # it must not look new before it is answered
-        or (entry.state is State.SUPERSEDED and step.verb is Verb.ANSWER and entry.values is None)
-        or (entry.state is State.RETRY and not entry.again and entry.document == step.deployment.document)
-        or (entry.state in (State.ACCEPTED, State.REBOOT) and entry.document == step.deployment.document)
+        or (
+            entry.state is State.SUPERSEDED
+            and step.verb is Verb.ANSWER
+            and entry.values is None
+        )
+        or (
+            entry.state is State.RETRY
+            and not entry.again
+            and entry.document == step.deployment.document
+        )
+        or (
+            entry.state in (State.ACCEPTED, State.REBOOT)
+            and entry.document == step.deployment.document
+        )
     )
 
 
@@ -112,7 +141,9 @@ def _drop(work: Work, key: str) -> None:
     try:
         files.remove(work.settings.run(key))
     except OSError as error:
-        work.report.warn(f"cannot remove the run folder of {key}: {error.strerror}: {error.filename}")
+        work.report.warn(
+            f"cannot remove the run folder of {key}: {error.strerror}: {error.filename}"
+        )
     else:
         work.journal.drop(key)
 
@@ -127,9 +158,15 @@ def _record_departures(work: Work, survey: Survey) -> bool:
     gone = [
         entry.key
         for entry in entries
-        if entry.left_at is None and entry.key not in current and entry.source in survey.sources
+        if entry.left_at is None
+        and entry.key not in current
+        and entry.source in survey.sources
     ]
-    back = [entry.key for entry in entries if entry.left_at is not None and entry.key in current]
+    back = [
+        entry.key
+        for entry in entries
+        if entry.left_at is not None and entry.key in current
+    ]
     try:
         work.journal.left(gone, back)
     except StateError as error:  # a full disk, for example
@@ -150,7 +187,10 @@ def write_deployment(work: Work, step: Step) -> None:
 def write_result(work: Work, step: Step) -> None:
     """Write the result of a deployment into heat-agents' folder, if its command was run."""
     if step.verb is not Verb.ANSWER:
-        _write(work, lambda: _keep(work, step, work.journal.entries[step.deployment.key].values))
+        _write(
+            work,
+            lambda: _keep(work, step, work.journal.entries[step.deployment.key].values),
+        )
 
 
 def mark(work: Work, present: Collection[str] | None = None) -> bool:
@@ -162,7 +202,10 @@ def mark(work: Work, present: Collection[str] | None = None) -> bool:
     keys = [
         entry.key
         for entry in work.journal.entries.values()
-        if not entry.marked and entry.ended and entry.run and entry.removed is not Removed.ALL
+        if not entry.marked
+        and entry.ended
+        and entry.run
+        and entry.removed is not Removed.ALL
     ]
     deployed = work.ground.deployed
     if keys and present is None:
@@ -170,7 +213,9 @@ def mark(work: Work, present: Collection[str] | None = None) -> bool:
     keys = [key for key in keys if key in (present or ())]
     if not keys:
         return True
-    if not _write(work, deployed.sync):  # a file that a power cut removes was not removed by a person
+    if not _write(
+        work, deployed.sync
+    ):  # a file that a power cut removes was not removed by a person
         return False
     work.journal.marked(keys, str(deployed.directory))
     return True
@@ -188,7 +233,9 @@ def _write(work: Work, write: Callable[[], None]) -> bool:
     try:
         write()
     except OSError as error:
-        work.report.warn(f"cannot write to {work.ground.deployed.directory}: {error.strerror}")
+        work.report.warn(
+            f"cannot write to {work.ground.deployed.directory}: {error.strerror}"
+        )
         return False
     return True
 
@@ -200,7 +247,9 @@ def tidy(work: Work, key: str) -> None:
     """Remove the inputs of a deployment's run. A failure is a warning, and `tidy_all` tries again."""
     work.untidy.discard(key)
     try:
-        run_folder.tidy(work.settings.run(key), functools.partial(_remove_written, work, key))
+        run_folder.tidy(
+            work.settings.run(key), functools.partial(_remove_written, work, key)
+        )
         entry = work.journal.entries.get(key)
         if entry is not None and entry.run is not None and entry.run.user:
             from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
@@ -208,7 +257,9 @@ def tidy(work: Work, key: str) -> None:
             as_user.remove(entry.run)
     except OSError as error:
         work.untidy.add(key)
-        work.report.warn(f"cannot remove the inputs of {key}: {error.strerror}: {error.filename}")
+        work.report.warn(
+            f"cannot remove the inputs of {key}: {error.strerror}: {error.filename}"
+        )
 
 
 def tidy_all(work: Work) -> None:
@@ -243,4 +294,8 @@ def _may_be_untidy(entry: Entry) -> bool:
     """
     if entry.removed is Removed.ALL or not entry.ended:
         return False
-    return entry.untidy or not entry.settled or (entry.run is not None and entry.run.boot != processes.boot_id())
+    return (
+        entry.untidy
+        or not entry.settled
+        or (entry.run is not None and entry.run.boot != processes.boot_id())
+    )

@@ -22,7 +22,14 @@ from heat_config_agent.runs import result, run_folder
 from heat_config_agent.runs.run_folder import UNSTARTED
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_hooks import processes
-from heat_config_hooks.reply import REBOOT, TIMED_OUT, UNKNOWN, Reply, failure, status_code
+from heat_config_hooks.reply import (
+    REBOOT,
+    TIMED_OUT,
+    UNKNOWN,
+    Reply,
+    failure,
+    status_code,
+)
 from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -39,7 +46,11 @@ if TYPE_CHECKING:
     - interrupted: the run was interrupted, and the deployment's options say that it may be run again
     """
 
-PLANNING, BEGINNING, CONCLUDING = "planning", "beginning", "making a result of what was left by"
+PLANNING, BEGINNING, CONCLUDING = (
+    "planning",
+    "beginning",
+    "making a result of what was left by",
+)
 """The work on a deployment, as `state.attempts` names it."""
 
 RERUNS = 3
@@ -57,7 +68,9 @@ class BrokenOff:
     reason: str
 
 
-REPLACED = BrokenOff(TIMED_OUT, "not run again because its deployment was replaced by a DELETE")
+REPLACED = BrokenOff(
+    TIMED_OUT, "not run again because its deployment was replaced by a DELETE"
+)
 """A retry that was not waited for."""
 
 
@@ -87,14 +100,20 @@ def _loss(end: RunEnd) -> str:
     elif end.displaced:
         reason = "it is not known how it ended: the record of it was removed or replaced while it ran"
     elif end.same_boot:
-        reason = "interrupted: its supervisor was killed, so it is not known how it ended"
+        reason = (
+            "interrupted: its supervisor was killed, so it is not known how it ended"
+        )
     else:
         when = "before its output was safe on disk" if end.had_ended else "while it ran"
         reason = f"interrupted: the machine went down {when}"
-    return f"{reason}; its remaining processes were killed" if end.had_remains else reason
+    return (
+        f"{reason}; its remaining processes were killed" if end.had_remains else reason
+    )
 
 
-def retry_delay(code: int | None, retry: Retry | None, entry: Entry, lasted: float) -> float | None:
+def retry_delay(
+    code: int | None, retry: Retry | None, entry: Entry, lasted: float
+) -> float | None:
     """Return the seconds until a command is run again that has ended with this code; None if it is not.
 
     `lasted` are the seconds that its run has taken. The timeout is for all attempts and delays together.
@@ -155,7 +174,9 @@ def answer(work: Work, step: Step, reply: Reply, reason: str) -> None:
 
 def break_off(work: Work, step: Step, broken: BrokenOff) -> None:
     """Put on record that a deployment has failed, with the output of its run so far."""
-    reply = failure(broken.code, broken.reason, *launch.output_of(work.settings, step.deployment))
+    reply = failure(
+        broken.code, broken.reason, *launch.output_of(work.settings, step.deployment)
+    )
     answer(work, step, reply, broken.reason)
 
 
@@ -179,7 +200,11 @@ def finish(work: Work, step: Step, outcome: Result) -> None:
     """Put the result of a deployment on record; `publish` sends it."""
     key = step.deployment.key
     run = work.journal.entries[key].run
-    ended = run_folder.ended_at(work.settings.run(key), run) if run and step.verb is Verb.RESUME else None
+    ended = (
+        run_folder.ended_at(work.settings.run(key), run)
+        if run and step.verb is Verb.RESUME
+        else None
+    )
     work.journal.finished(key, outcome, ended)
     work.finished.append(step)
 
@@ -187,22 +212,30 @@ def finish(work: Work, step: Step, outcome: Result) -> None:
 def run_of(entry: Entry) -> Run:
     """Return the run of an entry. Raises StateError if the journal has none."""
     if entry.run is None:
-        raise StateError(f"the journal says that {entry.key} is running, but not as which process")
+        raise StateError(
+            f"the journal says that {entry.key} is running, but not as which process"
+        )
     return entry.run
 
 
-def _result(work: Work, step: Step, reply: Reply, reason: str = "", lack: str = "") -> Result:
+def _result(
+    work: Work, step: Step, reply: Reply, reason: str = "", lack: str = ""
+) -> Result:
     """Return the result that a reply is for a deployment. `lack` says what the machine lacked at the end of its run."""
     deployment = launch.revealed(work.settings, step.deployment) or step.deployment
     entry = work.journal.entries[step.deployment.key]
     attempts = entry.attempts + (entry.state is State.RUNNING) if entry.attempts else 0
-    return result.make(reply, deployment, reason, work.attempts.alive, attempts=attempts, lack=lack)
+    return result.make(
+        reply, deployment, reason, work.attempts.alive, attempts=attempts, lack=lack
+    )
 
 
 def _lack(work: Work, step: Step, run: Run, code: int | None) -> str:
     """Return what the machine lacked at the end of a run; empty if nothing."""
     outputs = [run.outputs] if step.deployment.outputs else []
-    return run_folder.shortage_of_output([work.settings.run(step.deployment.key), *outputs], run.working, code)
+    return run_folder.shortage_of_output(
+        [work.settings.run(step.deployment.key), *outputs], run.working, code
+    )
 
 
 def _give_up(work: Work, step: Step, task: str, recorded: str = "") -> bool:
@@ -212,8 +245,16 @@ def _give_up(work: Work, step: Step, task: str, recorded: str = "") -> bool:
     """
     reason = work.attempts.hopeless(task, step.deployment.key)
     if reason:
-        reason = f"{reason}; its command has ended with exit code {recorded}" if recorded else reason
-        values = {"deploy_stdout": "", "deploy_stderr": f"{reason}\n", "deploy_status_code": UNKNOWN}
+        reason = (
+            f"{reason}; its command has ended with exit code {recorded}"
+            if recorded
+            else reason
+        )
+        values = {
+            "deploy_stdout": "",
+            "deploy_stderr": f"{reason}\n",
+            "deploy_status_code": UNKNOWN,
+        }
         finish(work, step, Result(values=values, failed=True, reason=reason))
         work.attempts.forget(step.deployment.key)
     return bool(reason)
@@ -228,10 +269,16 @@ def _try_again(work: Work, step: Step, run: Run, reply: Reply) -> bool:
     entry = work.journal.entries[key]
     now = processes.since_boot()
     lasted = now - run.began
-    if run.boot != processes.boot_id():  # the machine went down when the command had ended
-        lasted = (run_folder.ended_at(work.settings.run(key), run) or 0.0) - (entry.started or 0.0)
+    if (
+        run.boot != processes.boot_id()
+    ):  # the machine went down when the command had ended
+        lasted = (run_folder.ended_at(work.settings.run(key), run) or 0.0) - (
+            entry.started or 0.0
+        )
     lasted = max(lasted, 0.0)
-    delay = retry_delay(status_code(reply), step.job.retry if step.job else None, entry, lasted)
+    delay = retry_delay(
+        status_code(reply), step.job.retry if step.job else None, entry, lasted
+    )
     if delay is None:
         return False
     deployment = launch.revealed(work.settings, step.deployment) or step.deployment
@@ -294,7 +341,9 @@ def resend(work: Work, step: Step) -> None:
     key = step.deployment.key
     work.journal.sync()  # a result is on disk before it is sent; the flush after the run may have failed
     work.report.event(events.Resent(step, work.journal.entries[key]))
-    records.tidy(work, key)  # the agent that had the result may have been killed before it could
+    records.tidy(
+        work, key
+    )  # the agent that had the result may have been killed before it could
     if work.journal.entries[key].state is not State.FINISHED:
         work.journal.send_again(key)
     if _send(work, key):
@@ -325,7 +374,9 @@ def _announce(work: Work, step: Step) -> None:
     """Report a result that is on disk, and remove what its run does not need any more."""
     key = step.deployment.key
     records.write_result(work, step)
-    records.tidy(work, key)  # of an answer too: an agent may have been killed before it could record a run
+    records.tidy(
+        work, key
+    )  # of an answer too: an agent may have been killed before it could record a run
     work.report.event(events.Ended(step, work.journal.entries[key]))
 
 
@@ -333,7 +384,9 @@ def _send(work: Work, key: str) -> bool:
     """Send a result, if it is waited for. Returns True if it is superseded, and must never be sent."""
     entry = work.journal.entries[key]
     deployment = work.offer.deployments.get(key)
-    if deployment is None:  # if its source has not answered this time, the next answer decides
+    if (
+        deployment is None
+    ):  # if its source has not answered this time, the next answer decides
         return work.offer.supersedes(entry)
     if deployment.source in work.offer.unconfirmed:
         return False  # it is on record, and sent once its source has confirmed that it is waited for
@@ -354,5 +407,9 @@ def _record(work: Work, outcome: Outcome) -> None:
     elif outcome.fate is Fate.REFUSED:
         records.settle(work, entry.key, State.REFUSED, outcome.trouble)
     else:
-        work.journal.tried(entry.key, outcome.trouble, time.time() + outcome.wait if outcome.wait else 0)
+        work.journal.tried(
+            entry.key,
+            outcome.trouble,
+            time.time() + outcome.wait if outcome.wait else 0,
+        )
     work.report.event(events.Delivered(work.journal.entries[entry.key], outcome))

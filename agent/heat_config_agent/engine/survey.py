@@ -78,11 +78,18 @@ def survey(
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()
     keys = [deployment.key for deployment in deployments]
-    keys += [deployment.id for deployment in deployments if deployment.id != deployment.key]  # perhaps another's key
+    keys += [
+        deployment.id for deployment in deployments if deployment.id != deployment.key
+    ]  # perhaps another's key
     concerned = entries.concerning(keys, sources)
     due = cleanup.due(deployments, sources, concerned, now)
-    deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
-    known = facts(deployments, concerned, ground, now=now, back=due.back, are_few=are_few)
+    deployments = [
+        *due.left,
+        *deployments,
+    ]  # cleanups first: new deployments may need the same place
+    known = facts(
+        deployments, concerned, ground, now=now, back=due.back, are_few=are_few
+    )
     return Survey(
         deployments=deployments,
         sources=sources,
@@ -107,16 +114,26 @@ def facts(
     The hook directories are read only if a deployment may run. Raises StateError if heat-agents' folder cannot be read.
     """
     deployments = list(deployments)
-    present = ground.deployed.keys({name for each in deployments for name in (each.key, each.id)} if are_few else None)
+    present = ground.deployed.keys(
+        {name for each in deployments for name in (each.key, each.id)}
+        if are_few
+        else None
+    )
     marked = present or frozenset()
-    may_run = any(_may_run(deployment, entries.get(deployment.key), marked, back) for deployment in deployments)
+    may_run = any(
+        _may_run(deployment, entries.get(deployment.key), marked, back)
+        for deployment in deployments
+    )
     return Known(
         entries=entries,
         marked=marked,
         begun=_begun(deployments, entries, marked, ground.deployed.directory),
         folder="" if present is None else str(ground.deployed.directory),
         back=back,
-        ran=_ran([each.key for each in deployments if _may_be_lost(entries.get(each.key))], f"{ground.state}/runs"),
+        ran=_ran(
+            [each.key for each in deployments if _may_be_lost(entries.get(each.key))],
+            f"{ground.state}/runs",
+        ),
         tools=ground.tools.installed() if may_run else {},
         now=time.time() if now is None else now,
         boot=processes.boot_id(),
@@ -126,15 +143,25 @@ def facts(
 
 
 def _begun(
-    deployments: Iterable[Deployment], entries: Mapping[str, Entry], marked: Collection[str], folder: Path
+    deployments: Iterable[Deployment],
+    entries: Mapping[str, Entry],
+    marked: Collection[str],
+    folder: Path,
 ) -> Collection[str]:
     """Return the names of the files of deployments that another agent has begun and given no result."""
-    names = {name for each in deployments if each.key not in entries for name in (each.key, each.id)}
+    names = {
+        name
+        for each in deployments
+        if each.key not in entries
+        for name in (each.key, each.id)
+    }
     names.intersection_update(marked)
     return {name for name in names if is_unfinished(folder, name)} if names else ()
 
 
-def with_verified(policy: Policy | None, deployments: Iterable[Deployment]) -> Policy | None:
+def with_verified(
+    policy: Policy | None, deployments: Iterable[Deployment]
+) -> Policy | None:
     """Return a policy that knows which signatures of these deployments count."""
     if policy is None or policy.signers is None:
         return policy
@@ -154,7 +181,10 @@ class Refusal:
 
 
 def refusals(
-    deployments: Iterable[Deployment], knowledge: Known, policy: Policy, held: Mapping[str, Deployment] | None = None
+    deployments: Iterable[Deployment],
+    knowledge: Known,
+    policy: Policy,
+    held: Mapping[str, Deployment] | None = None,
 ) -> Iterator[Refusal]:
     """Yield the refusals of deployments by a policy, as if all were new today.
 
@@ -162,7 +192,10 @@ def refusals(
     `signers` is left out.
     """
     held = held or {}
-    verified, others = with_verified(policy, held.values()) or policy, replace(policy, signers=None)
+    verified, others = (
+        with_verified(policy, held.values()) or policy,
+        replace(policy, signers=None),
+    )
     for deployment in deployments:
         rules = verified if deployment.key in held else others
         job = plan.renewed(held.get(deployment.key, deployment), knowledge).job
@@ -174,16 +207,29 @@ def refusals(
 def entry_refusal(source: str, entry: object, knowledge: Known, policy: Policy) -> str:
     """Return the sentence that refuses an entry of the metadata of a source; empty if it may run."""
     parsed = metadata.parse(Document(source=source, content=[entry]))
-    return next((refusal.sentence for refusal in refusals(parsed.deployments, knowledge, policy)), "")
+    return next(
+        (
+            refusal.sentence
+            for refusal in refusals(parsed.deployments, knowledge, policy)
+        ),
+        "",
+    )
 
 
-def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str], back: Collection[str]) -> bool:
+def _may_run(
+    deployment: Deployment,
+    entry: Entry | None,
+    marked: Collection[str],
+    back: Collection[str],
+) -> bool:
     """Return False for a deployment that the plan does not run: it is settled, and nothing asks for a new run."""
     if entry is None or not entry.settled or entry.again or entry.key in back:
         return True
     if plan.is_corrected(deployment, entry):
         return True
-    return deployment.action == cleanup.ACTION or bool(entry.marked and entry.key not in marked)
+    return deployment.action == cleanup.ACTION or bool(
+        entry.marked and entry.key not in marked
+    )
 
 
 def _may_be_lost(entry: Entry | None) -> bool:

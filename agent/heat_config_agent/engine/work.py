@@ -43,14 +43,22 @@ class Offer:
     def confirmed(self, step: Step) -> Step:
         """Return the step, or a step that waits if the source of the deployment is unconfirmed."""
         source = step.deployment.source
-        if source not in self.unconfirmed or step.verb not in (Verb.RUN, Verb.ANSWER, Verb.RESEND):
+        if source not in self.unconfirmed or step.verb not in (
+            Verb.RUN,
+            Verb.ANSWER,
+            Verb.RESEND,
+        ):
             return step
-        reason = f"waits until {source} has answered: it may no longer have the deployment"
+        reason = (
+            f"waits until {source} has answered: it may no longer have the deployment"
+        )
         return Step(verb=Verb.WAIT, deployment=step.deployment, reason=reason)
 
     def supersedes(self, entry: Entry) -> bool:
         """Return whether the result of this entry must not be sent any more, see `plan.superseded`."""
-        return bool(plan.superseded(self.deployments.values(), self.sources, {entry.key: entry}))
+        return bool(
+            plan.superseded(self.deployments.values(), self.sources, {entry.key: entry})
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -83,17 +91,27 @@ class Work:
     @property
     def at_rest(self) -> bool:
         """True if nothing runs, waits for its turn or for a reboot, or has to be delivered."""
-        return not (self.active or self.queue or self.queue.rebooting) and self.delivery.due is None
+        return (
+            not (self.active or self.queue or self.queue.rebooting)
+            and self.delivery.due is None
+        )
 
     @property
     def busy(self) -> bool:
         """True if anything is left to do now."""
-        return bool(self.active or self.queue.has_retry or self.next()) or self.delivery.busy
+        return (
+            bool(self.active or self.queue.has_retry or self.next())
+            or self.delivery.busy
+        )
 
     @property
     def reboots(self) -> list[Entry]:
         """The deployments that wait for a reboot of the machine."""
-        return [self.journal.entries[key] for key in self.queue.rebooting if key in self.journal.entries]
+        return [
+            self.journal.entries[key]
+            for key in self.queue.rebooting
+            if key in self.journal.entries
+        ]
 
     @property
     def running(self) -> list[Entry]:
@@ -104,7 +122,9 @@ class Work:
     def unbegun(self) -> int:
         """The number of deployments that wait for their turn, or could not begin in it."""
         if self.queue.blocked:
-            return len(self.queue.blocked.keys() | {step.deployment.key for step in self.queue})
+            return len(
+                self.queue.blocked.keys() | {step.deployment.key for step in self.queue}
+            )
         return len(self.queue)
 
     @property
@@ -114,7 +134,9 @@ class Work:
             return None
         runs = [active.running for active in self.active.values()]
         now = processes.since_boot()
-        delays = [max(running.due - now, 0.0) for running in runs if running.due is not None]
+        delays = [
+            max(running.due - now, 0.0) for running in runs if running.due is not None
+        ]
         delays += [_TICK for running in runs if running.fileno() < 0]
         return min([*delays, self.output.due])
 
@@ -127,9 +149,20 @@ class Work:
 
         The wait also ends when one of the descriptors in `also` is readable.
         """
-        runs = [active.running.fileno() for active in self.active.values()]  # readable when the run has ended
+        runs = [
+            active.running.fileno() for active in self.active.values()
+        ]  # readable when the run has ended
         poll = select.poll()
-        for descriptor in (*also, self.delivery.fileno(), *(number for number in runs if number >= 0)):
+        for descriptor in (
+            *also,
+            self.delivery.fileno(),
+            *(number for number in runs if number >= 0),
+        ):
             poll.register(descriptor, select.POLLIN)
-        delays = (0 if self.next() else timeout, self.queue.due, self.output_due, self.delivery.due)
+        delays = (
+            0 if self.next() else timeout,
+            self.queue.due,
+            self.output_due,
+            self.delivery.due,
+        )
         poll.poll(min(delay for delay in delays if delay is not None) * 1000)

@@ -116,12 +116,21 @@ def open_state(
     journal = Journal(run_settings.state)
     while journal.warnings:
         report.warn(journal.warnings.pop(0))
-    folder = Deployed(deployed) if deployed else Deployed(settings.deployed, old=settings.deployed_old)
+    folder = (
+        Deployed(deployed)
+        if deployed
+        else Deployed(settings.deployed, old=settings.deployed_old)
+    )
     announcer = Announcer(report, settings)
     work = Work(
         journal=journal,
         delivery=Delivery(outgoing, patience),
-        ground=Ground(Tools(settings.hooks, report.warn), folder, run_settings.state, run_settings.defaults),
+        ground=Ground(
+            Tools(settings.hooks, report.warn),
+            folder,
+            run_settings.state,
+            run_settings.defaults,
+        ),
         settings=run_settings,
         report=announcer,
         attempts=attempts or Attempts(),

@@ -40,7 +40,11 @@ class Beginnings:
 
     def __init__(self, secrets: Collection[bytes]) -> None:
         """Keep the letters of these secrets."""
-        words = {begin for secret in secrets for begin in _beginnings(secret)} if len(secrets) <= _MANY else {b""}
+        words = (
+            {begin for secret in secrets for begin in _beginnings(secret)}
+            if len(secrets) <= _MANY
+            else {b""}
+        )
         self._words = Words(words) if all(words) else None
         """None if any text may contain a secret: there are many, or one of a single byte."""
 

@@ -34,7 +34,13 @@ class Escape:
         `half` is the pattern of an incomplete escape at the end of a text.
         `folds` is True if only white space and quotes are escaped.
         """
-        self._written, self.meant, self._needs, self._half, self.folds = written, meant, needs, half, folds
+        self._written, self.meant, self._needs, self._half, self.folds = (
+            written,
+            meant,
+            needs,
+            half,
+            folds,
+        )
 
     def is_likely(self, data: bytes) -> bool:
         """Return False if a text certainly contains no such escape."""
@@ -55,7 +61,13 @@ class Escape:
 class View:
     """A decoded text, with the way back to the places in the text that it was decoded from."""
 
-    def __init__(self, data: bytes, origin: View | None = None, escape: Escape | None = None, half: int = 0) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        origin: View | None = None,
+        escape: Escape | None = None,
+        half: int = 0,
+    ) -> None:
         """Hold `data`, which was decoded from `origin`: by removing an escape, or else from base64.
 
         `half` is the number of bytes at the end of the origin that were left out because they may be an incomplete
@@ -68,12 +80,20 @@ class View:
 
         With `growing`, more text may follow, so a possibly incomplete escape at the end is left out.
         """
-        half = escape.half.search(self.data, max(len(self.data) - _HALF, 0)) if growing else None
+        half = (
+            escape.half.search(self.data, max(len(self.data) - _HALF, 0))
+            if growing
+            else None
+        )
         if half is None and not escape.is_likely(self.data):
             return None
         data = self.data if half is None else self.data[: half.start()]
         read = escape.written.sub(escape.meant, data)
-        return View(read, self, escape, len(self.data) - len(data)) if read != self.data else None
+        return (
+            View(read, self, escape, len(self.data) - len(data))
+            if read != self.data
+            else None
+        )
 
     def decoded(self, shift: int) -> View:
         """Return the text decoded from base64, without its first `shift` characters.
@@ -89,19 +109,29 @@ class View:
         ordered = sorted(spans)
         if self._origin is None or not ordered:
             return ordered
-        places = self._places(sorted({index for begin, end in ordered for index in (begin, end - 1)}))
-        return self._origin.back([(places[begin][0], places[end - 1][1]) for begin, end in ordered])
+        places = self._places(
+            sorted({index for begin, end in ordered for index in (begin, end - 1)})
+        )
+        return self._origin.back(
+            [(places[begin][0], places[end - 1][1]) for begin, end in ordered]
+        )
 
     def begun(self, words: Words) -> int:
         """Return the index in the original text where a word may begin that is cut off by its end; else its length."""
         length = words.begun(self.data)
         if self._origin is None or self._escape is None:
             # A single byte from base64 proves nothing: it matches the beginning of a word too often.
-            return self.back([(len(self.data) - length, len(self.data))])[0][0] if length > 1 else self._end()
+            return (
+                self.back([(len(self.data) - length, len(self.data))])[0][0]
+                if length > 1
+                else self._end()
+            )
         if length:
             return self.back([(len(self.data) - length, len(self.data))])[0][0]
         end = len(self._origin.data)
-        if self._half and words.begin_as(self._origin.data[end - self._half : end - self._half + 1]):
+        if self._half and words.begin_as(
+            self._origin.data[end - self._half : end - self._half + 1]
+        ):
             return self._origin.back([(end - self._half, end)])[0][0]
         return self._end()
 
@@ -112,15 +142,25 @@ class View:
         """Return the span in the origin of each of these bytes, whose indexes are in rising order."""
         data = self._origin.data if self._origin is not None else b""
         if self._escape is not None:
-            return _sources(indexes, self._escape.written.finditer(data), self._escape.meant)
-        letters = {index: (self._half + index * 8 // 6, self._half + (index * 8 + 7) // 6) for index in indexes}
+            return _sources(
+                indexes, self._escape.written.finditer(data), self._escape.meant
+            )
+        letters = {
+            index: (self._half + index * 8 // 6, self._half + (index * 8 + 7) // 6)
+            for index in indexes
+        }
         known = sorted({letter for pair in letters.values() for letter in pair})
         places = _sources(known, _GAPS.finditer(data), lambda _: b"")
-        return {index: (places[begin][0], places[end][1]) for index, (begin, end) in letters.items()}
+        return {
+            index: (places[begin][0], places[end][1])
+            for index, (begin, end) in letters.items()
+        }
 
 
 def _sources(
-    indexes: list[int], matches: Iterable[re.Match[bytes]], meant: Callable[[re.Match[bytes]], bytes]
+    indexes: list[int],
+    matches: Iterable[re.Match[bytes]],
+    meant: Callable[[re.Match[bytes]], bytes],
 ) -> dict[int, tuple[int, int]]:
     """Return the span in the original text of each byte of the text in which `meant` has replaced the matches.
 
@@ -135,10 +175,14 @@ def _sources(
         end = begin + len(meant(match))
         while count < len(indexes) and indexes[count] < end:
             index = indexes[count]
-            places[index] = (index + longer, index + longer + 1) if index < begin else match.span()
+            places[index] = (
+                (index + longer, index + longer + 1) if index < begin else match.span()
+            )
             count += 1
         longer = match.end() - end
-    places.update({index: (index + longer, index + longer + 1) for index in indexes[count:]})
+    places.update(
+        {index: (index + longer, index + longer + 1) for index in indexes[count:]}
+    )
     return places
 
 
@@ -148,9 +192,15 @@ _HALF = 16
 _GAPS = re.compile(rb"[^A-Za-z0-9+/_-]+")
 
 _NAMED = {
-    bytes([letter]): bytes([meant]) for letter, meant in zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True)
+    bytes([letter]): bytes([meant])
+    for letter, meant in zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True)
 }
-_NAMED |= {b"N": b"\xc2\x85", b"_": b"\xc2\xa0", b"L": b"\xe2\x80\xa8", b"P": b"\xe2\x80\xa9"}
+_NAMED |= {
+    b"N": b"\xc2\x85",
+    b"_": b"\xc2\xa0",
+    b"L": b"\xe2\x80\xa8",
+    b"P": b"\xe2\x80\xa9",
+}
 """The meaning of letters after a backslash: in JSON, Python, C, `$'…'` of shells, or YAML."""
 
 _BACKSLASH = (
@@ -170,7 +220,9 @@ def _character(number: int) -> bytes:
 def _unescaped(match: re.Match[bytes]) -> bytes:
     high, low, short, long, byte, octal, other = match.groups()
     if high:
-        return _character(0x10000 + ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF))
+        return _character(
+            0x10000 + ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF)
+        )
     if short or long:
         return _character(int(short or long, 16))
     if byte or octal:
@@ -209,17 +261,35 @@ def _in_text(match: re.Match[bytes]) -> bytes:
 
 _BACKSLASHED_BYTES = Escape(_BACKSLASH, _unescaped, (b"\\",), _HALF_BACKSLASH)
 _BACKSLASHED_TEXT = Escape(
-    _BACKSLASH, _unescaped_text, tuple(b"\\x%c" % digit for digit in b"89abcdefABCDEF"), _HALF_BACKSLASH
+    _BACKSLASH,
+    _unescaped_text,
+    tuple(b"\\x%c" % digit for digit in b"89abcdefABCDEF"),
+    _HALF_BACKSLASH,
 )
 """As in YAML and in Python's `repr` of text, where `\\xe4` is a character and not a byte."""
 _ENTITIES = Escape(
-    rb"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-zA-Z][a-zA-Z0-9]{1,31}));", _entity, (b"&",), rb"&[#a-zA-Z0-9]*"
+    rb"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-zA-Z][a-zA-Z0-9]{1,31}));",
+    _entity,
+    (b"&",),
+    rb"&[#a-zA-Z0-9]*",
 )
 _PERCENT = Escape(rb"%([0-9a-fA-F]{2})", _percent, (b"%",), rb"%[0-9a-fA-F]?")
 _FORM = Escape(rb"%([0-9a-fA-F]{2})|\+", _percent, (b"+",), rb"%[0-9a-fA-F]?")
-_QUOTED = Escape(rb"'(?:\\'|\"'\")'", lambda _: b"'", (b"'\\''", b"'\"'\"'"), rb"'(?:\\'?|\"'?\"?)?", folds=True)
+_QUOTED = Escape(
+    rb"'(?:\\'|\"'\")'",
+    lambda _: b"'",
+    (b"'\\''", b"'\"'\"'"),
+    rb"'(?:\\'?|\"'?\"?)?",
+    folds=True,
+)
 """A quote between quotes, in shells."""
-_TWICE = Escape(rb"''|\"\"|\n[\n ]* ", _single, (b"''", b'""', b"\n "), rb"'|\"|\n[\n ]*", folds=True)
+_TWICE = Escape(
+    rb"''|\"\"|\n[\n ]* ",
+    _single,
+    (b"''", b'""', b"\n "),
+    rb"'|\"|\n[\n ]*",
+    folds=True,
+)
 """A doubled quote or a folded line, in YAML."""
 IN_TEXT = Escape(
     rb"(%(?:25)?2[bB]|&#43;|&#[xX]2[bB];|\\u002[bB])|(%(?:25)?2[fF]|&#47;|&#[xX]2[fF];|\\u002[fF])"

@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import SHORTEST, TELLING, search_for, signatures
-from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Input, reference_in
+from heat_config_agent.model.deployment import (
+    STANDARD_OUTPUTS,
+    Deployment,
+    Input,
+    reference_in,
+)
 from heat_config_hooks.protocol import CREDENTIALS
 from heat_config_hooks.reply import STATUS, changed
 
@@ -40,7 +45,13 @@ _SHORTEST_LINE = 8
 """The least number of characters of a line that is masked on its own: a key may be printed line by line, indented."""
 
 _HARMLESS = frozenset(
-    {"deploy_action", "deploy_stack_id", "deploy_resource_name", "deploy_server_id", "deploy_signal_transport"}
+    {
+        "deploy_action",
+        "deploy_stack_id",
+        "deploy_resource_name",
+        "deploy_server_id",
+        "deploy_signal_transport",
+    }
 )
 """Inputs that identify the deployment: they stay when the values of all others are removed."""
 
@@ -49,7 +60,9 @@ def is_secret(item: Input) -> bool:
     """Return True if the value of an input must not be shown. A reference to a secret may be, and the secret not."""
     if item.references and reference_in(item.value):
         return False
-    return item.hidden or item.name in CREDENTIALS or bool(re.search(TELLING, item.name))
+    return (
+        item.hidden or item.name in CREDENTIALS or bool(re.search(TELLING, item.name))
+    )
 
 
 def secrets(deployment: Deployment) -> Secrets:
@@ -77,24 +90,37 @@ def _surely_meant(document: Mapping[str, object], name: str = "") -> list[Input]
     return [Input(name=BESIDE, value=texts)] if texts else []
 
 
-def name_of(deployment: Deployment, name: str, *, only_distinctive: bool = False) -> str:
+def name_of(
+    deployment: Deployment, name: str, *, only_distinctive: bool = False
+) -> str:
     """Return a name in a deployment (its own, that of its tool or user) with the secrets in it masked.
 
     With `only_distinctive`, a secret that a stack lists stays where it may be in a name by chance.
     Only secrets that the name is long enough for are searched for, so that most names take no time.
     """
-    inputs = [item for item in deployment.inputs if item.name not in CREDENTIALS and _fits(item.value, name)]
+    inputs = [
+        item
+        for item in deployment.inputs
+        if item.name not in CREDENTIALS and _fits(item.value, name)
+    ]
     secret = [item for item in inputs if is_secret(item)]
     if only_distinctive:
         secret += _surely_meant(deployment.document, name)
     elif isinstance(beside := deployment.document.get(BESIDE), list):
-        secret += [Input(name=BESIDE, value=text) for text in beside if _fits(text, name)]
+        secret += [
+            Input(name=BESIDE, value=text) for text in beside if _fits(text, name)
+        ]
     return Concealer(secret).text(name) if secret else name
 
 
 def _fits(value: object, name: str) -> bool:
     """Return False if a secret value, or a line of it, is certainly too long to be a part of a name."""
-    return not isinstance(value, str) or len(value) <= len(name) + 2 or "\n" in value or value != value.strip()
+    return (
+        not isinstance(value, str)
+        or len(value) <= len(name) + 2
+        or "\n" in value
+        or value != value.strip()
+    )
 
 
 def masked(document: Mapping[str, object]) -> dict[str, object]:
@@ -102,24 +128,40 @@ def masked(document: Mapping[str, object]) -> dict[str, object]:
 
     Everything else may contain secrets: the config, into which a template may have put them, options and unknown keys.
     """
-    kept = {name: document[name] for name in ("id", "name", "group", "creation_time") if name in document}
+    kept = {
+        name: document[name]
+        for name in ("id", "name", "group", "creation_time")
+        if name in document
+    }
     for field in ("inputs", "outputs"):
         items = document.get(field)
-        known = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        known = (
+            [item for item in items if isinstance(item, dict)]
+            if isinstance(items, list)
+            else []
+        )
         kept[field] = [_masked_item(item) for item in known]
     conceal = _search_in(document)
-    return {name: value if name == "id" else conceal(value) for name, value in kept.items()}
+    return {
+        name: value if name == "id" else conceal(value) for name, value in kept.items()
+    }
 
 
 def _search_in(document: Mapping[str, object]) -> Concealer:
     """Return a concealer of the secrets in a deployment's document, to be used for the names in it."""
     items = document.get("inputs")
     inputs = [
-        Input(name=str(item.get("name")), value=item.get("value", item.get("default")), hidden=bool(_hidden(item)))
+        Input(
+            name=str(item.get("name")),
+            value=item.get("value", item.get("default")),
+            hidden=bool(_hidden(item)),
+        )
         for item in (items if isinstance(items, list) else [])
         if isinstance(item, dict) and item.get("value", item.get("default")) != MASK
     ]
-    named = [item for item in inputs if item.name not in CREDENTIALS and is_secret(item)]
+    named = [
+        item for item in inputs if item.name not in CREDENTIALS and is_secret(item)
+    ]
     return Concealer([*named, *_surely_meant(document)])
 
 
@@ -128,7 +170,9 @@ def _hidden(item: Mapping[str, object]) -> bool:
 
 
 def _masked_item(item: Mapping[str, object]) -> dict[str, object]:
-    kept = {name: item[name] for name in ("name", "type", "error_output") if name in item}
+    kept = {
+        name: item[name] for name in ("name", "type", "error_output") if name in item
+    }
     if "value" in item or "default" in item:
         harmless = item.get("name") in _HARMLESS and isinstance(item.get("value"), str)
         kept["value"] = item["value"] if harmless else MASK
@@ -139,8 +183,15 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     """Return a function that masks a deployment's secrets in one part of its result: (name of it, text) → text."""
     outputs = {output.name for output in deployment.outputs} - STANDARD_OUTPUTS
 
-    guessed = Concealer([*(item for item in deployment.inputs if is_secret(item)), *_surely_meant(deployment.document)])
-    certain = Concealer(item for item in deployment.inputs if item.hidden or item.name in CREDENTIALS)
+    guessed = Concealer(
+        [
+            *(item for item in deployment.inputs if is_secret(item)),
+            *_surely_meant(deployment.document),
+        ]
+    )
+    certain = Concealer(
+        item for item in deployment.inputs if item.hidden or item.name in CREDENTIALS
+    )
 
     def redact(name: str, text: str) -> str:
         if name == STATUS or not text:
@@ -166,7 +217,9 @@ class Concealer:
         """Return a text with the secrets masked."""
         if self._least is None:
             self._least = min(map(len, _parts(self._inputs)), default=0)
-        if not self._least or len(text) < self._least:  # no form of a secret is shorter than the secret
+        if (
+            not self._least or len(text) < self._least
+        ):  # no form of a secret is shorter than the secret
             return text
         if self._secrets is None:
             self._secrets = search(self._inputs)
@@ -181,15 +234,27 @@ class Concealer:
         """Masks only the secrets that do not occur in other text by chance: see `is_distinctive`."""
         if self._distinctive is None:
             texts = [
-                (item.name, [text for text in _texts(item.value) if is_distinctive(text)]) for item in self._inputs
+                (
+                    item.name,
+                    [text for text in _texts(item.value) if is_distinctive(text)],
+                )
+                for item in self._inputs
             ]
-            self._distinctive = Concealer(Input(name=name, value=kept, hidden=True) for name, kept in texts if kept)
+            self._distinctive = Concealer(
+                Input(name=name, value=kept, hidden=True)
+                for name, kept in texts
+                if kept
+            )
         return self._distinctive
 
     def whole(self, value: object, mask: str = MASK) -> Any:
         """Return a JSON value in which each value that is a secret as a whole is masked; all others are unchanged."""
         secret = {text.strip() for item in self._inputs for text in _texts(item.value)}
-        return _whole(value, {text for text in secret if len(text) >= SHORTEST}, mask) if secret else value
+        return (
+            _whole(value, {text for text in secret if len(text) >= SHORTEST}, mask)
+            if secret
+            else value
+        )
 
     def finds(self, value: object) -> bool:
         """Return True if a JSON value contains any of the secrets."""
@@ -213,7 +278,11 @@ def is_distinctive(text: str) -> bool:
     text = text.strip()
     if len(text) >= _LONG_WORD or (len(text) >= _SHORTEST_LINE and not text.isalpha()):
         return True
-    return len(text) >= _MIXED and any(map(str.isalpha, text)) and any(map(str.isdigit, text))
+    return (
+        len(text) >= _MIXED
+        and any(map(str.isalpha, text))
+        and any(map(str.isdigit, text))
+    )
 
 
 def _whole(value: object, secret: set[str], mask: str) -> object:
@@ -253,7 +322,11 @@ def _parts(inputs: Iterable[Input]) -> set[str]:
     for item in inputs:
         for value in _texts(item.value):
             parts.update((value, value.strip()))
-            parts.update(line.strip() for line in value.splitlines() if len(line.strip()) >= _SHORTEST_LINE)
+            parts.update(
+                line.strip()
+                for line in value.splitlines()
+                if len(line.strip()) >= _SHORTEST_LINE
+            )
             parts.update(signatures(value) if item.name == "deploy_signal_id" else ())
     return {part for part in parts if len(part) >= SHORTEST and not part.isspace()}
 

@@ -106,7 +106,9 @@ class _Many:
     def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
         size, parts = self._size, self._parts
         last = len(data) - size + 1
-        for position in [at for at in range(0, last, self._step) if data[at : at + size] in parts]:
+        for position in [
+            at for at in range(0, last, self._step) if data[at : at + size] in parts
+        ]:
             owner = parts[data[position : position + size]]
             for begin in range(position, max(position - self._step, -1), -1):
                 if isinstance(owner, bytes):

@@ -54,9 +54,15 @@ class Secrets:
 
     def __init__(self, words: Iterable[str]) -> None:
         """Prepare the search for these secrets. If they are too many or too long, everything is hidden."""
-        pieces = {piece.encode("utf-8", "surrogatepass") for word in words for piece in _pieces(word)}
+        pieces = {
+            piece.encode("utf-8", "surrogatepass")
+            for word in words
+            for piece in _pieces(word)
+        }
         pieces.discard(b"")
-        self._everything = len(pieces) > MOST_WORDS or sum(map(len, pieces)) > MOST_BYTES
+        self._everything = (
+            len(pieces) > MOST_WORDS or sum(map(len, pieces)) > MOST_BYTES
+        )
         if self._everything:
             pieces = set()
         self._least = min(map(len, pieces), default=0)
@@ -103,7 +109,9 @@ class Secrets:
         """Return how many characters at the end of a text may be the beginning of a secret."""
         if self._everything:
             return len(text)
-        data = text[-self.reach :].encode("utf-8", "surrogatepass") if self._least else b""
+        data = (
+            text[-self.reach :].encode("utf-8", "surrogatepass") if self._least else b""
+        )
         if not data:
             return 0
         begin = len(data) - self._all.begun(data)
@@ -111,7 +119,9 @@ class Secrets:
             begin = min(begin, view.begun(words))
         return len(data[begin:].decode("utf-8", "surrogatepass"))
 
-    def _views(self, data: bytes, *, growing: bool = False) -> Iterator[tuple[View, Words]]:
+    def _views(
+        self, data: bytes, *, growing: bool = False
+    ) -> Iterator[tuple[View, Words]]:
         """Yield each decoding of a text, with the words to search for in it."""
         escaped = self._special and _SIGNS.search(data)
         encoded = growing or self._beginnings.occur(data)

@@ -16,7 +16,17 @@ from pathlib import Path
 
 import psutil
 
-from heat_config_agent.migration import COLLECTOR, TAKEN, Deed, Inventory, Plan, Step, Unit, survey, units
+from heat_config_agent.migration import (
+    COLLECTOR,
+    TAKEN,
+    Deed,
+    Inventory,
+    Plan,
+    Step,
+    Unit,
+    survey,
+    units,
+)
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.state import lock
@@ -40,7 +50,9 @@ class Wait:
     """Called with the reason of the wait, whenever it changes."""
     reason: str = ""
 
-    def until(self, attempt: Callable[[contextlib.ExitStack], str]) -> contextlib.ExitStack:
+    def until(
+        self, attempt: Callable[[contextlib.ExitStack], str]
+    ) -> contextlib.ExitStack:
         """Repeat an attempt until it succeeds, and return the resources that it holds then. Raises AgentError.
 
         An attempt returns why it has not succeeded yet, or an empty text.
@@ -70,7 +82,9 @@ def lock_out(old_units: Sequence[Unit], held: contextlib.ExitStack) -> str:
     for path in survey.locks(old_units):
         if not path.parent.is_dir():
             continue
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+        )
         held.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,7 +131,9 @@ REPLACED = "replaced"
 _LEAVE = "# Stopping this unit must not end processes that deployments have started.\n[Service]\nKillMode=process\n"
 
 
-def carry_out(inventory: Inventory, plan: Plan, *, patience: float, waits: Callable[[str], None]) -> Iterator[Step]:
+def carry_out(
+    inventory: Inventory, plan: Plan, *, patience: float, waits: Callable[[str], None]
+) -> Iterator[Step]:
     """Carry out the steps that are not done yet, and yield each step when it is done. Raises AgentError.
 
     First wait for work of the old programs, for at most `patience` seconds, and call `waits` with the reason. From then
@@ -129,13 +145,22 @@ def carry_out(inventory: Inventory, plan: Plan, *, patience: float, waits: Calla
             if not step.done:
                 try:
                     if step.deed is Deed.WAIT:
-                        held.enter_context(wait.until(lambda attempt: lock_out(inventory.old_units, attempt)))
+                        held.enter_context(
+                            wait.until(
+                                lambda attempt: lock_out(inventory.old_units, attempt)
+                            )
+                        )
                     _do(inventory, step, wait)
                 except OSError as error:
                     about = f": {error.filename}" if error.filename else ""
-                    raise AgentError(f"cannot {step.text}: {error.strerror or error}{about}", hint=_AGAIN) from error
+                    raise AgentError(
+                        f"cannot {step.text}: {error.strerror or error}{about}",
+                        hint=_AGAIN,
+                    ) from error
                 except subprocess.TimeoutExpired as error:
-                    raise AgentError(f"cannot {step.text}: systemctl does not end", hint=_AGAIN) from error
+                    raise AgentError(
+                        f"cannot {step.text}: systemctl does not end", hint=_AGAIN
+                    ) from error
             yield step
 
 
@@ -157,14 +182,18 @@ def _do(inventory: Inventory, step: Step, wait: Wait) -> None:
             try:
                 document = survey.read_message(inventory.message)
             except ValueError as error:
-                raise AgentError(f"cannot {step.text}: it is not JSON", hint=_AGAIN) from error
+                raise AgentError(
+                    f"cannot {step.text}: it is not JSON", hint=_AGAIN
+                ) from error
             trouble = Documents(inventory.settings.state).take(document)
             if trouble:
                 raise AgentError(trouble, hint=_AGAIN)
     elif step.deed in (Deed.ENABLE, Deed.DISABLE, Deed.START):
         if step.deed is Deed.DISABLE:
             _note(step.about, inventory.settings.state)
-        _systemctl(step, step.deed.value, "--", step.about, offline=not inventory.systemd)
+        _systemctl(
+            step, step.deed.value, "--", step.about, offline=not inventory.systemd
+        )
 
 
 def _note(unit: str, state: Path) -> None:
@@ -173,7 +202,9 @@ def _note(unit: str, state: Path) -> None:
     files.make_directory(state)
     names = path.read_text(encoding="utf-8").split() if path.exists() else []
     if unit not in names:
-        files.replace(path, "".join(f"{name}\n" for name in (*names, unit)).encode(), durable=True)
+        files.replace(
+            path, "".join(f"{name}\n" for name in (*names, unit)).encode(), durable=True
+        )
 
 
 def _stop(step: Step, unit: Unit, wait: Wait) -> None:
@@ -188,7 +219,9 @@ def _stop(step: Step, unit: Unit, wait: Wait) -> None:
     try:
         with wait.until(lambda attempt: hold_still(unit, attempt)):
             collectors = survey.collectors(unit)
-            _systemctl(step, "stop", "--", unit.name)  # systemd sends CONT after TERM, so the process can end
+            _systemctl(
+                step, "stop", "--", unit.name
+            )  # systemd sends CONT after TERM, so the process can end
             end_collectors(collectors)
     finally:
         if not alone:
@@ -202,5 +235,7 @@ def _systemctl(step: Step, *words: str, offline: bool = False) -> None:
     done = survey.systemctl(*words, offline=offline)
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        why = lines[-1] if lines else f"systemctl ended with exit code {done.returncode}"
+        why = (
+            lines[-1] if lines else f"systemctl ended with exit code {done.returncode}"
+        )
         raise AgentError(f"cannot {step.text}: {why}", hint=_AGAIN)

@@ -15,7 +15,16 @@ import heat_config_hooks
 from heat_config_agent.deployments import cleanup, metadata, selection
 from heat_config_agent.deployments.plan import Verb
 from heat_config_agent.engine.survey import Ground, survey
-from heat_config_agent.migration import COLLECTOR, OTHERS_SETTINGS, OURS, REFRESHER, TAKEN, Inventory, Unit, units
+from heat_config_agent.migration import (
+    COLLECTOR,
+    OTHERS_SETTINGS,
+    OURS,
+    REFRESHER,
+    TAKEN,
+    Inventory,
+    Unit,
+    units,
+)
 from heat_config_agent.model.deployment import TOOLLESS, Document, Tool
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings import effective, layers
@@ -33,7 +42,14 @@ LOCK = "/var/run/os-refresh-config.lock"
 """The file that os-refresh-config locks while it works."""
 
 REFRESH_FOLDERS = ("/usr/libexec/os-refresh-config", "/opt/stack/os-config-refresh")
-PHASES = ("pre-configure.d", "configure.d", "post-configure.d", "migration.d", "error.d", "environment.d")
+PHASES = (
+    "pre-configure.d",
+    "configure.d",
+    "post-configure.d",
+    "migration.d",
+    "error.d",
+    "environment.d",
+)
 TEMPLATE_FOLDERS = (
     "/usr/libexec/os-apply-config/templates",
     "/opt/stack/os-apply-config/templates",
@@ -59,9 +75,17 @@ _SECONDS = 120
 
 def look() -> Inventory:
     """Return the inventory of the machine."""
-    old_units = [unit for name in units.names(ROOT) if (unit := units.read(ROOT, name)) and _is_old(unit)]
+    old_units = [
+        unit
+        for name in units.names(ROOT)
+        if (unit := units.read(ROOT, name)) and _is_old(unit)
+    ]
     systemd = Path("/run/systemd/system").is_dir()
-    old_units += [timer for unit in old_units if (timer := units.read(ROOT, f"{unit.name[:-8]}.timer"))]
+    old_units += [
+        timer
+        for unit in old_units
+        if (timer := units.read(ROOT, f"{unit.name[:-8]}.timer"))
+    ]
     old_units = [_with_state(unit, systemd=systemd) for unit in old_units]
     own_unit = units.read(ROOT, OURS)
     mistakes: list[str] = []
@@ -70,13 +94,22 @@ def look() -> Inventory:
     settings = effective.make({**variables, **own}, mistakes=mistakes)
     managed = {process.pid for unit in old_units for process in collectors(unit)}
     deployed = next(
-        (folder for folder in (settings.deployed, settings.deployed_old) if folder and folder.is_dir()), None
+        (
+            folder
+            for folder in (settings.deployed, settings.deployed_old)
+            if folder and folder.is_dir()
+        ),
+        None,
     )
-    done, unanswered, hollow, lasting = _deployed(deployed or settings.deployed, journal.read(settings.state))
+    done, unanswered, hollow, lasting = _deployed(
+        deployed or settings.deployed, journal.read(settings.state)
+    )
     message, trouble = _message(settings, old_units)
     tools, unreadable_hooks = installed_tools(settings)
     bases = _folders(old_units, "OS_REFRESH_CONFIG_BASE_DIR", REFRESH_FOLDERS)
-    template_folders = _folders(old_units, "OS_CONFIG_APPLIER_TEMPLATES", TEMPLATE_FOLDERS)
+    template_folders = _folders(
+        old_units, "OS_CONFIG_APPLIER_TEMPLATES", TEMPLATE_FOLDERS
+    )
     return Inventory(
         settings=settings,
         mistakes=tuple(mistakes),
@@ -85,16 +118,33 @@ def look() -> Inventory:
         variables=variables,
         own_unit=_with_state(own_unit, systemd=systemd) if own_unit else None,
         program=_program(own_unit),
-        strays=tuple(sorted(process.pid for process in _processes(COLLECTOR) if process.pid not in managed)),
+        strays=tuple(
+            sorted(
+                process.pid
+                for process in _processes(COLLECTOR)
+                if process.pid not in managed
+            )
+        ),
         busy=busy(old_units),
-        more_settings=tuple(_files((*map(Path, _MORE_SETTINGS), Path(f"{OTHERS_SETTINGS}.d")))),
+        more_settings=tuple(
+            _files((*map(Path, _MORE_SETTINGS), Path(f"{OTHERS_SETTINGS}.d")))
+        ),
         command=setting(old_units, "command"),
         scripts=tuple(script for base in bases for script in _scripts(base)),
-        templates=tuple(path for folder in template_folders for path in sorted(folder.rglob("*")) if path.is_file()),
+        templates=tuple(
+            path
+            for folder in template_folders
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        ),
         template_folders=template_folders,
-        schedules=tuple(path for path in _files(map(Path, _CRON)) if _is_scheduled(path)),
+        schedules=tuple(
+            path for path in _files(map(Path, _CRON)) if _is_scheduled(path)
+        ),
         tools=tools,
-        absent=_absent(settings, deployed or settings.deployed, done, {tool.name for tool in tools}),
+        absent=_absent(
+            settings, deployed or settings.deployed, done, {tool.name for tool in tools}
+        ),
         unreadable_hooks=unreadable_hooks,
         deployed=deployed or settings.deployed,
         done=done,
@@ -110,7 +160,12 @@ def look() -> Inventory:
 
 def systemctl(*words: str, offline: bool = False) -> subprocess.CompletedProcess[str]:
     """Run systemctl; `offline` changes only files, without systemd. Raises OSError and TimeoutExpired."""
-    surroundings = {**os.environ, "LC_ALL": "C", "SYSTEMD_PAGER": "", **({"SYSTEMD_OFFLINE": "1"} if offline else {})}
+    surroundings = {
+        **os.environ,
+        "LC_ALL": "C",
+        "SYSTEMD_PAGER": "",
+        **({"SYSTEMD_OFFLINE": "1"} if offline else {}),
+    }
     return subprocess.run(
         ["systemctl", *words],
         stdin=subprocess.DEVNULL,
@@ -129,7 +184,11 @@ def collectors(unit: Unit) -> list[psutil.Process]:
         return []
     try:
         main = psutil.Process(unit.process)
-        return [each for each in (main, *main.children(recursive=True)) if _is(each, COLLECTOR)]
+        return [
+            each
+            for each in (main, *main.children(recursive=True))
+            if _is(each, COLLECTOR)
+        ]
     except psutil.NoSuchProcess:
         return []
 
@@ -139,57 +198,103 @@ def commands(unit: Unit) -> list[psutil.Process]:
     children = []
     for collector in collectors(unit):
         with contextlib.suppress(psutil.NoSuchProcess):
-            children += [child for child in collector.children() if child.status() != psutil.STATUS_ZOMBIE]
+            children += [
+                child
+                for child in collector.children()
+                if child.status() != psutil.STATUS_ZOMBIE
+            ]
     return children
 
 
 def busy(old_units: Sequence[Unit]) -> str:
     """Return which of the old programs is at work now, for people; empty if none is."""
-    processes = _processes(REFRESHER) or [process for unit in old_units for process in commands(unit)]
+    processes = _processes(REFRESHER) or [
+        process for unit in old_units for process in commands(unit)
+    ]
     if processes:
         return f"{_name(processes[0])} (process {processes[0].pid}) is at work"
-    return next((f"another process holds {path}" for path in locks(old_units) if _is_locked(path)), "")
+    return next(
+        (
+            f"another process holds {path}"
+            for path in locks(old_units)
+            if _is_locked(path)
+        ),
+        "",
+    )
 
 
 def locks(old_units: Sequence[Unit]) -> list[Path]:
     """Return the files that os-refresh-config locks."""
     words = units.words(setting(old_units, "command"))
-    paths = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "--lockfile"]
-    paths += [word.partition("=")[2] for word in words if word.startswith("--lockfile=")]
+    paths = [
+        words[place + 1]
+        for place, word in enumerate(words[:-1])
+        if word == "--lockfile"
+    ]
+    paths += [
+        word.partition("=")[2] for word in words if word.startswith("--lockfile=")
+    ]
     return [Path(path) for path in dict.fromkeys((LOCK, *paths))]
 
 
 def _environment(old_units: Iterable[Unit]) -> dict[str, str]:
     """Return the variables of the old units that configure the agent, or that runs inherit."""
-    variables = {name: value for unit in old_units for name, value in units.variables(ROOT, unit).items()}
+    variables = {
+        name: value
+        for unit in old_units
+        for name, value in units.variables(ROOT, unit).items()
+    }
     passed = effective.environment_of_runs(variables)
     return {name: value for name, value in variables.items() if name in passed}
 
 
 def _is_old(unit: Unit) -> bool:
-    return unit.name == f"{COLLECTOR}.service" or any(units.runs(unit, each) for each in (COLLECTOR, REFRESHER))
+    return unit.name == f"{COLLECTOR}.service" or any(
+        units.runs(unit, each) for each in (COLLECTOR, REFRESHER)
+    )
 
 
 def _with_state(unit: Unit, *, systemd: bool) -> Unit:
     """Return the unit with its state, as systemctl shows it."""
     try:
-        state = systemctl("is-enabled", "--", unit.name, offline=not systemd).stdout.strip()
-        unit = replace(unit, enabled=state in ("enabled", "enabled-runtime"), fixed=state in ("static", "generated"))
+        state = systemctl(
+            "is-enabled", "--", unit.name, offline=not systemd
+        ).stdout.strip()
+        unit = replace(
+            unit,
+            enabled=state in ("enabled", "enabled-runtime"),
+            fixed=state in ("static", "generated"),
+        )
         if not systemd:
             return unit
-        shown = systemctl("show", "--property=ActiveState,MainPID", "--", unit.name).stdout
+        shown = systemctl(
+            "show", "--property=ActiveState,MainPID", "--", unit.name
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return unit  # the steps use systemctl too, and report the error
     values = dict(each.partition("=")[::2] for each in shown.splitlines())
-    active = values.get("ActiveState", "") in ("active", "activating", "deactivating", "reloading")
+    active = values.get("ActiveState", "") in (
+        "active",
+        "activating",
+        "deactivating",
+        "reloading",
+    )
     number = values.get("MainPID", "0")
-    return replace(unit, active=active, process=int(number) if number.isdecimal() else 0)
+    return replace(
+        unit, active=active, process=int(number) if number.isdecimal() else 0
+    )
 
 
 def _program(own_unit: Unit | None) -> str:
     """Return the first program of our unit that does not exist; empty if all exist."""
-    words = [word for command in (own_unit.commands if own_unit else ()) for word in command[:1]]
-    return next((each for each in words if not shutil.which(each, path=effective.RUN_PATH)), "")
+    words = [
+        word
+        for command in (own_unit.commands if own_unit else ())
+        for word in command[:1]
+    ]
+    return next(
+        (each for each in words if not shutil.which(each, path=effective.RUN_PATH)), ""
+    )
 
 
 def _processes(program: str) -> list[psutil.Process]:
@@ -237,12 +342,22 @@ def _is_locked(path: Path) -> bool:
     except OSError:
         return False
     place = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
-    return any(words[1] == "FLOCK" and words[5] == place for line in held.splitlines() if (words := line.split())[6:])
+    return any(
+        words[1] == "FLOCK" and words[5] == place
+        for line in held.splitlines()
+        if (words := line.split())[6:]
+    )
 
 
-def _folders(old_units: Iterable[Unit], variable: str, defaults: Iterable[str]) -> tuple[Path, ...]:
+def _folders(
+    old_units: Iterable[Unit], variable: str, defaults: Iterable[str]
+) -> tuple[Path, ...]:
     values = [units.variables(ROOT, unit).get(variable, "") for unit in old_units]
-    return tuple(path for path in map(Path, dict.fromkeys((*filter(None, values), *defaults))) if path.is_dir())
+    return tuple(
+        path
+        for path in map(Path, dict.fromkeys((*filter(None, values), *defaults)))
+        if path.is_dir()
+    )
 
 
 def _scripts(base: Path) -> Iterator[Path]:
@@ -307,10 +422,24 @@ def _deployed(
         names = {path.name for path in folder.iterdir()}
     except OSError:
         return (), (), (), ()
-    done = sorted(name[:-5] for name in names if name.endswith(".json") and not name.endswith(".notify.json"))
-    unanswered = [identity for identity in done if f"{identity}.notify.json" not in names and identity not in ours]
-    hollow = [identity for identity in unanswered if _is_hollow(folder / f"{identity}.json")]
-    lasting = [identity for identity in done if kept(folder / f"{identity}.json").get("group") in _LASTING]
+    done = sorted(
+        name[:-5]
+        for name in names
+        if name.endswith(".json") and not name.endswith(".notify.json")
+    )
+    unanswered = [
+        identity
+        for identity in done
+        if f"{identity}.notify.json" not in names and identity not in ours
+    ]
+    hollow = [
+        identity for identity in unanswered if _is_hollow(folder / f"{identity}.json")
+    ]
+    lasting = [
+        identity
+        for identity in done
+        if kept(folder / f"{identity}.json").get("group") in _LASTING
+    ]
     return (
         tuple(done),
         tuple(identity for identity in unanswered if identity not in hollow),
@@ -330,20 +459,32 @@ def _is_hollow(path: Path) -> bool:
     return False
 
 
-def _absent(settings: Settings, folder: Path, done: Iterable[str], tools: Collection[str]) -> dict[str, str]:
+def _absent(
+    settings: Settings, folder: Path, done: Iterable[str], tools: Collection[str]
+) -> dict[str, str]:
     """Return what to install for each tool of recorded and given deployments whose hook is not installed."""
-    recorded = Document(source="deployed", content=[kept(folder / f"{each}.json") for each in done])
+    recorded = Document(
+        source="deployed", content=[kept(folder / f"{each}.json") for each in done]
+    )
     given = _given(settings)
     deployments = metadata.parse_all([recorded, given] if given else [recorded])[0]
-    names = {name for each in deployments for name in selection.tools(each)}.difference(tools)
-    return {name: problem for name in sorted(names) if (problem := heat_config_hooks.absent(name))}
+    names = {name for each in deployments for name in selection.tools(each)}.difference(
+        tools
+    )
+    return {
+        name: problem
+        for name in sorted(names)
+        if (problem := heat_config_hooks.absent(name))
+    }
 
 
 def _given(settings: Settings) -> Document | None:
     """Return the document that heat-agents were given last; None if there is none."""
     path = settings.shell_config or effective.SHELL_CONFIG
     try:
-        return Document(source="file", content=strict_json.loads(files.read(path).decode()))
+        return Document(
+            source="file", content=strict_json.loads(files.read(path).decode())
+        )
     except (OSError, ValueError):
         return None
 
@@ -357,28 +498,45 @@ def _undone(settings: Settings) -> tuple[str, ...]:
     ground = Ground(Tools(settings.hooks), deployed, settings.state)
     steps = survey([document], journal.read(settings.state), ground).steps
     new = [each.deployment for each in steps if each.verb in (Verb.RUN, Verb.ANSWER)]
-    return tuple(each.key for each in new if each.group not in TOOLLESS and each.action != cleanup.ACTION)
+    return tuple(
+        each.key
+        for each in new
+        if each.group not in TOOLLESS and each.action != cleanup.ACTION
+    )
 
 
 def _message(settings: Settings, old_units: Sequence[Unit]) -> tuple[Path | None, str]:
     """Return the file of os-collect-config's last message from Zaqar if it is newer than ours, or why it is unread."""
-    ways = transports.level(settings.other, settings.words("collectors")).transports if settings.other else ()
+    ways = (
+        transports.level(settings.other, settings.words("collectors")).transports
+        if settings.other
+        else ()
+    )
     if not any(each.name == "zaqar" for each in ways):
         return None, ""
-    path = Path(setting(old_units, "cachedir") or "/var/lib/os-collect-config", "zaqar.json")
+    path = Path(
+        setting(old_units, "cachedir") or "/var/lib/os-collect-config", "zaqar.json"
+    )
     try:
-        newer = path.stat().st_mtime > Documents(settings.state, change=False).at.get("zaqar", 0)
+        newer = path.stat().st_mtime > Documents(settings.state, change=False).at.get(
+            "zaqar", 0
+        )
         if not newer:
             return None, ""
         document = read_message(path)
     except FileNotFoundError:
         return None, ""
     except (OSError, ValueError) as error:
-        return None, f"cannot read {path}: {error.strerror if isinstance(error, OSError) else 'it is not JSON'}"
+        return (
+            None,
+            f"cannot read {path}: {error.strerror if isinstance(error, OSError) else 'it is not JSON'}",
+        )
     trouble = documents.refusal(document.source, metadata.parse(document))
     return (None, f"{path}: {trouble}") if trouble else (path, "")
 
 
 def read_message(path: Path) -> Document:
     """Return the document in os-collect-config's file. Raises OSError and ValueError."""
-    return Document(source="zaqar", content=strict_json.loads(files.read(path).decode()))
+    return Document(
+        source="zaqar", content=strict_json.loads(files.read(path).decode())
+    )

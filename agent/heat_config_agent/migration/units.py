@@ -24,9 +24,31 @@ FOLDERS = (
 """The folders in which systemd looks for units, in order of precedence."""
 
 _PLAIN = frozenset(
-    {"ExecStart", "ExecStop", "ExecReload", "Environment", "EnvironmentFile", "KillMode", "Type", "PIDFile"}
-    | {"Restart", "RestartSec", "RemainAfterExit", "TimeoutSec", "TimeoutStartSec", "TimeoutStopSec"}
-    | {"StandardOutput", "StandardError", "SyslogIdentifier", "SuccessExitStatus", "NotifyAccess"}
+    {
+        "ExecStart",
+        "ExecStop",
+        "ExecReload",
+        "Environment",
+        "EnvironmentFile",
+        "KillMode",
+        "Type",
+        "PIDFile",
+    }
+    | {
+        "Restart",
+        "RestartSec",
+        "RemainAfterExit",
+        "TimeoutSec",
+        "TimeoutStartSec",
+        "TimeoutStopSec",
+    }
+    | {
+        "StandardOutput",
+        "StandardError",
+        "SyslogIdentifier",
+        "SuccessExitStatus",
+        "NotifyAccess",
+    }
     | {"GuessMainPID", "IgnoreSIGPIPE", "SourcePath"}
 )
 """Keys of [Service] that do not affect the processes of a unit, or that the migration reads."""
@@ -37,13 +59,24 @@ def names(root: Path) -> list[str]:
     services: set[str] = set()
     for folder in FOLDERS:
         with contextlib.suppress(OSError):
-            services.update(name for name in os.listdir(root / folder) if name.endswith(".service") and "@" not in name)
+            services.update(
+                name
+                for name in os.listdir(root / folder)
+                if name.endswith(".service") and "@" not in name
+            )
     return sorted(name for name in services if not _is_alias(root, name))
 
 
 def path_of(root: Path, name: str) -> Path | None:
     """Return the file of a unit, if there is one."""
-    return next((root / folder / name for folder in FOLDERS if os.path.lexists(root / folder / name)), None)
+    return next(
+        (
+            root / folder / name
+            for folder in FOLDERS
+            if os.path.lexists(root / folder / name)
+        ),
+        None,
+    )
 
 
 def read(root: Path, name: str) -> Unit | None:
@@ -56,8 +89,16 @@ def read(root: Path, name: str) -> Unit | None:
     added: dict[str, Path] = {}
     for folder in reversed(FOLDERS):
         with contextlib.suppress(OSError):
-            added |= {each.name: each for each in (root / folder / f"{name}.d").iterdir() if each.suffix == ".conf"}
-    return parse(name, path, [_text(each) for each in (path, *(added[each] for each in sorted(added)))])
+            added |= {
+                each.name: each
+                for each in (root / folder / f"{name}.d").iterdir()
+                if each.suffix == ".conf"
+            }
+    return parse(
+        name,
+        path,
+        [_text(each) for each in (path, *(added[each] for each in sorted(added)))],
+    )
 
 
 def parse(name: str, path: Path, texts: Iterable[str]) -> Unit:
@@ -68,12 +109,18 @@ def parse(name: str, path: Path, texts: Iterable[str]) -> Unit:
             values.pop(key, None)
         else:
             values.setdefault(key, []).append(value)
-    pairs = [word.partition("=") for line in values.get("Environment", ()) for word in words(line)]
+    pairs = [
+        word.partition("=")
+        for line in values.get("Environment", ())
+        for word in words(line)
+    ]
     rest = [key for key in values if key not in _PLAIN and not key.startswith("X-")]
     return Unit(
         name=name,
         path=path,
-        commands=tuple(tuple(words(line.lstrip("@-:+!|"))) for line in values.get("ExecStart", ())),
+        commands=tuple(
+            tuple(words(line.lstrip("@-:+!|"))) for line in values.get("ExecStart", ())
+        ),
         variables={key: value for key, sign, value in pairs if sign},
         variable_files=tuple(values.get("EnvironmentFile", ())),
         kill=values.get("KillMode", ["control-group"])[-1],
@@ -94,10 +141,18 @@ def runs(unit: Unit, program: str) -> bool:
 def arguments(unit: Unit, program: str) -> list[str]:
     """Return the arguments of a program that a unit starts, directly or through a shell."""
     for command in unit.commands:
-        line = [part for word in command for part in word.split()] if command[1:2] == ("-c",) else list(command)
+        line = (
+            [part for word in command for part in word.split()]
+            if command[1:2] == ("-c",)
+            else list(command)
+        )
         for position, word in enumerate(line):
             if os.path.basename(word) == program:  # noqa: PTH119  # it may be any text
-                return list(itertools.takewhile(lambda part: not set(part) & set("|&;<>"), line[position + 1 :]))
+                return list(
+                    itertools.takewhile(
+                        lambda part: not set(part) & set("|&;<>"), line[position + 1 :]
+                    )
+                )
     return []
 
 
@@ -114,9 +169,20 @@ def variables(root: Path, unit: Unit) -> dict[str, str]:
 
 def drop_in(variables: Mapping[str, str]) -> str:
     """Return a drop-in that sets variables for a unit."""
-    lines = ["# Variables of the unit of os-collect-config, taken over by heat-config-agent migrate.", "[Service]"]
+    lines = [
+        "# Variables of the unit of os-collect-config, taken over by heat-config-agent migrate.",
+        "[Service]",
+    ]
     return (
-        "\n".join([*lines, *(f"Environment={_quoted(f'{each}={variables[each]}')}" for each in sorted(variables))])
+        "\n".join(
+            [
+                *lines,
+                *(
+                    f"Environment={_quoted(f'{each}={variables[each]}')}"
+                    for each in sorted(variables)
+                ),
+            ]
+        )
         + "\n"
     )
 
@@ -131,7 +197,9 @@ def _is_alias(root: Path, name: str) -> bool:
     """Return whether the file of a unit is a link to the file of another unit."""
     path = path_of(root, name)
     own = [(root / each).resolve() for each in FOLDERS]
-    return path is None or (path.resolve().name != name and path.resolve().parent in own)
+    return path is None or (
+        path.resolve().name != name and path.resolve().parent in own
+    )
 
 
 def _name_of(path: Path) -> str:

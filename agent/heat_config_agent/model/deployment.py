@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
     from heat_config_hooks.retry import Retry  # the same
 
-HOT_KEYS = ("heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
+HOT_KEYS = (
+    "heat_template_version",
+    "HeatTemplateFormatVersion",
+    "AWSTemplateFormatVersion",
+)
 TOSCA_KEYS = ("tosca_definitions_version", "topology_template")
 """The keys by which templates are known, first the versions of the languages; `diagnostics.kinds` knows more."""
 
@@ -54,7 +58,9 @@ _TRACE = "(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]
 _REFERENCE = r"[a-z][a-z0-9-]{0,31}:"
 """The beginning of a reference to a secret. Any other object with the one key `secret` is a value like others."""
 
-_REFERENCE_AS_TEXT = r"""\{\s*["']secret["']\s*:\s*["']([a-z][a-z0-9-]{0,31}:[^"'\\]*)["']\s*\}\s*"""
+_REFERENCE_AS_TEXT = (
+    r"""\{\s*["']secret["']\s*:\s*["']([a-z][a-z0-9-]{0,31}:[^"'\\]*)["']\s*\}\s*"""
+)
 
 
 def reference_in(value: object) -> str:
@@ -65,7 +71,9 @@ def reference_in(value: object) -> str:
     if isinstance(value, str):
         match = re.fullmatch(_REFERENCE_AS_TEXT, value) if value[:1] == "{" else None
         return match[1] if match else ""
-    text = value.get("secret") if isinstance(value, Mapping) and len(value) == 1 else None
+    text = (
+        value.get("secret") if isinstance(value, Mapping) and len(value) == 1 else None
+    )
     return text if isinstance(text, str) and re.match(_REFERENCE, text) else ""
 
 
@@ -199,16 +207,22 @@ class Target:
     @property
     def is_temporary_url(self) -> bool:
         """True for a temporary URL of Swift, whose object Heat reads."""
-        return self.kind == "url" and self.verb == "PUT" and "temp_url_sig=" in self.url.partition("?")[2]
+        return (
+            self.kind == "url"
+            and self.verb == "PUT"
+            and "temp_url_sig=" in self.url.partition("?")[2]
+        )
 
     @property
     def described(self) -> str:
         """A description of the target for people, without secrets."""
         if self.kind == "url":
             return f"{self.verb} to {self.url.partition('?')[0].split('@')[-1]}"
-        return {"none": "nowhere: no signal is asked for", "heat": "to Heat's API", "zaqar": "to a Zaqar queue"}[
-            self.kind
-        ]
+        return {
+            "none": "nowhere: no signal is asked for",
+            "heat": "to Heat's API",
+            "zaqar": "to a Zaqar queue",
+        }[self.kind]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +254,9 @@ class Deployment:
     """The signatures of the document, see `Document.signatures`."""
     signed_configs: tuple[str, ...] = ()
     """The evidence for configs that the document carries, see `signed.lists_in`. Anybody may have written it."""
-    located: Callable[[Mistake], Mistake] | None = field(default=None, compare=False, repr=False)
+    located: Callable[[Mistake], Mistake] | None = field(
+        default=None, compare=False, repr=False
+    )
     """See `Document.located`."""
     mistakes: tuple[Mistake, ...] = ()
     """The mistakes in the entry. A deployment with mistakes is answered as failed and never run."""
@@ -259,7 +275,9 @@ class Deployment:
     def action(self) -> str:
         """The lifecycle action, e.g. CREATE; empty if the document names none. Only the agent makes a `CLEANUP`."""
         value = self.input("deploy_action")
-        if not isinstance(value, str) or (value == CLEANUP and not self.key.endswith(CLEANUP_KEY)):
+        if not isinstance(value, str) or (
+            value == CLEANUP and not self.key.endswith(CLEANUP_KEY)
+        ):
             return ""
         return value
 
@@ -272,7 +290,11 @@ class Deployment:
     @functools.cached_property
     def references(self) -> tuple[str, ...]:
         """The secrets that the inputs refer to, as SCHEME:REFERENCE, each once."""
-        return tuple(dict.fromkeys(reference for item in self.inputs for reference in item.references))
+        return tuple(
+            dict.fromkeys(
+                reference for item in self.inputs for reference in item.references
+            )
+        )
 
     @property
     def trace(self) -> str:
@@ -288,7 +310,11 @@ class Deployment:
     @property
     def owner(self) -> str:
         """The owner of everything that the deployment creates: its resource if that is known, else its name."""
-        return self.resource or (self.name if self.name == self.given_name else file_key(f"name {self.given_name}"))
+        return self.resource or (
+            self.name
+            if self.name == self.given_name
+            else file_key(f"name {self.given_name}")
+        )
 
     @property
     def given_name(self) -> str:
@@ -313,7 +339,9 @@ class Document:
     """The parsed document."""
     signatures: tuple[str, ...] = ()
     """The evidence (`signed.evidence`) that was compared with the content when it was read; all of it has to count."""
-    located: Callable[[Mistake], Mistake] | None = field(default=None, compare=False, repr=False)
+    located: Callable[[Mistake], Mistake] | None = field(
+        default=None, compare=False, repr=False
+    )
     """Returns a mistake with its place, for a file that a person has written; None for a document of a server."""
 
     @property

@@ -71,7 +71,11 @@ class Run:
     def private(self) -> str:
         """The folder with everything of a run of another user, whose names only that user follows; else empty."""
         folder = self.working.rpartition("/")[0]
-        return folder if self.user and self.mark and folder.endswith(f"/{self.mark}") else ""
+        return (
+            folder
+            if self.user and self.mark and folder.endswith(f"/{self.mark}")
+            else ""
+        )
 
 
 class Removed(str, enum.Enum):
@@ -174,6 +178,12 @@ class Entry:
 
     def are_secrets_due(self, seconds: float, now: float) -> bool:
         """Return whether the secrets have to go: it settled at least `seconds` before `now`, by `state.clock`."""
-        late = self.removed is Removed.SECRETS and self.values is not None and self.state not in UNDELIVERED
-        present = self.removed is Removed.NOTHING or late  # a result may have been kept until it was delivered
+        late = (
+            self.removed is Removed.SECRETS
+            and self.values is not None
+            and self.state not in UNDELIVERED
+        )
+        present = (
+            self.removed is Removed.NOTHING or late
+        )  # a result may have been kept until it was delivered
         return present and self.over and now - self.settled_at >= seconds

@@ -12,8 +12,25 @@ import errno
 import os
 
 PASSING = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
-    | {errno.EFBIG, errno.ENOBUFS, errno.ESTALE, errno.ENOTCONN, errno.EHOSTDOWN, errno.EREMOTEIO, errno.EUCLEAN}
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EIO,
+        errno.EROFS,
+        errno.EAGAIN,
+        errno.ENOMEM,
+        errno.EMFILE,
+        errno.ENFILE,
+    }
+    | {
+        errno.EFBIG,
+        errno.ENOBUFS,
+        errno.ESTALE,
+        errno.ENOTCONN,
+        errno.EHOSTDOWN,
+        errno.EREMOTEIO,
+        errno.EUCLEAN,
+    }
 )
 """The errors that may pass: the machine has run out of space, processes, memory or open files, or a disk is away.
 
@@ -21,7 +38,16 @@ EFBIG is about the agent's own limit (`ulimit -f`), and not about a deployment: 
 """
 
 UNUSABLE = frozenset(
-    {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EINVAL}
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EEXIST,
+        errno.ELOOP,
+        errno.EINVAL,
+    }
 )
 """The errors that a folder of the agent causes if another has its place, owner or mode, or if it is missing."""
 
@@ -170,7 +196,10 @@ def shortage(error: OSError | MemoryError | ImportError) -> StateError | None:
     A module that cannot be imported is either not installed, or the machine cannot read it now; the two look the same.
     """
     if isinstance(error, ImportError):
-        return StateError(f"cannot load a part of the agent: {error}", hint="is its installation complete?")
+        return StateError(
+            f"cannot load a part of the agent: {error}",
+            hint="is its installation complete?",
+        )
     if isinstance(error, MemoryError):
         return StateError("the machine has no memory left for the agent")
     if error.errno not in PASSING:
@@ -201,7 +230,11 @@ def cause(error: BaseException) -> str:
     if inner.errno == errno.EAGAIN:
         return f"{words}: no more processes can be started"
     path = inner.filename
-    folder = os.path.dirname(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else ""  # noqa: PTH120
+    folder = (
+        os.path.dirname(os.fsdecode(path))  # noqa: PTH120
+        if isinstance(path, str | bytes | os.PathLike)
+        else ""
+    )
     return f"{words} ({folder})" if folder and inner.errno not in _NOWHERE else words
 
 
@@ -213,7 +246,11 @@ def obstacle(error: Exception) -> str:
     """Return in words why a command cannot be started, without any argument or variable: those may be secret."""
     if isinstance(error, OSError):
         about = f": {error.filename}" if error.filename else ""
-        limit = " (the limit on the size of files, «ulimit -f», is too low)" if error.errno == errno.EFBIG else ""
+        limit = (
+            " (the limit on the size of files, «ulimit -f», is too low)"
+            if error.errno == errno.EFBIG
+            else ""
+        )
         return f"{error.strerror or type(error).__name__}{about}{limit}"
     if isinstance(error, MemoryError):
         return "the machine has no memory left for it"

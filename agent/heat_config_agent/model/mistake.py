@@ -45,8 +45,12 @@ class Mistake:
 
     def concealed(self, mask: Callable[[str], str]) -> Mistake:
         """Return the mistake as it may be shown: `mask` removes the secret values that it repeats."""
-        path = tuple(mask(part) if isinstance(part, str) else part for part in self.path)
-        return replace(self, problem=mask(self.problem), path=path, hint=mask(self.hint))
+        path = tuple(
+            mask(part) if isinstance(part, str) else part for part in self.path
+        )
+        return replace(
+            self, problem=mask(self.problem), path=path, hint=mask(self.hint)
+        )
 
     def under(self, *prefix: str | int) -> Mistake:
         """Return the mistake with a longer path: `resources`, `c<child.yaml>` for one of a child stack."""

@@ -62,26 +62,53 @@ class Policy:
             builtin = hook.startswith(BUILTIN)
             name = f"the tool {job.tool.name!r}" if builtin else f"the hook {hook}"
             return self._sentence("tools", f"{name} is not in it")
-        if self.sources is not None and not {source, source.partition(":")[0]}.intersection(self.sources):
+        if self.sources is not None and not {
+            source,
+            source.partition(":")[0],
+        }.intersection(self.sources):
             return self._sentence("sources", f"the source {source} is not in it")
         if self.actions is not None and action not in self.actions:
-            return self._sentence("actions", f"the action {action!r} is not in it" if action else "there is no action")
+            return self._sentence(
+                "actions",
+                f"the action {action!r} is not in it"
+                if action
+                else "there is no action",
+            )
         users = {job.user} if job.user else {self.own, "root"}
         if self.users is not None and not users.intersection(self.users):
             other = _never(job, "user", "can run as no other")
-            return self._sentence("users", f"the user {job.user or self.own!r} is not in it{other}")
+            return self._sentence(
+                "users", f"the user {job.user or self.own!r} is not in it{other}"
+            )
         for reference in job.deployment.references if self.secrets is not None else ():
             if not any(_covers(allowed, reference) for allowed in self.secrets or ()):
-                return self._sentence("secrets", f"the reference {reference} is not in it")
-        if self.isolate is not None and (lacking := isolation.missing(job.isolation, self.isolate)):
+                return self._sentence(
+                    "secrets", f"the reference {reference} is not in it"
+                )
+        if self.isolate is not None and (
+            lacking := isolation.missing(job.isolation, self.isolate)
+        ):
             other = _never(job, "isolate", "cannot be isolated")
-            return self._sentence("isolate", f"the run is not isolated by {isolation.described(lacking)}{other}")
-        trusting = self.trusted_inputs is not None and options.is_set(job.config.options, "trusted_inputs")
-        if trusting and hook.removeprefix(BUILTIN) not in (self.trusted_inputs or ()):
-            return self._sentence("trusted_inputs", f"the tool {job.tool.name!r} is not in it, and its option is set")
-        if self.max_timeout is not None and job.limit is not None and job.limit > self.max_timeout:
             return self._sentence(
-                "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"
+                "isolate",
+                f"the run is not isolated by {isolation.described(lacking)}{other}",
+            )
+        trusting = self.trusted_inputs is not None and options.is_set(
+            job.config.options, "trusted_inputs"
+        )
+        if trusting and hook.removeprefix(BUILTIN) not in (self.trusted_inputs or ()):
+            return self._sentence(
+                "trusted_inputs",
+                f"the tool {job.tool.name!r} is not in it, and its option is set",
+            )
+        if (
+            self.max_timeout is not None
+            and job.limit is not None
+            and job.limit > self.max_timeout
+        ):
+            return self._sentence(
+                "max_timeout",
+                f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s",
             )
         for url in _urls(job):
             if sentence := self.unreachable(url):
@@ -104,10 +131,15 @@ class Policy:
                 for signature in deployment.signatures
                 if (why := self.verified.get(signature, "it was not checked"))
             )
-            return next((f"the signature of the document does not count: {why}" for why in bad), "")
+            return next(
+                (f"the signature of the document does not count: {why}" for why in bad),
+                "",
+            )
         if isinstance(names := self._declared(job), str):
             return names
-        others = [each.name for each in deployment.inputs if not each.name.startswith(_HEATS)]
+        others = [
+            each.name for each in deployment.inputs if not each.name.startswith(_HEATS)
+        ]
         if names is None and others:
             return f"the signed list does not name the inputs of the config, and there is {others[0]}: sign it again"
         return ""
@@ -118,7 +150,11 @@ class Policy:
         The signature of a config does not cover the inputs, which are those that the author of the metadata chose.
         """
         deployment = job.deployment
-        if self.signers is None or deployment.action == CLEANUP or deployment.signatures:
+        if (
+            self.signers is None
+            or deployment.action == CLEANUP
+            or deployment.signatures
+        ):
             return None
         names = self._declared(job)
         return names if isinstance(names, frozenset) else frozenset()
@@ -128,7 +164,9 @@ class Policy:
 
         Returns the reason as text if no list counts that has the config.
         """
-        digest = signed.config_digest(job.config.tool, job.config.config, job.config.options)
+        digest = signed.config_digest(
+            job.config.tool, job.config.config, job.config.options
+        )
         reason = "neither the document nor the config is signed"
         is_listed, names = False, None
         for signature in job.deployment.signed_configs:
@@ -140,7 +178,11 @@ class Policy:
             if digest in listed:
                 is_listed, more = True, listed[digest]
                 names = more if names is None else names | (more or frozenset())
-            reason = f"the signed list does not count: {why}" if why else "the config is not in the signed list"
+            reason = (
+                f"the signed list does not count: {why}"
+                if why
+                else "the config is not in the signed list"
+            )
         return names if is_listed else reason
 
     def unreachable(self, url: str) -> str:
@@ -149,13 +191,18 @@ class Policy:
             return self.mistake
         try:
             parts = urlsplit(url)
-            host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(parts.scheme, 0)
+            host, port = (
+                (parts.hostname or "").rstrip("."),
+                parts.port or _PORTS.get(parts.scheme, 0),
+            )
         except ValueError:
             host, port = "", 0
         plain = host and "\\" not in url and url.isprintable() and " " not in url
         if plain and any(_is_host(allowed, host, port) for allowed in self.network):
             return ""
-        return self._sentence("network", f"the host {host or 'of the URL'} is not in it")
+        return self._sentence(
+            "network", f"the host {host or 'of the URL'} is not in it"
+        )
 
     def limit(self, usual: float | None) -> float | None:
         """Return the timeout in seconds of a job that sets none, from the usual one; None for no timeout."""
@@ -176,7 +223,10 @@ def _never(job: Job, option: str, why: str) -> str:
     tool = job.tool
     if not tool.builtin:
         return f"; the hook {tool.hook} {why}" if option == "user" else ""
-    if heat_config_hooks.absent(tool.name) or option in heat_config_hooks.load(tool.name).ABOUT.options:
+    if (
+        heat_config_hooks.absent(tool.name)
+        or option in heat_config_hooks.load(tool.name).ABOUT.options
+    ):
         return ""
     return f"; the tool {tool.name!r} {why}"
 
@@ -190,13 +240,24 @@ def _urls(job: Job) -> Iterator[str]:
     signal = target.url or (target.credentials.auth_url if target.credentials else "")
     if signal and job.deployment.source.partition(":")[0] != "stack":
         yield signal
-    if any(reference.startswith("barbican:") for reference in job.deployment.references):
+    if any(
+        reference.startswith("barbican:") for reference in job.deployment.references
+    ):
         yield str(job.deployment.input("deploy_auth_url") or "")
     for artifact in job.artifacts:
         yield artifact.url
 
 
-_PORTS = {"http": 80, "ws": 80, "oci+http": 80, "https": 443, "wss": 443, "oci": 443, "ssh": 22, "git": 9418}
+_PORTS = {
+    "http": 80,
+    "ws": 80,
+    "oci+http": 80,
+    "https": 443,
+    "wss": 443,
+    "oci": 443,
+    "ssh": 22,
+    "git": 9418,
+}
 
 
 def _is_host(allowed: str, host: str, port: int) -> bool:
@@ -211,7 +272,11 @@ def _is_host(allowed: str, host: str, port: int) -> bool:
         name, colon, number = allowed.lower().partition(":")
         if colon and number != str(port):
             return False
-        return host.endswith(name[1:]) and len(host) >= len(name) if name.startswith("*.") else host == name
+        return (
+            host.endswith(name[1:]) and len(host) >= len(name)
+            if name.startswith("*.")
+            else host == name
+        )
     try:
         return ipaddress.ip_address(host) in network
     except ValueError:
@@ -221,5 +286,7 @@ def _is_host(allowed: str, host: str, port: int) -> bool:
 def _covers(allowed: str, reference: str) -> bool:
     """Return whether a word of the rule `secrets` allows a reference. A beginning allows none that leads upwards."""
     if allowed.endswith("*") and ":" in allowed:
-        return reference.startswith(allowed[:-1]) and ".." not in reference.partition(":")[2].split("/")
+        return reference.startswith(allowed[:-1]) and ".." not in reference.partition(
+            ":"
+        )[2].split("/")
     return allowed in (reference, reference.partition(":")[0])

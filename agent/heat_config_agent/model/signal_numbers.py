@@ -21,12 +21,42 @@ __all__ = [
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGURG, valid_signals
+    from signal import (
+        SIG_DFL,
+        SIG_IGN,
+        SIGINT,
+        SIGKILL,
+        SIGSTOP,
+        SIGTERM,
+        SIGTSTP,
+        SIGURG,
+        valid_signals,
+    )
     from signal import signal as handle
 else:
     try:
-        from _signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGURG, valid_signals
+        from _signal import (
+            SIG_DFL,
+            SIG_IGN,
+            SIGINT,
+            SIGKILL,
+            SIGSTOP,
+            SIGTERM,
+            SIGTSTP,
+            SIGURG,
+            valid_signals,
+        )
         from _signal import signal as handle
     except ImportError:  # _signal is private, and may change
-        from signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGURG, valid_signals
+        from signal import (
+            SIG_DFL,
+            SIG_IGN,
+            SIGINT,
+            SIGKILL,
+            SIGSTOP,
+            SIGTERM,
+            SIGTSTP,
+            SIGURG,
+            valid_signals,
+        )
         from signal import signal as handle

@@ -54,11 +54,17 @@ def halves(signed: str) -> tuple[str, str]:
     armored = _ARMORED.fullmatch(signature)
     body = armored[1].replace("\n", "") if armored else ""
     try:
-        exact = armored and binascii.b2a_base64(binascii.a2b_base64(body), newline=False).decode() == body
+        exact = (
+            armored
+            and binascii.b2a_base64(binascii.a2b_base64(body), newline=False).decode()
+            == body
+        )
     except ValueError:
         exact = False
     if not exact:
-        raise ValueError("its signature is not in the form in which ssh-keygen writes it, or something follows it")
+        raise ValueError(
+            "its signature is not in the form in which ssh-keygen writes it, or something follows it"
+        )
     return text, signature
 
 
@@ -74,7 +80,9 @@ def _listed(signed: str) -> list[tuple[str, str]]:
         listed.append((match[2], match[1]))
         position = match.end()
     if position != len(text) or not listed:
-        raise ValueError("it is not a list of digests and names, as sha256sum writes it")
+        raise ValueError(
+            "it is not a list of digests and names, as sha256sum writes it"
+        )
     return listed
 
 
@@ -88,7 +96,9 @@ def files(signed: str) -> dict[str, str]:
         if name in digests:
             raise ValueError(f"it has the name {name} twice")
         if name.startswith("/") or posixpath.normpath(name) != name:
-            raise ValueError(f"it has the name {name}, which is not a plain path relative to the list")
+            raise ValueError(
+                f"it has the name {name}, which is not a plain path relative to the list"
+            )
         digests[name] = digest_of
     return digests
 
@@ -101,7 +111,9 @@ def configs(signed: str) -> dict[str, frozenset[str] | None]:
     found: dict[str, frozenset[str] | None] = {}
     for name, digest_of in _listed(signed):
         declared, known = _inputs(name), found.get(digest_of)
-        found[digest_of] = declared if known is None else known | (declared or frozenset())
+        found[digest_of] = (
+            declared if known is None else known | (declared or frozenset())
+        )
     return found
 
 
@@ -123,7 +135,9 @@ def _inputs(name: str) -> frozenset[str] | None:
         values = json.loads(f"[{listed}") if bracket else None
     except ValueError:
         return None
-    is_list = isinstance(values, list) and all(isinstance(value, str) for value in values)
+    is_list = isinstance(values, list) and all(
+        isinstance(value, str) for value in values
+    )
     return frozenset(values) if is_list and values is not None else None
 
 

@@ -14,12 +14,18 @@ def plain(text: str) -> str:
     """Return text from outside with control characters replaced, so that it cannot steer the terminal."""
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text)
+    return "".join(
+        sign if sign.isprintable() or sign in "\n\t" else "\ufffd" for sign in text
+    )
 
 
 def line(text: str) -> str:
     """Return text from outside in one line, without control characters."""
-    return text if text.isprintable() else plain(text.replace("\n", " ").replace("\t", " "))
+    return (
+        text
+        if text.isprintable()
+        else plain(text.replace("\n", " ").replace("\t", " "))
+    )
 
 
 def duration(seconds: float) -> str:

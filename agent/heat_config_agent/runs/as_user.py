@@ -66,11 +66,16 @@ class UserError(Exception):
     """A run cannot be that of a user; the text says why."""
 
 
-def place(folder: Path, mark: str, environment: Mapping[str, str]) -> protocol.Workplace:
+def place(
+    folder: Path, mark: str, environment: Mapping[str, str]
+) -> protocol.Workplace:
     """Return the folders of a run of another user: all are in one that is named after the run."""
     own = folder / mark
     return protocol.Workplace(
-        run=own / "run", working=own / "working", outputs=own / "outputs", environment=environment
+        run=own / "run",
+        working=own / "working",
+        outputs=own / "outputs",
+        environment=environment,
     )
 
 
@@ -113,14 +118,20 @@ def _encoded(value: object) -> object:
     except OSError:  # as for any output that is missing or no regular file
         return None
     cut = f"\n[... {text.left_out:,} bytes left out ...]\n" if text.left_out else ""
-    return f"{text.head}{cut}{text.tail}".encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f"{text.head}{cut}{text.tail}".encode("utf-8", "surrogateescape").decode(
+        "utf-8", "replace"
+    )
 
 
 def decoded(reply: dict[str, object], folder: Path) -> Reply:
     """Return the reply in the JSON of `encoded`, with the output of the run in its folder."""
     values: Reply = {}
     for name, value in reply.items():
-        if isinstance(value, dict) and value.keys() == {"stream", "before"} and value["stream"] in _STREAMS.values():
+        if (
+            isinstance(value, dict)
+            and value.keys() == {"stream", "before"}
+            and value["stream"] in _STREAMS.values()
+        ):
             values[name] = Capture(folder / str(value["stream"]), str(value["before"]))
         elif value is not None:
             values[name] = value
@@ -128,7 +139,10 @@ def decoded(reply: dict[str, object], folder: Path) -> Reply:
 
 
 def become(
-    name: str, where: protocol.Workplace, artifacts: Path | None = None, isolation: Mapping[str, str] | None = None
+    name: str,
+    where: protocol.Workplace,
+    artifacts: Path | None = None,
+    isolation: Mapping[str, str] | None = None,
 ) -> None:
     """Make the folder of the run, move the artifacts into it, isolate the run, and become the user for good.
 
@@ -140,20 +154,29 @@ def become(
     except KeyError:
         raise UserError(f"there is no user {name!r} on this machine") from None
     if os.geteuid() != 0:
-        raise UserError(f"the agent runs as the user {os.geteuid()}, and only root can run anything as {name!r}")
+        raise UserError(
+            f"the agent runs as the user {os.geteuid()}, and only root can run anything as {name!r}"
+        )
     if not base.is_dir():
         base.mkdir(mode=0o700, parents=True)
         base.chmod(0o711)  # with any umask
     found = base.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
-        raise UserError(f"{base} must be a folder of root that no other user may write to")
+        raise UserError(
+            f"{base} must be a folder of root that no other user may write to"
+        )
     own.mkdir(mode=0o700)
-    if artifacts is not None:  # no one else can reach them before the folder is the user's
+    if (
+        artifacts is not None
+    ):  # no one else can reach them before the folder is the user's
         shutil.move(artifacts, own / artifacts.name)
         _own(own / artifacts.name, user.pw_uid, user.pw_gid)
         os.environ[VARIABLE] = str(own / artifacts.name)
     os.chown(own, user.pw_uid, user.pw_gid)
-    for number in (1, 2):  # a script may open /dev/stderr, which is a matter of the file's owner
+    for number in (
+        1,
+        2,
+    ):  # a script may open /dev/stderr, which is a matter of the file's owner
         os.fchown(number, user.pw_uid, user.pw_gid)
     if isolation:
         namespaces.enter(isolation, (own,))
@@ -164,7 +187,9 @@ def become(
     os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     memory.keep_no_core()
     hidden = isolation and isolation.get("home") == "true"
-    os.environ.update(HOME=str(where.run / _HOME) if hidden else user.pw_dir, USER=name, LOGNAME=name)
+    os.environ.update(
+        HOME=str(where.run / _HOME) if hidden else user.pw_dir, USER=name, LOGNAME=name
+    )
 
 
 def _leave_keys() -> None:
@@ -174,12 +199,18 @@ def _leave_keys() -> None:
     """
     machine = os.uname().machine
     number = _KEYCTL.get(machine)
-    if number is None or (sys.maxsize > 1 << 32) != (machine not in _NARROW):  # unknown, or a 32-bit Python on it
+    if number is None or (sys.maxsize > 1 << 32) != (
+        machine not in _NARROW
+    ):  # unknown, or a 32-bit Python on it
         return
     call = ctypes.CDLL(None, use_errno=True).syscall
     if call(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None) < 0:
         problem = ctypes.get_errno()
-        if problem not in (errno.ENOSYS, errno.EPERM, errno.EACCES):  # keys are out of reach for all that runs here
+        if problem not in (
+            errno.ENOSYS,
+            errno.EPERM,
+            errno.EACCES,
+        ):  # keys are out of reach for all that runs here
             raise OSError(problem, f"keyctl: {os.strerror(problem)}")
 
 
@@ -203,7 +234,9 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
         path.mkdir(mode=0o700)
     if os.environ["HOME"] == str(where.run / _HOME):
         (where.run / _HOME).mkdir(mode=0o700)
-    where = replace(where, environment={**where.environment, "HOME": os.environ["HOME"]})
+    where = replace(
+        where, environment={**where.environment, "HOME": os.environ["HOME"]}
+    )
     try:
         command = hook.prepare(job, where)
     except OSError as error:
@@ -237,11 +270,15 @@ def clear(where: protocol.Workplace) -> None:
 def _run(command: protocol.Command) -> int:
     """Run a command, and return its exit code, or 128 plus the number of the signal that ended it."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, _ignored)  # a caught signal has its default action in the command
+        signal.signal(
+            number, _ignored
+        )  # a caught signal has its default action in the command
     stdin = os.open(command.stdin or os.devnull, os.O_RDONLY)
     try:
         environment = {**os.environ, **command.environment}
-        done = subprocess.run(command.argv, cwd=command.cwd, env=environment, stdin=stdin, check=False)
+        done = subprocess.run(
+            command.argv, cwd=command.cwd, env=environment, stdin=stdin, check=False
+        )
     except OSError as error:
         os.write(2, f"{command.argv[0]}: {obstacle(error)}\n".encode())
         return NO_TOOL if isinstance(error, FileNotFoundError) else CANNOT_START

@@ -42,7 +42,11 @@ class Earlier:
 
 
 def keep(
-    folder: Path, entry: Entry, deployment: Deployment | None, limit: int, alive: Callable[[], object] = lambda: None
+    folder: Path,
+    entry: Entry,
+    deployment: Deployment | None,
+    limit: int,
+    alive: Callable[[], object] = lambda: None,
 ) -> None:
     """Move the output of the run of an entry to the earlier ones. It is not in the folder of the run afterwards.
 
@@ -75,7 +79,11 @@ def keep(
 
 
 def _mask(
-    folder: Path, names: list[str], entry: Entry, deployment: Deployment | None, alive: Callable[[], object]
+    folder: Path,
+    names: list[str],
+    entry: Entry,
+    deployment: Deployment | None,
+    alive: Callable[[], object],
 ) -> None:
     """Mask everything secret in the output of a run; remove output whose secrets are not known. Raises OSError.
 
@@ -107,7 +115,13 @@ def _facts(folder: Path, entry: Entry) -> dict[str, object]:
         reason = "it asked for a reboot"
     elif not entry.ended:
         reason, failed = "it was interrupted", True
-    return {"action": entry.action, "started": entry.started, "ended": ended, "failed": failed, "reason": reason}
+    return {
+        "action": entry.action,
+        "started": entry.started,
+        "ended": ended,
+        "failed": failed,
+        "reason": reason,
+    }
 
 
 def listed(folder: Path) -> list[Earlier]:
@@ -128,7 +142,13 @@ def _read(folder: Path, number: int) -> Earlier:
             failed=bool(about["failed"]),
             reason=str(about["reason"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # a command may have written it
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ):  # a command may have written it
         return Earlier(folder=folder, number=number)
 
 
@@ -142,7 +162,11 @@ def _numbers(home: Path) -> Iterator[int]:
         names = os.listdir(home)
     except OSError:
         return
-    yield from (int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 10)
+    yield from (
+        int(name)
+        for name in names
+        if name.isascii() and name.isdigit() and len(name) < 10
+    )
 
 
 def _trim(home: Path, limit: int) -> None:

@@ -11,13 +11,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, strict_json
-from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure, status_code
+from heat_config_hooks.reply import (
+    CANNOT_START,
+    UNKNOWN,
+    Capture,
+    Reply,
+    failure,
+    status_code,
+)
 
 _REPLY_LIMIT = 64 * 1024 * 1024
 """The largest size of a reply in bytes: it is read into memory as a whole."""
 
 
-def prepare(hook: str, document: Mapping[str, object], run: Path) -> protocol.Command | Reply:
+def prepare(
+    hook: str, document: Mapping[str, object], run: Path
+) -> protocol.Command | Reply:
     """Write the deployment for the hook, and return its command; a reply if it cannot be started."""
     reason = programs.cannot_start(hook)
     if reason:
@@ -34,10 +43,18 @@ def finish(hook: str, ended: protocol.Ended) -> Reply:
         size = ended.stdout.stat().st_size
         text = files.read(ended.stdout, _REPLY_LIMIT) if size <= _REPLY_LIMIT else b""
     except OSError as error:  # the hook may have done anything in its folder
-        return failure(ended.code or UNKNOWN, f"the reply of {hook} cannot be read: {error.strerror}", "", stderr)
+        return failure(
+            ended.code or UNKNOWN,
+            f"the reply of {hook} cannot be read: {error.strerror}",
+            "",
+            stderr,
+        )
     if size > _REPLY_LIMIT:
         return failure(
-            ended.code or UNKNOWN, f"the reply of {hook} is over {_REPLY_LIMIT:,} bytes long", stdout, stderr
+            ended.code or UNKNOWN,
+            f"the reply of {hook} is over {_REPLY_LIMIT:,} bytes long",
+            stdout,
+            stderr,
         )
     try:
         reply = strict_json.loads(text.decode("utf-8", "replace"))
@@ -46,23 +63,48 @@ def finish(hook: str, ended: protocol.Ended) -> Reply:
     if ended.code:
         return _failed_reply(reply, hook, ended.code, stdout, stderr)
     if not text.strip():
-        return failure(UNKNOWN, f"{hook} replied nothing, so its effect is unknown", "", stderr)
+        return failure(
+            UNKNOWN, f"{hook} replied nothing, so its effect is unknown", "", stderr
+        )
     if not isinstance(reply, dict):
-        return failure(UNKNOWN, f"{hook} did not reply with a JSON object", stdout, stderr)
+        return failure(
+            UNKNOWN, f"{hook} did not reply with a JSON object", stdout, stderr
+        )
     if status_code(reply) is None:
         sentence = f"{hook} replied without a number in deploy_status_code, so it is not known how it ended"
-        return {**reply, **failure(UNKNOWN, sentence, _text(reply, "deploy_stdout"), _text(reply, "deploy_stderr"))}
+        return {
+            **reply,
+            **failure(
+                UNKNOWN,
+                sentence,
+                _text(reply, "deploy_stdout"),
+                _text(reply, "deploy_stderr"),
+            ),
+        }
     return reply
 
 
-def _failed_reply(reply: object, hook: str, code: int, stdout: Capture, stderr: Capture) -> Reply:
+def _failed_reply(
+    reply: object, hook: str, code: int, stdout: Capture, stderr: Capture
+) -> Reply:
     """Return the reply of a hook that ended with an exit code other than 0."""
     if not isinstance(reply, dict):
-        return {"deploy_stdout": stdout, "deploy_stderr": stderr, "deploy_status_code": code}
+        return {
+            "deploy_stdout": stdout,
+            "deploy_stderr": stderr,
+            "deploy_status_code": code,
+        }
     if status_code(reply):
         return reply
-    sentence = f"{hook} ended with exit code {code}, although its reply reports no failure"
-    return {**reply, **failure(code, sentence, _text(reply, "deploy_stdout"), _text(reply, "deploy_stderr"))}
+    sentence = (
+        f"{hook} ended with exit code {code}, although its reply reports no failure"
+    )
+    return {
+        **reply,
+        **failure(
+            code, sentence, _text(reply, "deploy_stdout"), _text(reply, "deploy_stderr")
+        ),
+    }
 
 
 def _text(reply: Mapping[str, object], name: str) -> str:

@@ -28,7 +28,9 @@ def unreadable(tool: Tool) -> Path | None:
     if not tool.builtin or tool.name == _NEEDS_NO_PYTHON:
         return None
     parts = (os.__file__, str(heat_config_hooks.__file__), sys.executable)
-    return next((Path(part).parent for part in parts if not os.access(part, os.R_OK)), None)
+    return next(
+        (Path(part).parent for part in parts if not os.access(part, os.R_OK)), None
+    )
 
 
 def load(job: Job) -> None:
@@ -43,7 +45,9 @@ def load(job: Job) -> None:
 def _located(deployment: Deployment, error: HookError) -> str:
     """Return a mistake in a deployment with its path in the document, or its place in a file that people write."""
     mistake = Mistake(path=f"{deployment.where}.{error.path}", problem=error.problem)
-    return str(deployment.located(mistake) if deployment.located is not None else mistake)
+    return str(
+        deployment.located(mistake) if deployment.located is not None else mistake
+    )
 
 
 def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
@@ -60,7 +64,9 @@ def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         hook = heat_config_hooks.load(tool.name)
         return hook.prepare(_request(job, hook), place)
     except HookError as error:
-        return failure(error.code, _located(deployment, error) if error.path else error.problem)
+        return failure(
+            error.code, _located(deployment, error) if error.path else error.problem
+        )
     except OSError:
         raise
     except BaseException as error:  # noqa: BLE001  # a defect of the hook, or an input that it cannot handle
@@ -68,11 +74,20 @@ def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         return failure(CANNOT_START, sentence)
 
 
-def finish(job: Job | None, run: Run, folder: Path, environment: Mapping[str, str], ended: protocol.Ended) -> Reply:
+def finish(
+    job: Job | None,
+    run: Run,
+    folder: Path,
+    environment: Mapping[str, str],
+    ended: protocol.Ended,
+) -> Reply:
     """Return the reply of a run that has ended, even if an earlier agent started it. `job` is that of its step."""
     name = run.hook.removeprefix(BUILTIN)
     place = protocol.Workplace(
-        run=folder, working=Path(run.working), outputs=Path(run.outputs), environment=environment
+        run=folder,
+        working=Path(run.working),
+        outputs=Path(run.outputs),
+        environment=environment,
     )
     try:
         if not run.hook.startswith(BUILTIN):

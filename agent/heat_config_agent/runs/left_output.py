@@ -41,7 +41,13 @@ def watch(state: Path, limit: int, *, scoped: bool) -> None:
     With `scoped`, that process has a scope of systemd's if possible: it outlives the service that has started it.
     """
     with contextlib.suppress(OSError):  # a full disk: the watcher is needed even more
-        os.close(os.open(state / LEFT, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.close(
+            os.open(
+                state / LEFT,
+                os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o600,
+            )
+        )
     try:
         runs = os.open(state / "runs", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # there is nothing to look at
@@ -69,14 +75,22 @@ def _start(state: Path, limit: int, *, scoped: bool) -> None:
     if scoped and not scopes.missing():
         import shlex  # noqa: PLC0415
 
-        scope = scopes.Scope(f"heat-config-agent: limits the output of what runs left in {state}", {})
+        scope = scopes.Scope(
+            f"heat-config-agent: limits the output of what runs left in {state}", {}
+        )
         before = shlex.join(scopes.words(f"output.{time.time_ns()}", scope))
         script = f'({before} sh -c \'"$@" &\' sh "$@" || exec "$@") &'
-    with contextlib.suppress(OSError):  # too many processes, for example: the next look tries again
+    with contextlib.suppress(
+        OSError
+    ):  # too many processes, for example: the next look tries again
         pid = os.posix_spawn(
             "/bin/sh",
             ["sh", "-c", script, "sh", *words],
-            {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ},
+            {
+                name: os.environ[name]
+                for name in ("PATH", "LD_LIBRARY_PATH")
+                if name in os.environ
+            },
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -97,7 +111,9 @@ class Watcher:
 
     def __init__(self, state: Path, limit: int) -> None:
         """Look at nothing yet. `limit` is the setting `output_limit` in bytes; 0 for no limit."""
-        self._runs = os.path.realpath(state / "runs")  # as the kernel names the files in it
+        self._runs = os.path.realpath(
+            state / "runs"
+        )  # as the kernel names the files in it
         self._limit = limit
         self._written: dict[tuple[int, int], int] = {}
         """Descriptors of the files that are written, by device and inode."""
@@ -129,7 +145,10 @@ class Watcher:
 
     def _list(self) -> None:
         """Open all output that is written now."""
-        self._listed, self._list_at = _changed(self._runs), processes.since_boot() + _AGAIN
+        self._listed, self._list_at = (
+            _changed(self._runs),
+            processes.since_boot() + _AGAIN,
+        )
         for key in _names(self._runs):
             for name in STREAMS[:2]:
                 self._open(f"{self._runs}/{key}/{name}", os.O_NOFOLLOW)
@@ -139,12 +158,18 @@ class Watcher:
     def _open(self, path: str, flags: int) -> None:
         """Keep a file open if it is written."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+            descriptor = os.open(
+                path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags
+            )
         except OSError:  # it is gone, or it is another user's
             return
         status = os.fstat(descriptor)
         identity = status.st_dev, status.st_ino
-        if identity not in self._written and stat.S_ISREG(status.st_mode) and is_file_written(descriptor):
+        if (
+            identity not in self._written
+            and stat.S_ISREG(status.st_mode)
+            and is_file_written(descriptor)
+        ):
             self._written[identity] = descriptor
         else:
             os.close(descriptor)
@@ -155,13 +180,17 @@ class Watcher:
         size, named = status.st_blocks * 512, status.st_nlink > 0
         if not size or (named and not 0 < self._limit < size):
             return size if named else 0
-        writer = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        writer = os.open(
+            f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+        )
         try:
             if named:
                 streams.shorten(writer, self._limit)
             else:
                 os.ftruncate(writer, 0)
-        except OSError:  # a file system without holes: the limit matters more than what was printed
+        except (
+            OSError
+        ):  # a file system without holes: the limit matters more than what was printed
             os.ftruncate(writer, 0)
         finally:
             os.close(writer)

@@ -26,7 +26,11 @@ HOMES = ("/home", "/root", "/run/user")
 
 _TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  # these folders are what is meant
 
-_SYSTEM = {"true": ("/usr", "/boot", "/efi"), "full": ("/usr", "/boot", "/efi", "/etc"), "strict": ("/",)}
+_SYSTEM = {
+    "true": ("/usr", "/boot", "/efi"),
+    "full": ("/usr", "/boot", "/efi", "/etc"),
+    "strict": ("/",),
+}
 """The folders that are read-only, by the level of `system`. Of systemd's ProtectSystem=."""
 
 _KERNEL = ("/proc", "/sys", "/dev")
@@ -66,17 +70,23 @@ def enter(levels: Mapping[str, str], kept: Sequence[Path]) -> None:
     Raises IsolationError; the process must not run anything then.
     """
     if os.geteuid() != 0:
-        raise IsolationError(f"only root can isolate it, and the agent runs as the user {os.geteuid()}")
+        raise IsolationError(
+            f"only root can isolate it, and the agent runs as the user {os.geteuid()}"
+        )
     try:
         _call("unshare", _NEWNS | (_NEWNET if levels.get("network") else 0))
         _mount("none", "/", _REC | _SLAVE)
         _arrange(levels, [os.path.realpath(path) for path in kept])
         if levels.get("network"):
-            with contextlib.suppress(PermissionError):  # without CAP_NET_ADMIN, as in containers, it stays down
+            with contextlib.suppress(
+                PermissionError
+            ):  # without CAP_NET_ADMIN, as in containers, it stays down
                 _bring_up_loopback()
         _give_up_capabilities()
     except (OSError, ValueError) as error:
-        raise IsolationError(f"this machine cannot isolate it: {obstacle(error)}") from error
+        raise IsolationError(
+            f"this machine cannot isolate it: {obstacle(error)}"
+        ) from error
 
 
 def keep_privileges_down() -> None:
@@ -86,7 +96,10 @@ def keep_privileges_down() -> None:
 
 def _arrange(levels: Mapping[str, str], kept: Sequence[str]) -> None:
     """Hide, show or write-protect folders, as the levels of isolation ask. Raises OSError."""
-    held = {path: os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in sorted(kept)}
+    held = {
+        path: os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        for path in sorted(kept)
+    }
     covered: list[str] = []
     if levels.get("tmp"):
         covered += [_cover(path, "mode=1777") for path in _folders(_TEMPORARY)]
@@ -97,7 +110,12 @@ def _arrange(levels: Mapping[str, str], kept: Sequence[str]) -> None:
             read_only += [_cover(path, "mode=755") for path in homes]
         else:
             read_only += homes
-    for path, descriptor in held.items():  # before anything is read-only: each is a mount of its own from here on
+    for (
+        path,
+        descriptor,
+    ) in (
+        held.items()
+    ):  # before anything is read-only: each is a mount of its own from here on
         Path(path).mkdir(parents=True, exist_ok=True)
         _mount(f"/proc/self/fd/{descriptor}", path, _BIND | _REC)
         os.close(descriptor)
@@ -124,7 +142,9 @@ def _cover(path: str, options: str) -> str:
 def _make_read_only(paths: Sequence[str], spared: Sequence[str]) -> None:
     """Make all mounts at and below paths read-only, except those at and below the spared ones. Raises OSError."""
     for number, point, flags in _mounts():
-        if not any(_is_below(point, path) for path in paths) or any(_is_below(point, path) for path in spared):
+        if not any(_is_below(point, path) for path in paths) or any(
+            _is_below(point, path) for path in spared
+        ):
             continue
         try:
             descriptor = os.open(point, os.O_PATH | os.O_CLOEXEC)
@@ -141,10 +161,20 @@ def _make_read_only(paths: Sequence[str], spared: Sequence[str]) -> None:
 def _mounts() -> list[tuple[int, str, int]]:
     """Return the number of each mount, its folder, and its flags."""
     mounts = []
-    for line in files.read("/proc/self/mountinfo").decode("utf-8", "surrogateescape").splitlines():
+    for line in (
+        files.read("/proc/self/mountinfo")
+        .decode("utf-8", "surrogateescape")
+        .splitlines()
+    ):
         number, _, _, _, point, options, *_ = line.split(" ")
         flags = sum(_KEPT_FLAGS.get(name, 0) for name in options.split(","))
-        mounts.append((int(number), re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point), flags))
+        mounts.append(
+            (
+                int(number),
+                re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point),
+                flags,
+            )
+        )
     return mounts
 
 
@@ -163,7 +193,9 @@ def _bring_up_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = fcntl.ioctl(control, _SIOCGIFFLAGS, struct.pack("16sh22x", b"lo", 0))
         name, flags = struct.unpack("16sh22x", request)
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh22x", name, flags | _IFF_UP))
+        fcntl.ioctl(
+            control, _SIOCSIFFLAGS, struct.pack("16sh22x", name, flags | _IFF_UP)
+        )
 
 
 def _give_up_capabilities() -> None:
@@ -174,7 +206,9 @@ def _give_up_capabilities() -> None:
         _call("prctl", _CAPBSET_DROP, number, 0, 0, 0)
     _call("prctl", _CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable: the lower halves, then the upper ones
+    sets = (
+        ctypes.c_uint32 * 6
+    )()  # effective, permitted and inheritable: the lower halves, then the upper ones
     _call("capget", header, sets)
     for number in numbers:
         for kind in range(3):
@@ -182,10 +216,14 @@ def _give_up_capabilities() -> None:
     _call("capset", header, sets)
 
 
-def _mount(source: str, target: str, flags: int, *, kind: str = "", options: str = "") -> None:
+def _mount(
+    source: str, target: str, flags: int, *, kind: str = "", options: str = ""
+) -> None:
     words = (source, target, kind)
     encoded = [os.fsencode(word) if word else None for word in words]
-    _call("mount", *encoded, ctypes.c_ulong(flags), options.encode() or None, about=target)
+    _call(
+        "mount", *encoded, ctypes.c_ulong(flags), options.encode() or None, about=target
+    )
 
 
 def _call(name: str, *arguments: object, about: str = "") -> None:

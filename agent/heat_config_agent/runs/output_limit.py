@@ -34,7 +34,9 @@ class OutputLimit:
     def look(self, folders: Iterable[Path], limit: int) -> None:
         """Shorten the output in the folders of runs. `limit` is the setting `output_limit` in bytes; 0 for none."""
         largest = max((self.shorten(folder, limit) for folder in folders), default=0)
-        self._due = processes.since_boot() + (_SOON if 0 < limit < 4 * largest else _LATER)
+        self._due = processes.since_boot() + (
+            _SOON if 0 < limit < 4 * largest else _LATER
+        )
 
     def shorten(self, folder: Path, limit: int) -> int:
         """Leave out the middle of a run's output if it is too long; return the bytes that it takes on disk."""
@@ -42,11 +44,15 @@ class OutputLimit:
         for name in run_folder.STREAMS:
             try:
                 taken = files.taken(f"{folder}/{name}")
-                freed += _bound(f"{folder}/{name}", limit) if 0 < limit < taken else taken
+                freed += (
+                    _bound(f"{folder}/{name}", limit) if 0 < limit < taken else taken
+                )
             except OSError as error:
                 if not self._warned:
                     self._warned = True
-                    self._log.warn(f"cannot shorten {folder / name} to {limit} bytes (output_limit): {error.strerror}")
+                    self._log.warn(
+                        f"cannot shorten {folder / name} to {limit} bytes (output_limit): {error.strerror}"
+                    )
         return freed
 
 

@@ -45,10 +45,16 @@ _OUTPUTS = "heat_outputs_path"
 """The variable from which the supervisor knows what to flush."""
 
 
-def command(job: Job, folder: Path, place: protocol.Workplace, settings: RunSettings) -> protocol.Command:
+def command(
+    job: Job, folder: Path, place: protocol.Workplace, settings: RunSettings
+) -> protocol.Command:
     """Return the command of a run that begins with what it needs. Raises OSError."""
     environ = os.environ
-    wanted = [name.partition(":")[2] for name in job.deployment.references if name.startswith("env:")]
+    wanted = [
+        name.partition(":")[2]
+        for name in job.deployment.references
+        if name.startswith("env:")
+    ]
     variables = {f"{providers.VARIABLE}{name}" for name in wanted}
     request = {
         "document": job.request,
@@ -70,7 +76,10 @@ def command(job: Job, folder: Path, place: protocol.Workplace, settings: RunSett
         "cache": str(settings.artifacts),
         "size": settings.artifacts_size,
         "ca_file": settings.ca_file,
-        "variables": {**settings.secrets, **{name: environ[name] for name in variables if name in environ}},
+        "variables": {
+            **settings.secrets,
+            **{name: environ[name] for name in variables if name in environ},
+        },
     }
     files.replace(folder / _REQUEST, json.dumps(request).encode())
     return protocol.Command(
@@ -104,7 +113,9 @@ def main() -> int:
     memory.keep_no_core()
     folder = Path(sys.argv[1])
     request: dict[str, Any] = json.loads((folder / _REQUEST).read_bytes())
-    (folder / _REQUEST).unlink()  # it may have secrets from the environment of the agent
+    (
+        folder / _REQUEST
+    ).unlink()  # it may have secrets from the environment of the agent
     try:
         job = _job(request, folder)
         place = protocol.Workplace(
@@ -134,24 +145,36 @@ def main() -> int:
 
 def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
     """Return the job with the secrets in its inputs; a reply if one of them is missing. Raises OSError."""
-    [deployment] = metadata.parse(Document(source=request["source"], content=[request["document"]])).deployments
+    [deployment] = metadata.parse(
+        Document(source=request["source"], content=[request["document"]])
+    ).deployments
     names = {*providers.PASSED_ON, *map(str.upper, providers.PASSED_ON)}
     shown = {name: os.environ[name] for name in sorted(names) if name in os.environ}
     secrets: dict[str, str] = {}
     for reference in deployment.references:
         environment = {**shown, **_variables_for(reference, request["variables"])}
         if reference.startswith("barbican:"):
-            environment[providers.USER] = json.dumps({name: deployment.input(f"deploy_{name}") or "" for name in _USER})
+            environment[providers.USER] = json.dumps(
+                {name: deployment.input(f"deploy_{name}") or "" for name in _USER}
+            )
         try:
-            secrets[reference] = providers.resolve(reference, request["providers"], environment)
+            secrets[reference] = providers.resolve(
+                reference, request["providers"], environment
+            )
         except providers.ProviderError as error:
-            known = redaction.search([Input(name="secrets", value=list(secrets.values()), hidden=True)])
-            return failure(CANNOT_START, known.hide(f"the secret {reference} is missing: {error}"))
+            known = redaction.search(
+                [Input(name="secrets", value=list(secrets.values()), hidden=True)]
+            )
+            return failure(
+                CANNOT_START, known.hide(f"the secret {reference} is missing: {error}")
+            )
     if secrets:
         resolved.keep(folder, secrets)
     document = {
         **request["document"],
-        "inputs": [_filled(item, secrets) for item in request["document"].get("inputs") or []],
+        "inputs": [
+            _filled(item, secrets) for item in request["document"].get("inputs") or []
+        ],
     }
     return Job(
         deployment=replace(deployment, key=request["key"], where=request["where"]),
@@ -169,16 +192,28 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
 
 def _variables_for(reference: str, variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables for a provider, without secrets: a secret in a variable is for `env` alone."""
-    own = f"{providers.VARIABLE}{reference.removeprefix('env:')}" if reference.startswith("env:") else ""
-    return {name: value for name, value in variables.items() if name == own or not name.startswith(providers.VARIABLE)}
+    own = (
+        f"{providers.VARIABLE}{reference.removeprefix('env:')}"
+        if reference.startswith("env:")
+        else ""
+    )
+    return {
+        name: value
+        for name, value in variables.items()
+        if name == own or not name.startswith(providers.VARIABLE)
+    }
 
 
 def _with_artifacts(job: Job, folder: Path, request: dict[str, Any]) -> Job | Reply:
     """Fetch what a job needs into the folder of its run; return the job, or a reply if something cannot be had."""
     from heat_config_agent.runs.artifacts import fetching  # noqa: PLC0415  # few runs need it
 
-    wanted = artifacts.read(job.config.options["artifacts"], f"{job.config.section}.artifacts")
-    means = fetching.Means(cache=Path(request["cache"]), size=request["size"], ca_file=request["ca_file"])
+    wanted = artifacts.read(
+        job.config.options["artifacts"], f"{job.config.section}.artifacts"
+    )
+    means = fetching.Means(
+        cache=Path(request["cache"]), size=request["size"], ca_file=request["ca_file"]
+    )
     try:
         fetching.fetch(wanted, folder / _ARTIFACTS, means)
     except fetching.ArtifactError as error:
@@ -190,14 +225,19 @@ def _with_artifacts(job: Job, folder: Path, request: dict[str, Any]) -> Job | Re
 def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> int:
     """Carry out a job as another user; return the exit code of its command. Raises OSError."""
     hook.load(job)
-    descriptor = os.open(folder / _REPLY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        folder / _REPLY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+    )
     os.environ.pop(_OUTPUTS, None)
     os.chdir("/")
     try:
         fetched = folder / _ARTIFACTS if artifacts.VARIABLE in os.environ else None
         as_user.become(name, place, fetched, job.isolation)
     except (as_user.UserError, namespaces.IsolationError) as error:
-        reply, code = failure(CANNOT_START, f"cannot start {job.deployment.title}: {error}"), 0
+        reply, code = (
+            failure(CANNOT_START, f"cannot start {job.deployment.title}: {error}"),
+            0,
+        )
     else:
         reply, code = as_user.carry_out(job, place)
     files.write(descriptor, as_user.encoded(reply))
@@ -233,7 +273,9 @@ def _why(error: OSError | namespaces.IsolationError) -> str:
     return obstacle(error) if isinstance(error, OSError) else str(error)
 
 
-def _filled(item: Mapping[str, object], secrets: Mapping[str, str]) -> Mapping[str, object]:
+def _filled(
+    item: Mapping[str, object], secrets: Mapping[str, str]
+) -> Mapping[str, object]:
     """Return an input of the document with the secrets to which it refers."""
     value = item.get("value", item.get("default"))
     filled = metadata.resolved(value, secrets)
@@ -242,9 +284,14 @@ def _filled(item: Mapping[str, object], secrets: Mapping[str, str]) -> Mapping[s
 
 def _become(command: protocol.Command) -> int:
     """Replace this process by the command; return an exit code, as of a shell, if that is impossible."""
-    environment = {name: value for name, value in os.environ.items() if name != _OUTPUTS}
+    environment = {
+        name: value for name, value in os.environ.items() if name != _OUTPUTS
+    }
     environment.update(command.environment)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs would inherit that
+    for number in (
+        signal.SIGPIPE,
+        signal.SIGXFSZ,
+    ):  # Python ignores them, and programs would inherit that
         signal.signal(number, signal.SIG_DFL)
     try:
         os.chdir(command.cwd)
@@ -255,7 +302,11 @@ def _become(command: protocol.Command) -> int:
         os.execvpe(command.argv[0], command.argv, environment)  # noqa: S606  # a shell has nothing to add
     except (OSError, ValueError) as error:
         print(f"{command.argv[0]}: {obstacle(error)}", file=sys.stderr, flush=True)
-        return NO_TOOL if isinstance(error, OSError) and error.errno == errno.ENOENT else CANNOT_START
+        return (
+            NO_TOOL
+            if isinstance(error, OSError) and error.errno == errno.ENOENT
+            else CANNOT_START
+        )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,12 @@ def _read(folder: Path) -> dict[str, str] | None:
         kept = json.loads(files.read(folder / FILE))
     except (OSError, ValueError, RecursionError):
         return None
-    return kept if isinstance(kept, dict) and all(isinstance(text, str) for text in kept.values()) else None
+    return (
+        kept
+        if isinstance(kept, dict)
+        and all(isinstance(text, str) for text in kept.values())
+        else None
+    )
 
 
 def revealed(deployment: Deployment, folder: Path) -> Deployment | None:
@@ -49,7 +54,11 @@ def revealed(deployment: Deployment, folder: Path) -> Deployment | None:
         inputs=(
             *deployment.inputs,
             *(
-                Input(name=item.name, value=[secrets[reference] for reference in item.references], hidden=True)
+                Input(
+                    name=item.name,
+                    value=[secrets[reference] for reference in item.references],
+                    hidden=True,
+                )
                 for item in deployment.inputs
                 if item.references
             ),
@@ -63,7 +72,10 @@ def conceal(folder: Path, names: Iterable[str]) -> None:
     Processes that the run has left behind cannot add to them any more. A file in which that cannot be done is removed.
     """
     known = _read(folder)
-    hidden = [Input(name=reference, value=text, hidden=True) for reference, text in (known or {}).items()]
+    hidden = [
+        Input(name=reference, value=text, hidden=True)
+        for reference, text in (known or {}).items()
+    ]
     secrets = redaction.search(hidden)
     for name in names:
         try:

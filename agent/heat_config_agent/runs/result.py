@@ -45,13 +45,17 @@ def make(
     conceal = concealer(deployment)
     if output and not reason:
         # People see less of an output than the template. It is read again, as a secret may have been cut in half.
-        shown = fit({output: reply[output]}, limit, change=lambda _, text: conceal.text(text))
+        shown = fit(
+            {output: reply[output]}, limit, change=lambda _, text: conceal.text(text)
+        )
         why += _last_line(shown.get(output))
     why = reason or why or _missing(values, deployment)
     if attempts:
         stderr = values.get("deploy_stderr") or ""
         if isinstance(stderr, str):
-            values["deploy_stderr"] = f"{attempts} attempts were made, as the option retry says\n{stderr}"
+            values["deploy_stderr"] = (
+                f"{attempts} attempts were made, as the option retry says\n{stderr}"
+            )
         why = f"{why} ({attempts} attempts)" if why else f"{attempts} attempts"
     if lack:
         stderr = values.get("deploy_stderr") or ""
@@ -69,14 +73,22 @@ def _missing(values: Mapping[str, object], deployment: Deployment) -> str:
     """
     if deployment.action not in ("", "CREATE", "UPDATE"):
         return ""
-    names = [output.name for output in deployment.outputs if not output.error_output and "." not in output.name]
-    missing = [name for name in names if name not in values and not name.startswith("deploy_")]
+    names = [
+        output.name
+        for output in deployment.outputs
+        if not output.error_output and "." not in output.name
+    ]
+    missing = [
+        name for name in names if name not in values and not name.startswith("deploy_")
+    ]
     if not missing:
         return ""
     return f"declared and not produced: {', '.join(missing[:10])}"
 
 
-def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, str, str]:
+def judge(
+    values: Mapping[str, object], deployment: Deployment
+) -> tuple[bool, str, str]:
     """Return whether these values make the deployment FAILED in Heat, why, and because of which output.
 
     Heat's rules (`SoftwareDeployment.handle_signal`): a status code other than 0 fails it, and so does a declared
@@ -85,7 +97,11 @@ def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, s
     code = status_code(values)
     if code:
         return True, exit_sentence(code, values.get("deploy_stderr")), ""
-    errors = [output.name for output in deployment.outputs if output.error_output and output.name in values]
+    errors = [
+        output.name
+        for output in deployment.outputs
+        if output.error_output and output.name in values
+    ]
     if errors:
         return True, f"error output {errors[0]!r} was produced", errors[0]
     return False, "", ""

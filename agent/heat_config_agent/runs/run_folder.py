@@ -51,16 +51,31 @@ def make(directory: Path, mark: str) -> None:
     """
     try:
         os.mkdir(directory, 0o700)
-    except (FileExistsError, FileNotFoundError):  # the folder is there, or its parent is not
-        if directory.is_symlink() or not directory.is_dir():  # an earlier run has put something in its place
+    except (
+        FileExistsError,
+        FileNotFoundError,
+    ):  # the folder is there, or its parent is not
+        if (
+            directory.is_symlink() or not directory.is_dir()
+        ):  # an earlier run has put something in its place
             files.remove(directory)
         files.make_directory(directory)
         for path in list(directory.iterdir()):
             if path.name != EARLIER:
                 files.remove(path)
     for name in STREAMS:
-        os.close(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    descriptor = os.open(status_path(directory, mark), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.close(
+            os.open(
+                f"{directory}/{name}",
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+                0o600,
+            )
+        )
+    descriptor = os.open(
+        status_path(directory, mark),
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+        0o600,
+    )
     try:
         files.write(descriptor, _PENDING)
     except OSError as error:
@@ -81,7 +96,9 @@ def is_written(folder: Path) -> bool:
 def is_open_to_write(path: str) -> bool:
     """Return True if any process of this kernel, also in another container, has a file open to write it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
         return False
     try:
@@ -99,7 +116,9 @@ def is_file_written(descriptor: int) -> bool:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:
-        return error.errno == errno.EAGAIN  # any other error: the file system has no leases
+        return (
+            error.errno == errno.EAGAIN
+        )  # any other error: the file system has no leases
     return False
 
 
@@ -113,7 +132,9 @@ def check_room(directory: str | Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
 
 
-def shortage_of_output(directories: Sequence[str | Path], working: str, code: int | None) -> str:
+def shortage_of_output(
+    directories: Sequence[str | Path], working: str, code: int | None
+) -> str:
     """Return why a run may have lost output, or could not run its script, if its disks say so; else nothing.
 
     `directories` are those of its output, and `working` is the folder of its script.
@@ -155,7 +176,11 @@ def lacks(directory: str | Path) -> str:
         return f"{os.strerror(errno.EROFS)}: {directory}"
     if (room is not None and room < ROOM) or (disk.f_files and not disk.f_ffree):
         return f"{os.strerror(errno.ENOSPC)}: {directory}"
-    return "" if os.access(directory, os.W_OK | os.X_OK) else f"{os.strerror(errno.EACCES)}: {directory}"
+    return (
+        ""
+        if os.access(directory, os.W_OK | os.X_OK)
+        else f"{os.strerror(errno.EACCES)}: {directory}"
+    )
 
 
 def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:
@@ -174,9 +199,15 @@ def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:
 
             resolved.conceal(directory, STREAMS)
             also()
-            names.append(names.pop(names.index(RESOLVED)))  # last: until then, all of this can be repeated
+            names.append(
+                names.pop(names.index(RESOLVED))
+            )  # last: until then, all of this can be repeated
         for name in names:
-            if name not in STREAMS and name != EARLIER and not name.startswith("status."):
+            if (
+                name not in STREAMS
+                and name != EARLIER
+                and not name.startswith("status.")
+            ):
                 files.remove(f"{directory}/{name}")
     except (FileNotFoundError, NotADirectoryError):
         return  # nothing has run
@@ -185,9 +216,14 @@ def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:
 def note_ending(directory: Path, run: Run, reason: str) -> None:
     """Write into the status file why the agent is about to end a run. Raises OSError, but not for a full disk."""
     # The command may have put a link there to a file that matters, or a pipe that has no reader.
-    descriptor = os.open(status(directory, run.mark), os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(
+        status(directory, run.mark),
+        os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+    )
     try:
-        os.pwrite(descriptor, reason.encode()[: _ENDING - 1].ljust(_ENDING - 1) + b"\n", _CODE)
+        os.pwrite(
+            descriptor, reason.encode()[: _ENDING - 1].ljust(_ENDING - 1) + b"\n", _CODE
+        )
         os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
@@ -201,7 +237,11 @@ def recorded(directory: Path, run: Run) -> str:
     """
     line, newline, _ = _status(directory, run)[:_CODE].partition(b"\n")
     text, _, flushed = line.decode("ascii", "replace").partition(" ")
-    if text.isdecimal() and flushed != FLUSHED and (flushed or not processes.same_kernel(run.boot)):
+    if (
+        text.isdecimal()
+        and flushed != FLUSHED
+        and (flushed or not processes.same_kernel(run.boot))
+    ):
         return ""
     return text if newline and (text.isdecimal() or text == UNSTARTED) else ""
 
@@ -210,17 +250,30 @@ def has_run(directory: str | Path) -> bool:
     """Return whether a command has ended in this run folder, by the status files in it."""
     try:
         names = os.listdir(directory)
-        contents = [files.read(f"{directory}/{name}")[:_CODE] for name in names if name.startswith("status.")]
+        contents = [
+            files.read(f"{directory}/{name}")[:_CODE]
+            for name in names
+            if name.startswith("status.")
+        ]
     except OSError:
         return False
-    return any(content.partition(b"\n")[0].partition(b" ")[0].isdigit() for content in contents)
+    return any(
+        content.partition(b"\n")[0].partition(b" ")[0].isdigit() for content in contents
+    )
 
 
 def noted_ending(directory: Path, run: Run) -> str:
     """Return why an agent has begun to end the run; empty if none has."""
     content = _status(directory, run)
-    valid = len(content) == len(_PENDING) and content[_CODE - 1 : _CODE] == content[-1:] == b"\n"
-    return content[_CODE:].decode("utf-8", "replace").strip().removeprefix("-") if valid else ""
+    valid = (
+        len(content) == len(_PENDING)
+        and content[_CODE - 1 : _CODE] == content[-1:] == b"\n"
+    )
+    return (
+        content[_CODE:].decode("utf-8", "replace").strip().removeprefix("-")
+        if valid
+        else ""
+    )
 
 
 def is_displaced(directory: Path, run: Run) -> bool:
@@ -233,7 +286,11 @@ def unreadable(directory: Path, run: Run) -> str:
     try:
         files.read(status(directory, run.mark))
     except OSError as error:
-        return f"{error.strerror}: {status(directory, run.mark)}" if error.errno in PASSING else ""
+        return (
+            f"{error.strerror}: {status(directory, run.mark)}"
+            if error.errno in PASSING
+            else ""
+        )
     return ""
 
 
@@ -259,4 +316,9 @@ def ended_at(directory: Path, run: Run) -> float | None:
 
 def ended(directory: Path, code: int) -> Ended:
     """Return the end of a command in the form that hooks take."""
-    return Ended(code=code, stdout=directory / "stdout", stderr=directory / "stderr", output="kept")
+    return Ended(
+        code=code,
+        stdout=directory / "stdout",
+        stderr=directory / "stderr",
+        output="kept",
+    )

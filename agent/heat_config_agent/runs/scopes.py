@@ -80,7 +80,10 @@ def words(mark: str, scope: Scope) -> list[str]:
         "Before=heat-config-agent.service",
         # File systems stay mounted until the run has ended.
         "After=local-fs.target",
-        *(f"{LIMITS[option][0]}={value}{LIMITS[option][1]}" for option, value in scope.limits.items()),
+        *(
+            f"{LIMITS[option][0]}={value}{LIMITS[option][1]}"
+            for option, value in scope.limits.items()
+        ),
     ]
     description = re.sub(r"[^ -~]", "?", scope.description)[:200]
     return [
@@ -107,11 +110,18 @@ def unenforced(pid: int, mark: str, limits: Mapping[str, int]) -> list[str]:
     systemd accepts limits that the kernel does not let it enforce.
     """
     controllers = {
-        controller for names, path in _groups(pid) if path.endswith(f"/{name(mark)}") for controller in names
+        controller
+        for names, path in _groups(pid)
+        if path.endswith(f"/{name(mark)}")
+        for controller in names
     }
     with contextlib.suppress(OSError):
-        controllers.update(files.read(f"{folder(pid, mark)}/cgroup.controllers").decode().split())
-    return [LIMITS[option][2] for option in limits if LIMITS[option][2] not in controllers]
+        controllers.update(
+            files.read(f"{folder(pid, mark)}/cgroup.controllers").decode().split()
+        )
+    return [
+        LIMITS[option][2] for option in limits if LIMITS[option][2] not in controllers
+    ]
 
 
 def enforceable() -> list[str]:
@@ -119,7 +129,9 @@ def enforceable() -> list[str]:
     controllers: set[str] = set()
     with contextlib.suppress(OSError):  # version 1: a folder for each controller
         controllers.update(os.listdir("/sys/fs/cgroup"))
-        controllers.update(files.read("/sys/fs/cgroup/cgroup.controllers").decode().split())
+        controllers.update(
+            files.read("/sys/fs/cgroup/cgroup.controllers").decode().split()
+        )
     return [option for option in LIMITS if LIMITS[option][2] in controllers]
 
 
@@ -140,4 +152,8 @@ def _groups(pid: int) -> list[tuple[list[str], str]]:
         lines = files.read(f"/proc/{pid}/cgroup").decode(errors="replace").splitlines()
     except OSError:  # it has ended
         return []
-    return [(fields[1].split(","), fields[2]) for fields in (line.split(":", 2) for line in lines) if len(fields) == 3]
+    return [
+        (fields[1].split(","), fields[2])
+        for fields in (line.split(":", 2) for line in lines)
+        if len(fields) == 3
+    ]

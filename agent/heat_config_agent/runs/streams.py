@@ -37,7 +37,9 @@ def bound(path: str | Path, limit: int) -> int:
     if not 0 < limit < before:
         return before  # nearly always
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except FileNotFoundError:
         return 0
     try:
@@ -54,7 +56,9 @@ def shorten(descriptor: int, limit: int) -> int:
     status = os.fstat(descriptor)
     taken = status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
     if limit and taken > max(limit, LEAST):
-        keep = max(limit, LEAST) * 3 // 8  # at each end: less than half, so the next hole is not due at once
+        keep = (
+            max(limit, LEAST) * 3 // 8
+        )  # at each end: less than half, so the next hole is not due at once
         begin = -(-keep // _PAGE) * _PAGE
         _punch(descriptor, begin, (status.st_size - keep) // _PAGE * _PAGE - begin)
     return taken
@@ -67,13 +71,17 @@ def detach(path: str | Path) -> None:
     they go on to write is emptied by `left_output`. Raises OSError.
     """
     copy = f"{path}.copy"
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(
+        path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    )
     try:
         size = os.fstat(descriptor).st_size
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         files.remove(copy)  # of an attempt that was interrupted
-        target = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        target = os.open(
+            copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
         try:
             for begin, end in list(_segments(descriptor, 0)):
                 _copy(descriptor, target, begin, min(end, size))
@@ -138,7 +146,9 @@ def mask(path: Path, secrets: Secrets) -> Iterator[bool]:
                 _blank(descriptor, max(end - EDGE, begin), end)
             position = begin
             while position < end:
-                part = os.pread(descriptor, min(_BLOCK + secrets.reach, end - position), position)
+                part = os.pread(
+                    descriptor, min(_BLOCK + secrets.reach, end - position), position
+                )
                 if not part:
                     break
                 places = secrets.spans(part)
@@ -163,7 +173,10 @@ def _segments(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
         except OSError as error:
             if error.errno == errno.ENXIO:  # nothing more follows
                 return
-            begin, end = offset, os.fstat(descriptor).st_size  # a file system without holes
+            begin, end = (
+                offset,
+                os.fstat(descriptor).st_size,
+            )  # a file system without holes
             if begin >= end:
                 return
         yield begin, end

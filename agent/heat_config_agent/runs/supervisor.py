@@ -22,7 +22,12 @@ from pathlib import Path
 from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.entry import Run
 from heat_config_agent.runs import scopes
-from heat_config_agent.runs.run_folder import is_open_to_write, noted_ending, recorded, status_path
+from heat_config_agent.runs.run_folder import (
+    is_open_to_write,
+    noted_ending,
+    recorded,
+    status_path,
+)
 from heat_config_agent.runs.scopes import Scope, ScopeError
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command
@@ -88,7 +93,9 @@ MARK = "HEAT_RUN"
 _DESCRIPTORS = 12
 """The number of open files that a process must be allowed: a shell keeps copies of descriptors from 10 on."""
 
-RESET = tuple(signal_numbers.valid_signals() - {signal_numbers.SIGKILL, signal_numbers.SIGSTOP})
+RESET = tuple(
+    signal_numbers.valid_signals() - {signal_numbers.SIGKILL, signal_numbers.SIGSTOP}
+)
 """The signals that have their default action in a run. Python ignores SIGPIPE and SIGXFSZ, the parent of the agent may
 ignore others, and programs inherit that. All signals are listed, as the C library asks the kernel about every other."""
 
@@ -96,7 +103,9 @@ ignore others, and programs inherit that. All signals are listed, as the C libra
 class Running:
     """A command that was started by this agent or an earlier one."""
 
-    def __init__(self, directory: Path, run: Run, *, pidfd: int | None, ours: bool) -> None:
+    def __init__(
+        self, directory: Path, run: Run, *, pidfd: int | None, ours: bool
+    ) -> None:
         """Use `start` or `adopt` instead. `ours` is True if this process has started the run."""
         self.directory = directory
         self.run = run
@@ -130,7 +139,11 @@ class Running:
             return self._kill_at
         if self.ending:
             return 0.0  # an earlier agent had begun to end it
-        return None if self.run.limit is None else self.run.began + self.run.limit - self.run.spent
+        return (
+            None
+            if self.run.limit is None
+            else self.run.began + self.run.limit - self.run.spent
+        )
 
     def terminate(self, grace: float) -> None:
         """Ask every process of the run to end. The next call, due after `grace` seconds, and later ones kill the rest.
@@ -139,8 +152,14 @@ class Running:
         """
         living = _tree(self.run)
         pids = {process.pid for process in living}
-        self._snapshot = living + [process for process in self._snapshot if process.pid not in pids]
-        self._snapshot = [process for process in self._snapshot if processes.ticks(process.pid) is not None]
+        self._snapshot = living + [
+            process for process in self._snapshot if process.pid not in pids
+        ]
+        self._snapshot = [
+            process
+            for process in self._snapshot
+            if processes.ticks(process.pid) is not None
+        ]
         others = [process for process in self._snapshot if process.pid != self.run.pid]
         if self._kill_at is None:
             processes.send(others, signal_numbers.SIGTERM)
@@ -162,7 +181,9 @@ class Running:
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
-        if self.ending or self._kill_at is not None:  # perhaps by an earlier agent, which got no further
+        if (
+            self.ending or self._kill_at is not None
+        ):  # perhaps by an earlier agent, which got no further
             processes.send(_tree(self.run) + self._snapshot, signal_numbers.SIGKILL)
         return recorded(self.directory, self.run)
 
@@ -203,14 +224,20 @@ def start(
     try:
         group = _scope_folder(directory, pid, mark, scope) if scope else ""
         ticks = processes.ticks(pid)
-        run = announce(pid, ticks if ticks is not None else _ended_at_once(directory, pid), group)
+        run = announce(
+            pid, ticks if ticks is not None else _ended_at_once(directory, pid), group
+        )
         spoken = True
-        with contextlib.suppress(BrokenPipeError):  # the supervisor was killed already; its status file says so
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # the supervisor was killed already; its status file says so
             os.write(hold, b"\n")
     finally:
         os.close(hold)
         if not spoken:  # without the word, the supervisor exits
-            with contextlib.suppress(ChildProcessError):  # it has ended at once, and was reaped
+            with contextlib.suppress(
+                ChildProcessError
+            ):  # it has ended at once, and was reaped
                 os.waitpid(pid, 0)
     return Running(directory, run, pidfd=_pidfd(pid), ours=True)
 
@@ -239,10 +266,28 @@ def _spawn(
         file_actions=[
             (os.POSIX_SPAWN_DUP2, word, 0),
             (os.POSIX_SPAWN_OPEN, 1, status_path(directory, mark), os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, f"{directory}/supervisor", os.O_WRONLY | os.O_APPEND, 0),
+            (
+                os.POSIX_SPAWN_OPEN,
+                2,
+                f"{directory}/supervisor",
+                os.O_WRONLY | os.O_APPEND,
+                0,
+            ),
             (os.POSIX_SPAWN_OPEN, 3, str(command.stdin or os.devnull), os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 4, f"{directory}/stdout", os.O_WRONLY | os.O_APPEND, 0),
-            (os.POSIX_SPAWN_OPEN, 5, f"{directory}/stderr", os.O_WRONLY | os.O_APPEND, 0),
+            (
+                os.POSIX_SPAWN_OPEN,
+                4,
+                f"{directory}/stdout",
+                os.O_WRONLY | os.O_APPEND,
+                0,
+            ),
+            (
+                os.POSIX_SPAWN_OPEN,
+                5,
+                f"{directory}/stderr",
+                os.O_WRONLY | os.O_APPEND,
+                0,
+            ),
             *more,
         ],
         setsid=True,
@@ -256,7 +301,9 @@ def _in_scope(spawn: Callable[..., int], words: Sequence[str]) -> int:
     reader, writer = os.pipe()
     try:
         try:
-            pid = spawn(before=words, first=_IN_SCOPE, more=[(os.POSIX_SPAWN_DUP2, writer, 6)])
+            pid = spawn(
+                before=words, first=_IN_SCOPE, more=[(os.POSIX_SPAWN_DUP2, writer, 6)]
+            )
         finally:
             os.close(writer)
         poll = select.poll()
@@ -270,7 +317,9 @@ def _in_scope(spawn: Callable[..., int], words: Sequence[str]) -> int:
 def _scope_folder(directory: Path, pid: int, mark: str, scope: Scope) -> str:
     """Return the folder of the scope in which a supervisor waits. Raises ScopeError, and kills the supervisor then."""
     folder = scopes.folder(pid, mark)
-    unenforced = scopes.unenforced(pid, mark, scope.limits) if folder and scope.limits else []
+    unenforced = (
+        scopes.unenforced(pid, mark, scope.limits) if folder and scope.limits else []
+    )
     if folder and not unenforced:
         return folder
     with contextlib.suppress(ProcessLookupError):
@@ -278,16 +327,24 @@ def _scope_folder(directory: Path, pid: int, mark: str, scope: Scope) -> str:
             pid, signal_numbers.SIGKILL
         )  # not by closing the pipe: it would record an end, which could be taken for that of the next try
     if unenforced:
-        raise ScopeError(f"the kernel gives systemd no control of {' and '.join(unenforced)} here")
-    complaint = files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
+        raise ScopeError(
+            f"the kernel gives systemd no control of {' and '.join(unenforced)} here"
+        )
+    complaint = (
+        files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
+    )
     raise ScopeError(complaint or f"systemd made no scope within {scopes.SECONDS:g} s")
 
 
 def _ended_at_once(directory: Path, pid: int) -> NoReturn:
     """Raise OSError for a supervisor that is gone. If it was killed, as by a lack of memory, a retry may work."""
     if os.WIFSIGNALED(os.waitpid(pid, 0)[1]):
-        raise BlockingIOError(errno.EAGAIN, "its supervisor was killed before it could begin")
-    complaint = files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
+        raise BlockingIOError(
+            errno.EAGAIN, "its supervisor was killed before it could begin"
+        )
+    complaint = (
+        files.read(f"{directory}/supervisor").decode("utf-8", "replace").strip()[:500]
+    )
     raise ChildProcessError(errno.ECHILD, "its supervisor ended at once", complaint)
 
 
@@ -322,7 +379,9 @@ def _tree(run: Run) -> list[psutil.Process]:
 def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except OSError:  # a kernel before 5.3, or the process is gone: `ended` finds out without it
+    except (
+        OSError
+    ):  # a kernel before 5.3, or the process is gone: `ended` finds out without it
         return None
 
 

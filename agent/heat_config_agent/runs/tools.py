@@ -18,7 +18,11 @@ from heat_config_agent.model.deployment import BUILTIN, Tool
 class Tools:
     """The tools installed on this machine."""
 
-    def __init__(self, directories: Sequence[Path], warn: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        warn: Callable[[str], None] = lambda _text: None,
+    ) -> None:
         """Look for hooks in these directories; the first that has a hook counts.
 
         `warn` is called once for each directory that exists and cannot be read.
@@ -48,7 +52,9 @@ class Tools:
             except OSError as error:
                 if directory not in self._unreadable:
                     self._unreadable.add(directory)
-                    self._warn(f"cannot read the hook directory {directory}: {error.strerror}; its hooks are not used")
+                    self._warn(
+                        f"cannot read the hook directory {directory}: {error.strerror}; its hooks are not used"
+                    )
                 continue
             self._unreadable.discard(directory)
             files = [directory / name for name in names if tool_name(name) == name]
@@ -58,7 +64,10 @@ class Tools:
 
 def _at(path: Path) -> Tool:
     """Return the tool whose hook is this file; a link to our `heat-config-hook` stands for the built-in hook."""
-    ours = path.resolve().name == "heat-config-hook" and path.name in heat_config_hooks.HOOKS
+    ours = (
+        path.resolve().name == "heat-config-hook"
+        and path.name in heat_config_hooks.HOOKS
+    )
     return Tool(path.name, BUILTIN + path.name if ours else str(path))
 
 

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from heat_config_agent.masking import MASK
-from heat_config_agent.masking.names import SHORTEST, TELLING, search_for, signatures, url
+from heat_config_agent.masking.names import (
+    SHORTEST,
+    TELLING,
+    search_for,
+    signatures,
+    url,
+)
 from heat_config_agent.settings.kinds import Setting
 
 

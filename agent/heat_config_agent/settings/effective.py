@@ -21,7 +21,10 @@ from heat_config_hooks.values import dataclass, replace
 
 SYSTEM_STATE = Path(paths.SYSTEM_STATE)
 SHELL_CONFIG = Path(paths.SHELL_CONFIG)
-HOOK_DIRECTORIES = (Path("/usr/libexec/heat-config/hooks"), Path("/var/lib/heat-config/hooks"))
+HOOK_DIRECTORIES = (
+    Path("/usr/libexec/heat-config/hooks"),
+    Path("/var/lib/heat-config/hooks"),
+)
 DEPLOYED = Path("/var/lib/heat-config/deployed")
 DEPLOYED_OLD = Path("/var/run/heat-config/deployed")
 
@@ -109,7 +112,11 @@ class Settings:
     @property
     def deprecated(self) -> list[tuple[Setting, str]]:
         """The deprecated settings that are set, each with its origin."""
-        rows = [row for row in self.rows if row.replaced_by and self._is_set(row.section, row.name)]
+        rows = [
+            row
+            for row in self.rows
+            if row.replaced_by and self._is_set(row.section, row.name)
+        ]
         return [(row, self.lookup(row.section, row.name)[1]) for row in rows]
 
     def number(self, name: str) -> float:
@@ -122,7 +129,9 @@ class Settings:
         """The limits of retention."""
         age, secrets = self.number("keep_for"), self.number("keep_secrets")
         return Limits(
-            secrets=secrets if self._is_set("agent", "keep_secrets") else min(secrets, age),
+            secrets=secrets
+            if self._is_set("agent", "keep_secrets")
+            else min(secrets, age),
             age=age,
             count=int(self.number("keep_count")),
             size=int(self.number("keep_size")),
@@ -158,7 +167,9 @@ class Settings:
     @property
     def defaults(self) -> RunDefaults:
         """The user and the isolation of runs whose deployments do not name them."""
-        return RunDefaults(user=self.text("user"), isolation=isolation.of_words(self.words("isolate")))
+        return RunDefaults(
+            user=self.text("user"), isolation=isolation.of_words(self.words("isolate"))
+        )
 
     def text(self, name: str) -> str:
         """Return the value of a setting of `[agent]` that is text."""
@@ -176,7 +187,12 @@ class Settings:
     @property
     def followed(self) -> tuple[str, ...]:
         """The names of the stacks that have a section `[follow NAME]`, sorted."""
-        sections = {name for layer in self.layers for name in layer.sections if name.startswith("follow ")}
+        sections = {
+            name
+            for layer in self.layers
+            for name in layer.sections
+            if name.startswith("follow ")
+        }
         return tuple(sorted(name.removeprefix("follow ") for name in sections))
 
     @property
@@ -185,7 +201,14 @@ class Settings:
         plain = tuple(row for row in schema.SETTINGS if row.section != schema.FOLLOW)
         named = (row for row in schema.SETTINGS if row.section == schema.FOLLOW)
         rows = tuple(named) if self.followed else ()
-        return (*plain, *(replace(row, section=f"follow {name}") for name in self.followed for row in rows))
+        return (
+            *plain,
+            *(
+                replace(row, section=f"follow {name}")
+                for name in self.followed
+                for row in rows
+            ),
+        )
 
     def section(self, name: str) -> dict[str, object]:
         """Return the effective values of a section by name."""
@@ -209,8 +232,14 @@ class Settings:
 
     def with_metadata(self, layer: Layer) -> Settings:
         """Return the settings with those of the metadata, which the agent's own files override."""
-        others = tuple(other for other in self.layers if other is not self.other and other.origin != layer.origin)
-        return replace(self, layers=(*others, layer, *((self.other,) if self.other else ())))
+        others = tuple(
+            other
+            for other in self.layers
+            if other is not self.other and other.origin != layer.origin
+        )
+        return replace(
+            self, layers=(*others, layer, *((self.other,) if self.other else ()))
+        )
 
 
 @dataclass(frozen=True)
@@ -248,13 +277,28 @@ def make(
         *(("--state-dir", str(state.absolute())) if state else ()),
     )
     before = len(mistakes or ())
-    files = layers.machine(OWN_FILES, OTHER_FILE, mistakes) if config is None else layers.only(config, mistakes)
+    files = (
+        layers.machine(OWN_FILES, OTHER_FILE, mistakes)
+        if config is None
+        else layers.only(config, mistakes)
+    )
     own, other = files
     for layer in own:
-        hint = _rest(layer, words) if mistakes is None and len(layer.mistakes) > 1 else ""
+        hint = (
+            _rest(layer, words) if mistakes is None and len(layer.mistakes) > 1 else ""
+        )
         for mistake in layer.mistakes:
-            layers.refuse(UsageError(f"cannot use the settings in {layer.origin}: {mistake}", hint=hint), mistakes)
-    arguments = {"time_limit": overrides.limit, "grace": overrides.grace, "ca_file": overrides.ca_file}
+            layers.refuse(
+                UsageError(
+                    f"cannot use the settings in {layer.origin}: {mistake}", hint=hint
+                ),
+                mistakes,
+            )
+    arguments = {
+        "time_limit": overrides.limit,
+        "grace": overrides.grace,
+        "ca_file": overrides.ca_file,
+    }
     options = {name: value for name, value in arguments.items() if value is not None}
     merged = Settings(
         state=Path("/"),
@@ -270,11 +314,24 @@ def make(
         shell_config=_path(environ, "HEAT_SHELL_CONFIG"),
         own=own,
         other=other,
-        layers=(Layer(COMMAND_LINE, {"agent": options}), *own, *((other,) if other else ())),
-        warnings=tuple(f"{other.origin}: {mistake}" for mistake in other.mistakes) if other else (),
+        layers=(
+            Layer(COMMAND_LINE, {"agent": options}),
+            *own,
+            *((other,) if other else ()),
+        ),
+        warnings=tuple(f"{other.origin}: {mistake}" for mistake in other.mistakes)
+        if other
+        else (),
         options=words,
     )
-    result = _complete(merged, environ, config=config, state=state, hooks=overrides.hooks, mistakes=mistakes)
+    result = _complete(
+        merged,
+        environ,
+        config=config,
+        state=state,
+        hooks=overrides.hooks,
+        mistakes=mistakes,
+    )
     return replace(result, mistakes=tuple(mistakes[before:]) if mistakes else ())
 
 
@@ -288,21 +345,30 @@ def _complete(
     mistakes: list[str] | None,
 ) -> Settings:
     """Return the settings with the fields that follow from the merged layers and the environment."""
-    directory, placed = _state(merged, environ, config=config, state=state, mistakes=mistakes)
+    directory, placed = _state(
+        merged, environ, config=config, state=state, mistakes=mistakes
+    )
     system = directory == SYSTEM_STATE
     deployed = _path(environ, "HEAT_CONFIG_DEPLOYED")
     old = _path(environ, "HEAT_CONFIG_DEPLOYED_OLD")
     searched = [*hooks]
     if own_hooks := _path(environ, "HEAT_CONFIG_HOOKS"):
         searched.append(own_hooks)
-    searched += [*map(Path, merged.words("hooks_dir")), *(each for each in HOOK_DIRECTORIES if not _is_closed(each))]
+    searched += [
+        *map(Path, merged.words("hooks_dir")),
+        *(each for each in HOOK_DIRECTORIES if not _is_closed(each)),
+    ]
     _check(merged, mistakes)
     return replace(
         merged,
         state=directory.absolute(),
         root=None if system else directory.absolute(),
-        deployed=(deployed or (DEPLOYED if system else directory / "deployed")).absolute(),
-        deployed_old=(old or DEPLOYED_OLD).absolute() if system or deployed or old else None,
+        deployed=(
+            deployed or (DEPLOYED if system else directory / "deployed")
+        ).absolute(),
+        deployed_old=(old or DEPLOYED_OLD).absolute()
+        if system or deployed or old
+        else None,
         hooks=tuple(path.absolute() for path in searched),
         environment={**environment_of_runs(environ), **_variables(merged, mistakes)},
         limit=merged.number("time_limit") or None,
@@ -329,7 +395,9 @@ def _state(
     directory = next(filter(None, in_order), Path(paths.usual_state(environ)))
     files = (*merged.own, *((merged.other,) if config and merged.other else ()))
     doubtful = any(layers.similar("state_dir", layer.wrong) for layer in files)
-    placed = state is not None or (variable is not None and config is None) or not doubtful
+    placed = (
+        state is not None or (variable is not None and config is None) or not doubtful
+    )
     if os.path.lexists(directory) and not directory.is_dir():
         placed = False
         hint = ""
@@ -337,7 +405,9 @@ def _state(
             hint = "--state-dir"
         elif directory == configured:
             hint = _place(merged, "state_dir")
-        layers.refuse(UsageError(f"{directory} is not a directory", hint=hint), mistakes)
+        layers.refuse(
+            UsageError(f"{directory} is not a directory", hint=hint), mistakes
+        )
     return directory, placed
 
 
@@ -350,13 +420,22 @@ def _check(merged: Settings, mistakes: list[str] | None) -> None:
         layers.refuse(UsageError(trouble, hint=_place(merged, "report_url")), mistakes)
     for name in merged.followed:
         if not merged.lookup(f"follow {name}", "url")[0]:
-            layers.refuse(UsageError(f"cannot use the settings: [follow {name}] needs the setting url"), mistakes)
+            layers.refuse(
+                UsageError(
+                    f"cannot use the settings: [follow {name}] needs the setting url"
+                ),
+                mistakes,
+            )
 
 
 def _place(settings: Settings, name: str) -> str:
     """Return the place of a setting of `[agent]`, for people."""
     origin = settings.lookup("agent", name)[1]
-    return f"--{name.replace('_', '-')}" if origin == COMMAND_LINE else f"{name} of [agent], {origin}"
+    return (
+        f"--{name.replace('_', '-')}"
+        if origin == COMMAND_LINE
+        else f"{name} of [agent], {origin}"
+    )
 
 
 def _trouble_of_url(url: str) -> str:
@@ -367,10 +446,16 @@ def _trouble_of_url(url: str) -> str:
 
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        usable = (
+            parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        )
     except ValueError:
         usable = False
-    return "" if usable else "cannot use the settings: report_url needs a URL of http or https"
+    return (
+        ""
+        if usable
+        else "cannot use the settings: report_url needs a URL of http or https"
+    )
 
 
 def _variables(settings: Settings, mistakes: list[str] | None) -> dict[str, str]:
@@ -382,7 +467,10 @@ def _variables(settings: Settings, mistakes: list[str] | None) -> dict[str, str]
             origin = settings.lookup("agent", "environment")[1]
             # The message does not repeat the pair, which may be a secret.
             layers.refuse(
-                UsageError(f"cannot use the settings in {origin}: environment: expected NAME=VALUE"), mistakes
+                UsageError(
+                    f"cannot use the settings in {origin}: environment: expected NAME=VALUE"
+                ),
+                mistakes,
             )
             continue
         variables[name] = value
@@ -408,7 +496,11 @@ def _path(environ: Mapping[str, str], name: str) -> Path | None:
 
 def environment_of_runs(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of every run: PATH, HOME, locale, time zone, proxies and hook variables (`HEAT_*`)."""
-    kept = {name: value for name, value in environ.items() if name in _KEPT or name.startswith(_KEPT_BEGINNINGS)}
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in _KEPT or name.startswith(_KEPT_BEGINNINGS)
+    }
     kept.setdefault("PATH", RUN_PATH)
     kept.setdefault("HOME", "/root" if os.geteuid() == 0 else "/")
     return kept

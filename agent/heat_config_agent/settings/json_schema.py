@@ -20,7 +20,10 @@ _KINDS: dict[Kind, dict[str, Any]] = {
     kinds.SIZE: {
         "anyOf": [
             {"type": "integer", "minimum": 0, "maximum": 10**15 - 1},
-            {"type": "string", "pattern": r"^\s*\d{1,15}\s*[kKmMgGtT]?([iI]?[bB])?\s*$"},
+            {
+                "type": "string",
+                "pattern": r"^\s*\d{1,15}\s*[kKmMgGtT]?([iI]?[bB])?\s*$",
+            },
         ]
     },
     kinds.LINES: {"type": ["string", "array"], "items": {"type": "string"}},
@@ -58,14 +61,27 @@ def _section(name: str, about: str) -> dict[str, Any]:
 
 
 def _setting(setting: Setting) -> dict[str, Any]:
-    found = {"description": f"{' '.join(setting.description.split())} ({setting.expected})", **_value(setting)}
+    found = {
+        "description": f"{' '.join(setting.description.split())} ({setting.expected})",
+        **_value(setting),
+    }
     default = written(setting.kind, setting.default)
-    return {**found, "default": setting.default if isinstance(setting.default, bool | int | float) else default}
+    return {
+        **found,
+        "default": setting.default
+        if isinstance(setting.default, bool | int | float)
+        else default,
+    }
 
 
 def _value(setting: Setting) -> dict[str, Any]:
     if setting.kind is kinds.CHOICE:
         return {"enum": list(setting.choices)}
     if setting.kind is kinds.WORDS:
-        return {"type": "array", "items": {"enum": list(setting.choices)} if setting.choices else {"type": "string"}}
+        return {
+            "type": "array",
+            "items": {"enum": list(setting.choices)}
+            if setting.choices
+            else {"type": "string"},
+        }
     return _KINDS[setting.kind]

@@ -28,13 +28,26 @@ def _text(value: object) -> object:
 
 
 def _flag(value: object) -> object:
-    words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    words = {
+        "true": True,
+        "yes": True,
+        "on": True,
+        "1": True,
+        "false": False,
+        "no": False,
+        "off": False,
+        "0": False,
+    }
     return value if isinstance(value, bool) else words.get(str(value).strip().lower())
 
 
 def _seconds(value: object) -> object:
     try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else float("nan")
+        number = (
+            float(value)
+            if isinstance(value, str | int | float) and not isinstance(value, bool)
+            else float("nan")
+        )
     except (ValueError, OverflowError):
         return None
     return number if 0 <= number <= LONGEST else None
@@ -46,29 +59,45 @@ def _limit(value: object) -> object:
 
 def _count(value: object) -> object:
     number = _seconds(value)
-    return int(number) if isinstance(number, float) and number.is_integer() and number >= 1 else None
+    return (
+        int(number)
+        if isinstance(number, float) and number.is_integer() and number >= 1
+        else None
+    )
 
 
 _SIZE = r"(?i)(\d{1,15})\s*([kmgt]?)(i?b)?"
 
 
 def _size(value: object) -> object:
-    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    text = (
+        str(value)
+        if isinstance(value, str | int) and not isinstance(value, bool)
+        else ""
+    )
     size = re.fullmatch(_SIZE, text.strip())
-    return int(size[1]) * 1024 ** " kmgt".index(size[2].lower() or " ") if size else None
+    return (
+        int(size[1]) * 1024 ** " kmgt".index(size[2].lower() or " ") if size else None
+    )
 
 
 def _texts(value: object) -> list[str] | None:
     """Return the texts of a value that may be one text or a list of them; None if it is something else."""
     items = [value] if isinstance(value, str) else value
-    if not isinstance(items, list) or not all(isinstance(item, str) and "\0" not in item for item in items):
+    if not isinstance(items, list) or not all(
+        isinstance(item, str) and "\0" not in item for item in items
+    ):
         return None
     return items
 
 
 def _words(value: object) -> object:
     texts = _texts(value)
-    return None if texts is None else tuple(word for text in texts for word in text.replace(",", " ").split())
+    return (
+        None
+        if texts is None
+        else tuple(word for text in texts for word in text.replace(",", " ").split())
+    )
 
 
 def _lines(value: object) -> object:
@@ -89,12 +118,18 @@ def _command(value: object) -> object:
 
 def _path(value: object) -> object:
     text = _text(value)
-    return text if isinstance(text, str) and (text == "" or text.startswith("/")) else None
+    return (
+        text if isinstance(text, str) and (text == "" or text.startswith("/")) else None
+    )
 
 
 def _paths(value: object) -> object:
     words = _words(value)
-    return words if isinstance(words, tuple) and all(word.startswith("/") for word in words) else None
+    return (
+        words
+        if isinstance(words, tuple) and all(word.startswith("/") for word in words)
+        else None
+    )
 
 
 TEXT = Kind("text", _text)
@@ -138,7 +173,11 @@ class Setting:
         """The values that are accepted, in words."""
         if self.kind is CHOICE:
             return f"one of {', '.join(self.choices)}"
-        return f"{self.kind.words} of: {', '.join(self.choices)}" if self.choices else self.kind.words
+        return (
+            f"{self.kind.words} of: {', '.join(self.choices)}"
+            if self.choices
+            else self.kind.words
+        )
 
 
 def written(kind: Kind, value: object) -> str:

@@ -17,7 +17,14 @@ from heat_config_agent.model.deployment import Mistake
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import kinds
 from heat_config_agent.settings.kinds import Setting
-from heat_config_agent.settings.schema import COLLECTORS, KNOWN, SECTIONS, SETTINGS, TRANSPORTS, declared
+from heat_config_agent.settings.schema import (
+    COLLECTORS,
+    KNOWN,
+    SECTIONS,
+    SETTINGS,
+    TRANSPORTS,
+    declared,
+)
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass, field
 
@@ -25,9 +32,32 @@ _SHOWN = 200
 """The most characters of a name or a value that a message repeats."""
 
 THEIRS = frozenset(
-    {"command", "cachedir", "backup_cachedir", "print_cachedir", "one_time", "force", "print", "deployment_key"}
-    | {"config_file", "config_dir", "config_source", "debug", "verbose", "default_log_levels", "fatal_deprecations"}
-    | {"publish_errors", "rate_limit_burst", "rate_limit_except_level", "rate_limit_interval", "watch_log_file"}
+    {
+        "command",
+        "cachedir",
+        "backup_cachedir",
+        "print_cachedir",
+        "one_time",
+        "force",
+        "print",
+        "deployment_key",
+    }
+    | {
+        "config_file",
+        "config_dir",
+        "config_source",
+        "debug",
+        "verbose",
+        "default_log_levels",
+        "fatal_deprecations",
+    }
+    | {
+        "publish_errors",
+        "rate_limit_burst",
+        "rate_limit_except_level",
+        "rate_limit_interval",
+        "watch_log_file",
+    }
     | {"instance_format", "instance_uuid_format", "syslog_log_facility", "timeout"}
 )
 """Options of os-collect-config and oslo.log that the agent does not use."""
@@ -75,7 +105,9 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     try:
         text = files.text_of(files.take(path))
     except OSError as error:
-        raise UsageError(f"cannot read the settings in {path}: {error.strerror}") from error
+        raise UsageError(
+            f"cannot read the settings in {path}: {error.strerror}"
+        ) from error
     wrong: list[str] = []
 
     def refuse(line: int, name: str, problem: str) -> None:
@@ -86,7 +118,9 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
         wrong.append(name)
 
     lines_read = list(_parse(text, refuse))
-    own = own or any(section == "agent" or declared(section) != section for section, *_ in lines_read)
+    own = own or any(
+        section == "agent" or declared(section) != section for section, *_ in lines_read
+    )
     sections: dict[str, dict[str, object]] = {}
     lines: dict[tuple[str, str], int] = {}
     mistakes = _repeated(text)
@@ -95,7 +129,11 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     for section, name, value, line in lines_read:
         place = "agent" if section == "DEFAULT" and not own else section
         setting = KNOWN.get((declared(place), name))
-        if setting is None or not _is_named(section) or (section == "DEFAULT" and not setting.shared):
+        if (
+            setting is None
+            or not _is_named(section)
+            or (section == "DEFAULT" and not setting.shared)
+        ):
             problem = _unknown(section, name) if own else _misspelt(section, name)
             if problem and not any(mistake.problem == problem for mistake in mistakes):
                 mistakes.append(Mistake(path=f"line {line}", problem=problem))
@@ -108,18 +146,28 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     for (place, name), values in several.items():
         setting = KNOWN[declared(place), name]
         try:
-            sections.setdefault(place, {})[name] = _read(setting, _one(setting, values), strict=own)
+            sections.setdefault(place, {})[name] = _read(
+                setting, _one(setting, values), strict=own
+            )
         except ValueError as error:
-            mistakes.append(Mistake(path=f"line {lines[place, name]}", problem=f"{name}: {error}"))
+            mistakes.append(
+                Mistake(path=f"line {lines[place, name]}", problem=f"{name}: {error}")
+            )
             wrong.append(name)
     if not own:
         named = sections.get("agent", {}).get("collectors", ())
         for collector in named if isinstance(named, tuple) else ():
             if collector not in COLLECTORS:
                 problem = f"collectors: {_no_source(collector)}"
-                mistakes.append(Mistake(path=f"line {lines['agent', 'collectors']}", problem=problem))
+                mistakes.append(
+                    Mistake(
+                        path=f"line {lines['agent', 'collectors']}", problem=problem
+                    )
+                )
     mistakes.sort(key=lambda mistake: int(mistake.path.removeprefix("line ")))
-    return Layer(str(path), sections, lines, tuple(mistakes), tuple(ignored), own, tuple(wrong))
+    return Layer(
+        str(path), sections, lines, tuple(mistakes), tuple(ignored), own, tuple(wrong)
+    )
 
 
 def _repeated(text: str) -> list[Mistake]:
@@ -143,7 +191,11 @@ def metadata(content: object, origin: str) -> Layer:
     if content is None:
         return Layer(origin, {})
     if not isinstance(content, Mapping):
-        return Layer(origin, {}, mistakes=(Mistake(path="os-collect-config", problem="expected an object"),))
+        return Layer(
+            origin,
+            {},
+            mistakes=(Mistake(path="os-collect-config", problem="expected an object"),),
+        )
     sections: dict[str, dict[str, object]] = {}
     mistakes: list[Mistake] = []
     for section, name, path, value in _of_metadata(content):
@@ -157,7 +209,9 @@ def metadata(content: object, origin: str) -> Layer:
     return Layer(origin, sections, mistakes=tuple(mistakes))
 
 
-def _of_metadata(content: Mapping[str, object]) -> Iterator[tuple[str, str, str, object]]:
+def _of_metadata(
+    content: Mapping[str, object],
+) -> Iterator[tuple[str, str, str, object]]:
     """Yield the section, name, path and value of each setting."""
     for key, value in content.items():
         if key in TRANSPORTS and isinstance(value, Mapping):
@@ -169,7 +223,11 @@ def _of_metadata(content: Mapping[str, object]) -> Iterator[tuple[str, str, str,
 
 def general(text: str) -> dict[str, str]:
     """Return all of `[DEFAULT]` in the text of os-collect-config's file, including options only for that program."""
-    return {name: value for section, name, value, _ in _parse(text, lambda *_: None) if section == "DEFAULT"}
+    return {
+        name: value
+        for section, name, value, _ in _parse(text, lambda *_: None)
+        if section == "DEFAULT"
+    }
 
 
 def merged(layers: Iterable[Layer], origin: str) -> Layer:
@@ -181,7 +239,9 @@ def merged(layers: Iterable[Layer], origin: str) -> Layer:
     return Layer(origin, sections)
 
 
-def _parse(text: str, refuse: Callable[[int, str, str], None]) -> Iterator[tuple[str, str, str, int]]:
+def _parse(
+    text: str, refuse: Callable[[int, str, str], None]
+) -> Iterator[tuple[str, str, str, int]]:
     """Yield the section, name, value and line number of each setting in a file, in its order.
 
     The form is oslo.config's: `name = value` or `name: value`; names may be repeated, and a line that begins with a
@@ -205,14 +265,25 @@ def _parse(text: str, refuse: Callable[[int, str, str], None]) -> Iterator[tuple
                 refuse(number, "", "the ']' at the end of the section is missing")
             section = " ".join(stripped[1:].removesuffix("]").split())
             continue
-        at = min((place for place in (stripped.find("="), stripped.find(":")) if place > 0), default=-1)
+        at = min(
+            (place for place in (stripped.find("="), stripped.find(":")) if place > 0),
+            default=-1,
+        )
         word = stripped[: max(at, 0)].strip().replace("-", "_")
         if at < 0 or (not section and not re.fullmatch(_NAME, word)):
-            refuse(number, stripped.split()[0], "expected «name = value»" if section else _BEGIN)
+            refuse(
+                number,
+                stripped.split()[0],
+                "expected «name = value»" if section else _BEGIN,
+            )
             continue
         if not section:
             if not homeless or word == "state_dir":
-                refuse(number, word, f"«{_short(word)}» is before the first section: begin with {_home(word)}")
+                refuse(
+                    number,
+                    word,
+                    f"«{_short(word)}» is before the first section: begin with {_home(word)}",
+                )
             homeless = True
             continue
         name, value, start = word, stripped[at + 1 :].strip(), number
@@ -228,17 +299,31 @@ _BEGIN = "expected a section such as [agent], and below it «name = value»"
 def _home(name: str) -> str:
     """Return the section to which a setting outside any section belongs."""
     sections = [row.section for row in SETTINGS if row.name == name]
-    return f"[{sections[0]}]" if sections else "[DEFAULT]" if name in THEIRS else "a section such as [agent]"
+    return (
+        f"[{sections[0]}]"
+        if sections
+        else "[DEFAULT]"
+        if name in THEIRS
+        else "a section such as [agent]"
+    )
 
 
 def _unquoted(value: str) -> str:
-    quoted = len(value) > 1 and value[0] in "\"'" and value.find(value[0], 1) == len(value) - 1
+    quoted = (
+        len(value) > 1
+        and value[0] in "\"'"
+        and value.find(value[0], 1) == len(value) - 1
+    )
     return value[1:-1] if quoted else value  # several quoted words keep their quotes
 
 
 def _one(known: Setting, values: Sequence[str]) -> object:
     """Return the value of a name that may be repeated: all its values for a list, else the last one."""
-    return list(values) if known.kind in (kinds.WORDS, kinds.LINES, kinds.PATHS) else values[-1]
+    return (
+        list(values)
+        if known.kind in (kinds.WORDS, kinds.LINES, kinds.PATHS)
+        else values[-1]
+    )
 
 
 def _misspelt(section: str, name: str) -> str:
@@ -252,7 +337,11 @@ def _misspelt(section: str, name: str) -> str:
         return f"{name!r} is a setting of [agent], not of [DEFAULT]"
     shared = [row.name for row in SETTINGS if row.shared]
     close = similar(name, [*shared, *THEIRS])
-    return f"there is no setting {_short(name)!r} in [DEFAULT]; did you mean {close}?" if close else ""
+    return (
+        f"there is no setting {_short(name)!r} in [DEFAULT]; did you mean {close}?"
+        if close
+        else ""
+    )
 
 
 def similar(name: str, names: Iterable[str]) -> str:
@@ -305,13 +394,23 @@ def _read(setting: Setting, value: object, *, strict: bool = False) -> object:
     words = result if isinstance(result, tuple) else (result,)
     allowed = setting.choices if strict or setting.name != "collectors" else ()
     if result is None or (allowed and not all(word in allowed for word in words)):
-        unknown = [word for word in words if word not in allowed] if setting.name == "collectors" and result else []
+        unknown = (
+            [word for word in words if word not in allowed]
+            if setting.name == "collectors" and result
+            else []
+        )
         if unknown:
             raise ValueError(_no_source(str(unknown[0])))
         shown = _short(repr(value))
         # Part of a URL or of a variable may be a secret.
-        hidden = setting.secret or setting.name.endswith("_url") or setting.name == "environment"
-        raise ValueError(f"expected {setting.expected}, not {'this value' if hidden else shown}")
+        hidden = (
+            setting.secret
+            or setting.name.endswith("_url")
+            or setting.name == "environment"
+        )
+        raise ValueError(
+            f"expected {setting.expected}, not {'this value' if hidden else shown}"
+        )
     return result
 
 
@@ -333,7 +432,11 @@ def machine(own: Path, other: Path, mistakes: list[str] | None) -> Files:
         names = sorted(os.listdir(own), reverse=True)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         names = []
-    own_layers = tuple(_layer(own / name, mistakes, own=True) for name in names if name.endswith(".conf"))
+    own_layers = tuple(
+        _layer(own / name, mistakes, own=True)
+        for name in names
+        if name.endswith(".conf")
+    )
     return own_layers, _layer(other, mistakes) if other.exists() else None
 
 
@@ -348,7 +451,9 @@ def _layer(path: Path, mistakes: list[str] | None, *, own: bool = False) -> Laye
         return file(path, own=own, refused=mistakes)
     except UsageError as error:
         refuse(error, mistakes)
-        return Layer(str(path), {}, own=own, wrong=("state_dir",))  # an unreadable file may set any state_dir
+        return Layer(
+            str(path), {}, own=own, wrong=("state_dir",)
+        )  # an unreadable file may set any state_dir
 
 
 def refuse(error: UsageError, mistakes: list[str] | None) -> None:

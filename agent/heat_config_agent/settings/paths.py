@@ -28,7 +28,9 @@ def usual_state(environ: Mapping[str, str]) -> str:
     """Return the default state directory: that of the system for root, else one in the user's home."""
     if os.geteuid() == 0:
         return SYSTEM_STATE
-    base = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME", "/"), ".local/state")  # noqa: PTH118
+    base = environ.get("XDG_STATE_HOME") or os.path.join(  # noqa: PTH118
+        environ.get("HOME", "/"), ".local/state"
+    )
     return os.path.join(base, "heat-config-agent")  # noqa: PTH118
 
 

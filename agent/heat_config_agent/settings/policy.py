@@ -28,7 +28,16 @@ LARGEST = 64 * 1024
 SOURCES = (*COLLECTORS, "stdin", "stack")
 """The first parts of the names of sources."""
 
-_WORDS = ("tools", "sources", "actions", "users", "secrets", "network", "isolate", "trusted_inputs")
+_WORDS = (
+    "tools",
+    "sources",
+    "actions",
+    "users",
+    "secrets",
+    "network",
+    "isolate",
+    "trusted_inputs",
+)
 
 RULES = (*_WORDS, "max_timeout", "signers")
 
@@ -42,10 +51,16 @@ def read(path: str) -> Policy | None:
         text = _text(path)
         return None if text is None else parse(path, text)
     except _Signers as error:
-        return Policy(file=path, mistake=f"cannot use the policy {path}: signers: {error}")
+        return Policy(
+            file=path, mistake=f"cannot use the policy {path}: signers: {error}"
+        )
     except OSError as error:
         link = error.errno in (errno.ELOOP, errno.ENOTDIR)
-        why = "neither the file nor its folders may be symbolic links" if link else error.strerror
+        why = (
+            "neither the file nor its folders may be symbolic links"
+            if link
+            else error.strerror
+        )
         return Policy(file=path, mistake=f"cannot use the policy {path}: {why}")
     except ValueError as error:
         return Policy(file=path, mistake=f"cannot use the policy {path}: {error}")
@@ -59,7 +74,9 @@ def _signers(path: str) -> str:
     """Return the content of the allowed signers file. Raises `_Signers`."""
     words = path.split()
     if len(words) != 1 or not path.startswith("/"):
-        raise _Signers("expected the full path of an allowed signers file, see ssh-keygen(1)")
+        raise _Signers(
+            "expected the full path of an allowed signers file, see ssh-keygen(1)"
+        )
     try:
         text = _text(path, LARGEST_SIGNERS)
     except OSError as error:
@@ -68,7 +85,9 @@ def _signers(path: str) -> str:
         raise _Signers(f"{path}: {error}") from error
     if text is None:
         raise _Signers(f"there is no {path}")
-    if not any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()):
+    if not any(
+        line.strip() and not line.lstrip().startswith("#") for line in text.splitlines()
+    ):
         raise _Signers(f"{path} names no signer")
     return text
 
@@ -118,15 +137,22 @@ def _check(descriptor: int, place: str) -> None:
     """Raise ValueError if others than root can write to what is open."""
     found = os.fstat(descriptor)
     if found.st_uid != 0:
-        raise ValueError(f"{place} belongs to the user {found.st_uid}; it has to belong to root")
+        raise ValueError(
+            f"{place} belongs to the user {found.st_uid}; it has to belong to root"
+        )
     if found.st_mode & 0o022:
-        raise ValueError(f"other users than root may write to {place}; run chmod go-w {place}")
+        raise ValueError(
+            f"other users than root may write to {place}; run chmod go-w {place}"
+        )
 
 
 def parse(path: str, text: str) -> Policy:
     """Return the policy of a text. Raises ValueError."""
     parser = configparser.RawConfigParser(
-        delimiters=("=",), comment_prefixes=("#", ";"), default_section="\0", empty_lines_in_values=False
+        delimiters=("=",),
+        comment_prefixes=("#", ";"),
+        default_section="\0",
+        empty_lines_in_values=False,
     )
     try:
         parser.read_string(text, source=path)
@@ -134,7 +160,9 @@ def parse(path: str, text: str) -> Policy:
         raise ValueError(_first_line(error)) from error
     unknown = [name for name in parser.sections() if name != SECTION]
     if unknown:
-        raise ValueError(f"there is no section [{unknown[0]}]; it has one section, [{SECTION}]")
+        raise ValueError(
+            f"there is no section [{unknown[0]}]; it has one section, [{SECTION}]"
+        )
     if not parser.has_section(SECTION) or not parser.items(SECTION):
         raise ValueError(f"expected a section [{SECTION}] with at least one rule")
     lines = {name: " ".join(value.split()) for name, value in parser.items(SECTION)}
@@ -149,7 +177,9 @@ def parse(path: str, text: str) -> Policy:
         elif name in _WORDS:
             values[name] = _words(name, value)
         else:
-            raise ValueError(f"there is no rule {name!r}; the rules are {', '.join(RULES)}")
+            raise ValueError(
+                f"there is no rule {name!r}; the rules are {', '.join(RULES)}"
+            )
     return Policy(
         file=path,
         tools=values.get("tools"),
@@ -179,9 +209,13 @@ def _own() -> str:
 
 def _first_line(error: configparser.Error) -> str:
     """Return the problem that the parser found, with its line."""
-    line = getattr(error, "lineno", None) or next((number for number, _ in getattr(error, "errors", ())), None)
+    line = getattr(error, "lineno", None) or next(
+        (number for number, _ in getattr(error, "errors", ())), None
+    )
     where = f"line {line}: " if line else ""
-    if isinstance(error, configparser.DuplicateOptionError | configparser.DuplicateSectionError):
+    if isinstance(
+        error, configparser.DuplicateOptionError | configparser.DuplicateSectionError
+    ):
         return f"{where}a name is there twice"
     return f"{where}expected a section [{SECTION}], and below it «name = value»"
 
@@ -216,11 +250,17 @@ def _words(name: str, value: str) -> tuple[str, ...]:
     if any(word.startswith(("#", ";")) for word in words):
         raise ValueError(f"{name}: put the comment on a line of its own")
     if any(word.partition("=")[0] in ("", *RULES) for word in words if "=" in word):
-        raise ValueError(f"{name}: a rule begins its line, and a line that begins with a space continues a rule")
+        raise ValueError(
+            f"{name}: a rule begins its line, and a line that begins with a space continues a rule"
+        )
     for word in words:
         if problem := _problem(name, word):
             raise ValueError(f"{name}: {problem}")
-    if "none" in words and len(words) > 1 and name in ("network", "secrets", "trusted_inputs"):
+    if (
+        "none" in words
+        and len(words) > 1
+        and name in ("network", "secrets", "trusted_inputs")
+    ):
         raise ValueError(f"{name}: none stands alone")
     return words
 
@@ -229,7 +269,9 @@ def _problem(name: str, word: str) -> str:
     """Return the reason why a word of a rule can mean nothing; empty if it can."""
     hooks = (*heat_config_hooks.HOOKS, *heat_config_hooks.COMPAT)
     if name == "tools" and not (word.startswith("/") or word in hooks):
-        return f"{word!r} is not a built-in hook; name an executable hook by its full path"
+        return (
+            f"{word!r} is not a built-in hook; name an executable hook by its full path"
+        )
     if name == "trusted_inputs" and word != "none" and word not in hooks:
         return f"expected names of built-in hooks, or none, not {word!r}"
     if name == "network" and not _HOST.fullmatch(word) and not _is_network(word):

@@ -51,17 +51,33 @@ SECTIONS: dict[str, str] = {}
 
 
 def _row(
-    name: str, kind: Kind, default: object, description: str, example: str = "", **more: object
+    name: str,
+    kind: Kind,
+    default: object,
+    description: str,
+    example: str = "",
+    **more: object,
 ) -> dict[str, object]:
-    return {"name": name, "kind": kind, "default": default, "description": description, "example": example, **more}
+    return {
+        "name": name,
+        "kind": kind,
+        "default": default,
+        "description": description,
+        "example": example,
+        **more,
+    }
 
 
-def _required(name: str, kind: Kind, description: str, example: str = "", *, secret: bool = False) -> dict[str, object]:
+def _required(
+    name: str, kind: Kind, description: str, example: str = "", *, secret: bool = False
+) -> dict[str, object]:
     default = () if kind is WORDS else ""
     return _row(name, kind, default, description, example, required=True, secret=secret)
 
 
-def _section(section: str, description: str, *rows: dict[str, object]) -> tuple[Setting, ...]:
+def _section(
+    section: str, description: str, *rows: dict[str, object]
+) -> tuple[Setting, ...]:
     """Return the settings of a section, in the order of their rows."""
     SECTIONS[section] = description
     return tuple([restore(Setting, {"section": section, **row}) for row in rows])
@@ -69,12 +85,25 @@ def _section(section: str, description: str, *rows: dict[str, object]) -> tuple[
 
 _KEYSTONE = (
     _required("auth_url", TEXT, "the URL of Keystone", "https://keystone.example/v3"),
-    _required("user_id", TEXT, "the id of the user; not with an application credential"),
+    _required(
+        "user_id", TEXT, "the id of the user; not with an application credential"
+    ),
     _required("password", TEXT, "the password of that user", secret=True),
     _required("project_id", TEXT, "the id of the project"),
     _row("region_name", TEXT, "", "the region; empty for any", "RegionOne"),
-    _row("application_credential_id", TEXT, "", "the id of an application credential, in the place of the user"),
-    _row("application_credential_secret", TEXT, "", "the secret of that application credential", secret=True),
+    _row(
+        "application_credential_id",
+        TEXT,
+        "",
+        "the id of an application credential, in the place of the user",
+    ),
+    _row(
+        "application_credential_secret",
+        TEXT,
+        "",
+        "the secret of that application credential",
+        secret=True,
+    ),
 )
 """The rows of each section whose source uses Keystone."""
 
@@ -93,15 +122,27 @@ SETTINGS: tuple[Setting, ...] = (
             "where the agent keeps the journal, runs and everything else; empty for /var/lib/heat-config-agent",
             "/srv/agent",
         ),
-        _row("min_polling_interval", SECONDS, 1.0, "the shortest time between two polls, while there are changes"),
+        _row(
+            "min_polling_interval",
+            SECONDS,
+            1.0,
+            "the shortest time between two polls, while there are changes",
+        ),
         _row(
             "parallel",
             COUNT,
             1,
             "the number of deployments that may run at once; with 1 they run in the order of their names",
         ),
-        _row("time_limit", SECONDS, 3600.0, "the timeout of a deployment that has none of its own; 0 for no timeout"),
-        _row("grace", SECONDS, 10.0, "the time between TERM and KILL when a run is ended"),
+        _row(
+            "time_limit",
+            SECONDS,
+            3600.0,
+            "the timeout of a deployment that has none of its own; 0 for no timeout",
+        ),
+        _row(
+            "grace", SECONDS, 10.0, "the time between TERM and KILL when a run is ended"
+        ),
         _row("collect_timeout", LIMIT, 60.0, "the timeout of a source"),
         _row(
             "ca_file",
@@ -110,7 +151,13 @@ SETTINGS: tuple[Setting, ...] = (
             "a file with trusted certificates; empty for those of the system",
             "/etc/ssl/example.pem",
         ),
-        _row("hooks_dir", PATHS, (), "hook directories that are searched first", "/opt/hooks"),
+        _row(
+            "hooks_dir",
+            PATHS,
+            (),
+            "hook directories that are searched first",
+            "/opt/hooks",
+        ),
         _row(
             "plugin_dirs",
             PATHS,
@@ -125,7 +172,12 @@ SETTINGS: tuple[Setting, ...] = (
             "the user for tools that have the option `user`; empty for the user of the agent",
             "deploy",
         ),
-        _row("user_dir", PATH, paths.USERS, "the folder with the files of runs of other users, which they can reach"),
+        _row(
+            "user_dir",
+            PATH,
+            paths.USERS,
+            "the folder with the files of runs of other users, which they can reach",
+        ),
         _row(
             "isolate",
             WORDS,
@@ -134,7 +186,12 @@ SETTINGS: tuple[Setting, ...] = (
             "network, home, tmp, system=strict",
             choices=isolation.WORDS,
         ),
-        _row("secrets_dir", PATH, paths.SECRETS, "the folder from which inputs may refer to secrets"),
+        _row(
+            "secrets_dir",
+            PATH,
+            paths.SECRETS,
+            "the folder from which inputs may refer to secrets",
+        ),
         _row(
             "age_identity",
             PATH,
@@ -161,7 +218,13 @@ SETTINGS: tuple[Setting, ...] = (
             "directories with providers of secrets that are searched first",
             "/opt/providers",
         ),
-        _row("environment", LINES, (), "variables for the environment of every run, each NAME=VALUE", "LANG=C.UTF-8"),
+        _row(
+            "environment",
+            LINES,
+            (),
+            "variables for the environment of every run, each NAME=VALUE",
+            "LANG=C.UTF-8",
+        ),
         _row(
             "reboot_command",
             COMMAND,
@@ -175,7 +238,9 @@ SETTINGS: tuple[Setting, ...] = (
             "how long output stays, and results of deployments that have left the metadata; inputs and configs stay as "
             "long, but at most a day",
         ),
-        _row("keep_size", SIZE, 256 * MEBI, "the largest size of everything that is kept"),
+        _row(
+            "keep_size", SIZE, 256 * MEBI, "the largest size of everything that is kept"
+        ),
         _row(
             "keep_secrets",
             SECONDS,
@@ -191,7 +256,13 @@ SETTINGS: tuple[Setting, ...] = (
             "the most deployments that are kept after they have left the metadata",
             replaced_by="keep_size",
         ),
-        _row("keep_files", COUNT, 20_000, "the most files that are kept", replaced_by="keep_size"),
+        _row(
+            "keep_files",
+            COUNT,
+            20_000,
+            "the most files that are kept",
+            replaced_by="keep_size",
+        ),
         _row(
             "output_limit",
             SIZE,
@@ -199,7 +270,12 @@ SETTINGS: tuple[Setting, ...] = (
             "the largest size of a run's output on disk, at least 4M; the middle of longer output is dropped; "
             "0 for no limit",
         ),
-        _row("scopes", FLAG, True, "whether each run is a systemd scope in heat.slice; requires systemd and root"),
+        _row(
+            "scopes",
+            FLAG,
+            True,
+            "whether each run is a systemd scope in heat.slice; requires systemd and root",
+        ),
         _row(
             "metrics_file",
             PATH,
@@ -256,16 +332,33 @@ SETTINGS: tuple[Setting, ...] = (
         "heat",
         "Heat's metadata from Heat's own API.",
         *_KEYSTONE,
-        _required("stack_id", TEXT, "the stack, as NAME/ID", "web/3f0c7d52-8c1e-4b8e-9a53-0d3f6a1c2b47"),
-        _required("resource_name", TEXT, "the name of the server resource in the stack", "server"),
+        _required(
+            "stack_id",
+            TEXT,
+            "the stack, as NAME/ID",
+            "web/3f0c7d52-8c1e-4b8e-9a53-0d3f6a1c2b47",
+        ),
+        _required(
+            "resource_name",
+            TEXT,
+            "the name of the server resource in the stack",
+            "server",
+        ),
     ),
     *_section(
         "cfn",
         "Heat's metadata from Heat's CloudFormation API.",
         _required("access_key_id", TEXT, "the EC2 access key"),
-        _required("secret_access_key", TEXT, "the secret of the EC2 access key", secret=True),
+        _required(
+            "secret_access_key", TEXT, "the secret of the EC2 access key", secret=True
+        ),
         _required("stack_name", TEXT, "the name of the stack"),
-        _required("path", WORDS, "the path of the metadata: RESOURCE.Metadata, and keys below it", "server.Metadata"),
+        _required(
+            "path",
+            WORDS,
+            "the path of the metadata: RESOURCE.Metadata, and keys below it",
+            "server.Metadata",
+        ),
         _row(
             "metadata_url",
             TEXT,
@@ -273,8 +366,19 @@ SETTINGS: tuple[Setting, ...] = (
             "the URL of Heat's CloudFormation API; empty to read it from metadata_hint",
             "https://heat.example:8000/v1",
         ),
-        _row("metadata_hint", PATH, "/var/lib/heat-cfntools/cfn-metadata-server", "a file that contains that URL"),
-        _row("ca_certificate", PATH, "", "a file with trusted certificates for that URL", "/etc/ssl/example.pem"),
+        _row(
+            "metadata_hint",
+            PATH,
+            "/var/lib/heat-cfntools/cfn-metadata-server",
+            "a file that contains that URL",
+        ),
+        _row(
+            "ca_certificate",
+            PATH,
+            "",
+            "a file with trusted certificates for that URL",
+            "/etc/ssl/example.pem",
+        ),
     ),
     *_section(
         "request",
@@ -286,7 +390,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Heat's metadata in a Zaqar queue.",
         *_KEYSTONE,
         _required("queue_id", TEXT, "the queue with the metadata"),
-        _row("use_websockets", FLAG, False, "whether to be notified of new messages, if Zaqar offers websockets"),
+        _row(
+            "use_websockets",
+            FLAG,
+            False,
+            "whether to be notified of new messages, if Zaqar offers websockets",
+        ),
     ),
     *_section(
         "heat_local",
@@ -294,7 +403,10 @@ SETTINGS: tuple[Setting, ...] = (
         _row(
             "path",
             PATHS,
-            ("/var/lib/heat-cfntools/cfn-init-data", "/var/lib/cloud/data/cfn-init-data"),
+            (
+                "/var/lib/heat-cfntools/cfn-init-data",
+                "/var/lib/cloud/data/cfn-init-data",
+            ),
             "the files that cloud-init writes",
         ),
     ),
@@ -302,13 +414,24 @@ SETTINGS: tuple[Setting, ...] = (
         "ec2",
         "The user data from the EC2 metadata service. Unless collectors names it, it is used only on machines that "
         "look like instances of a cloud.",
-        _row("metadata_url", TEXT, "http://169.254.169.254/latest", "the URL of the EC2 metadata service"),
+        _row(
+            "metadata_url",
+            TEXT,
+            "http://169.254.169.254/latest",
+            "the URL of the EC2 metadata service",
+        ),
         _row("timeout", LIMIT, 10.0, "the timeout of each request to it"),
     ),
     *_section(
         "config_drive",
         "The user data on the config drive of the instance.",
-        _row("path", PATH, "", "the drive, or its mount point; empty to search for it", "/dev/sr0"),
+        _row(
+            "path",
+            PATH,
+            "",
+            "the drive, or its mount point; empty to search for it",
+            "/dev/sr0",
+        ),
     ),
     *_section(
         "local",
@@ -350,11 +473,28 @@ SETTINGS: tuple[Setting, ...] = (
             "the template or document in the source; empty for a source that is one file",
             "web/stack.yaml",
         ),
-        _row("parameters", LINES, (), "parameters or inputs of the template, each NAME=VALUE", "colour=blue"),
-        _row("environments", WORDS, (), "environment files in the source", "web/production.yaml"),
+        _row(
+            "parameters",
+            LINES,
+            (),
+            "parameters or inputs of the template, each NAME=VALUE",
+            "colour=blue",
+        ),
+        _row(
+            "environments",
+            WORDS,
+            (),
+            "environment files in the source",
+            "web/production.yaml",
+        ),
         _row("interval", LIMIT, 300.0, "the time between two polls of the source"),
         _row("timeout", LIMIT, 60.0, "the timeout of each request to the source"),
-        _row("size_limit", SIZE, 256 * MEBI, "the largest size of a revision; at most 64M for one file of https"),
+        _row(
+            "size_limit",
+            SIZE,
+            256 * MEBI,
+            "the largest size of a revision; at most 64M for one file of https",
+        ),
         _row("user", TEXT, "", "the user for https and oci", "deploy"),
         _row("token", TEXT, "", "the token or password of that user", secret=True),
         _row(
@@ -365,12 +505,24 @@ SETTINGS: tuple[Setting, ...] = (
             "user",
             "/etc/heat-config-agent/ssh_config",
         ),
-        _row("rollback", FLAG, False, "whether the stack returns to the state before if a revision fails"),
-        _row("delete", FLAG, False, "whether the stack is deleted when the section is removed"),
+        _row(
+            "rollback",
+            FLAG,
+            False,
+            "whether the stack returns to the state before if a revision fails",
+        ),
+        _row(
+            "delete",
+            FLAG,
+            False,
+            "whether the stack is deleted when the section is removed",
+        ),
     ),
 )
 
-KNOWN: Mapping[tuple[str, str], Setting] = {(row.section, row.name): row for row in SETTINGS}
+KNOWN: Mapping[tuple[str, str], Setting] = {
+    (row.section, row.name): row for row in SETTINGS
+}
 """The declarations by section and name."""
 
 
@@ -381,14 +533,19 @@ def declared(section: str) -> str:
 
 def defaults(section: str) -> dict[str, object]:
     """Return the defaults of a section."""
-    return {row.name: row.default for row in SETTINGS if row.section == declared(section)}
+    return {
+        row.name: row.default for row in SETTINGS if row.section == declared(section)
+    }
 
 
 def incomplete(section: str, values: Mapping[str, object]) -> tuple[str, ...]:
     """Return the names of a transport's settings that are missing."""
     required = [row.name for row in SETTINGS if row.section == section and row.required]
     if values.get("application_credential_id"):
-        required = [*(name for name in required if name not in _USER), "application_credential_secret"]
+        required = [
+            *(name for name in required if name not in _USER),
+            "application_credential_secret",
+        ]
     return tuple(name for name in required if not values.get(name))
 
 

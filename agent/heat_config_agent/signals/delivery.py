@@ -115,7 +115,10 @@ class _Result:
     @property
     def is_old(self) -> bool:
         """True if a denial of the result may be final, by the clock of the machine or by the time that has passed."""
-        return max(time.time() - self.ended, time.monotonic() - self.first) >= DENIED_SECONDS
+        return (
+            max(time.time() - self.ended, time.monotonic() - self.first)
+            >= DENIED_SECONDS
+        )
 
 
 class Delivery:
@@ -156,14 +159,21 @@ class Delivery:
     @property
     def busy(self) -> bool:
         """True if a result is still to be delivered. Each attempt gets at least a few seconds."""
-        return any(result.again is not None or self._is_patient(result) for result in self._results.values())
+        return any(
+            result.again is not None or self._is_patient(result)
+            for result in self._results.values()
+        )
 
     @property
     def due(self) -> float | None:
         """Seconds until `outcomes` has to be called, even if the descriptor is not readable; None if nothing is due."""
         if not self._results:
             return None
-        moments = [result.again for result in self._results.values() if result.again is not None]
+        moments = [
+            result.again
+            for result in self._results.values()
+            if result.again is not None
+        ]
         now = time.monotonic()
         delays = [max(moment - now, 0) for moment in moments]
         return min([*delays, LOOK] if len(delays) < len(self._results) else delays)
@@ -192,7 +202,9 @@ class Delivery:
         earlier agents.
         """
         ended = time.time() if ended is None else ended
-        self._results[key] = _Result(target, values, ended, earlier, first=time.monotonic())
+        self._results[key] = _Result(
+            target, values, ended, earlier, first=time.monotonic()
+        )
         self._post(key)
 
     def drop(self, key: str) -> None:
@@ -202,10 +214,18 @@ class Delivery:
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcomes since the last call, and send the results again whose time has come."""
-        outcomes = [self._settled(outcome) for outcome in self._outbox.outcomes() if outcome.key in self._results]
+        outcomes = [
+            self._settled(outcome)
+            for outcome in self._outbox.outcomes()
+            if outcome.key in self._results
+        ]
         self.answered += sum(outcome.fate is not Fate.RETRY for outcome in outcomes)
         now = time.monotonic()
-        for key in [key for key, result in self._results.items() if result.again is not None and result.again <= now]:
+        for key in [
+            key
+            for key, result in self._results.items()
+            if result.again is not None and result.again <= now
+        ]:
             self._post(key)
         return outcomes
 
@@ -224,7 +244,9 @@ class Delivery:
             return outcome
         if self._schedule(result, outcome):
             return replace(outcome, fate=Fate.RETRY)
-        del self._results[outcome.key]  # the next agent goes on, unless that would change nothing
+        del self._results[
+            outcome.key
+        ]  # the next agent goes on, unless that would change nothing
         is_over = result.is_old and result.earlier + result.tries >= DENIALS
         return outcome if is_over else replace(outcome, fate=Fate.RETRY)
 
@@ -239,4 +261,6 @@ class Delivery:
         return True
 
     def _is_patient(self, result: _Result) -> bool:
-        return self._patience is None or time.monotonic() < max(result.first + self._patience, result.last + LEAST)
+        return self._patience is None or time.monotonic() < max(
+            result.first + self._patience, result.last + LEAST
+        )

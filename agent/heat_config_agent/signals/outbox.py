@@ -75,7 +75,9 @@ def unsendable(target: Target) -> str:
     if trouble := _unusable(target.url):
         return f"the signal URL {trouble}"
     if target.verb not in ("POST", "PUT"):
-        return f"the signal verb {target.verb!r} is not supported; only POST and PUT are"
+        return (
+            f"the signal verb {target.verb!r} is not supported; only POST and PUT are"
+        )
     return ""
 
 
@@ -92,7 +94,10 @@ def _incomplete(target: Target) -> str:
         **(
             {"deploy_queue_id": target.queue}
             if target.kind == "zaqar"
-            else {"deploy_stack_id": target.stack, "deploy_resource_name": target.resource}
+            else {
+                "deploy_stack_id": target.stack,
+                "deploy_resource_name": target.resource,
+            }
         ),
     }
     if missing := [name for name, value in needed.items() if not value]:
@@ -142,8 +147,12 @@ class Outbox:
     def expect(self, target: Target) -> None:
         """Start the thread for a server during the run, because loading its modules takes as long as a short run."""
         if not unsendable(target) and _name_of(target) not in self._senders:
-            with contextlib.suppress(RuntimeError):  # no memory for a thread: `post` tries again
-                self._senders[_name_of(target)] = _Sender(target, self._ca_file, self._deliver)
+            with contextlib.suppress(
+                RuntimeError
+            ):  # no memory for a thread: `post` tries again
+                self._senders[_name_of(target)] = _Sender(
+                    target, self._ca_file, self._deliver
+                )
 
     def post(self, key: str, target: Target, values: Mapping[str, object]) -> None:
         """Begin to send a result; `outcomes` returns its outcome later."""
@@ -175,20 +184,38 @@ class Outbox:
     def _overdue(self) -> list[Outcome]:
         """Give up requests that never end; their servers get a new thread and connection."""
         latest = time.monotonic() - PATIENCE
-        late = [letter for letter in self._under_way.values() if letter.begun is not None and letter.begun < latest]
+        late = [
+            letter
+            for letter in self._under_way.values()
+            if letter.begun is not None and letter.begun < latest
+        ]
         for letter in late:
             del self._under_way[letter.key]
             self._senders.pop(letter.server).abandoned = True
-            for other in [other for other in self._under_way.values() if other.server == letter.server]:
+            for other in [
+                other
+                for other in self._under_way.values()
+                if other.server == letter.server
+            ]:
                 self._send(other)
-        return [Outcome(letter.key, Fate.RETRY, f"no full answer within {PATIENCE:g} s") for letter in late]
+        return [
+            Outcome(letter.key, Fate.RETRY, f"no full answer within {PATIENCE:g} s")
+            for letter in late
+        ]
 
     def _send(self, letter: _Letter) -> None:
         try:
             if letter.server not in self._senders:
-                self._senders[letter.server] = _Sender(letter.target, self._ca_file, self._deliver)
+                self._senders[letter.server] = _Sender(
+                    letter.target, self._ca_file, self._deliver
+                )
         except RuntimeError:  # the machine has no memory for another thread
-            self._deliver(letter, Outcome(letter.key, Fate.RETRY, "no thread could be started to send it"))
+            self._deliver(
+                letter,
+                Outcome(
+                    letter.key, Fate.RETRY, "no thread could be started to send it"
+                ),
+            )
         else:
             self._senders[letter.server].letters.put(letter)
 
@@ -200,7 +227,12 @@ class Outbox:
 class _Sender:
     """Sends the results for one server, one after the other, in a thread."""
 
-    def __init__(self, target: Target, ca_file: str | None, deliver: Callable[[_Letter, Outcome], None]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        ca_file: str | None,
+        deliver: Callable[[_Letter, Outcome], None],
+    ) -> None:
         import queue  # noqa: PLC0415  # both are slow to load, and many runs have nothing to send
         import threading  # noqa: PLC0415
 
@@ -213,7 +245,9 @@ class _Sender:
         self._renewed = False
         """True if the connection has to be made again, with other certificates."""
         self._deliver = deliver
-        threading.Thread(target=self._run, name=f"signals {target.described}", daemon=True).start()
+        threading.Thread(
+            target=self._run, name=f"signals {target.described}", daemon=True
+        ).start()
 
     def trust(self, ca_file: str | None) -> None:
         """Trust the certificates in `ca_file` from the next letter on."""
@@ -244,5 +278,7 @@ class _Sender:
             except UnreachableError as error:
                 outcome = Outcome(letter.key, Fate.RETRY, str(error))
             except BaseException as error:  # noqa: BLE001  # if the thread ended, no later result would be sent
-                outcome = Outcome(letter.key, Fate.RETRY, f"{type(error).__name__} while sending")
+                outcome = Outcome(
+                    letter.key, Fate.RETRY, f"{type(error).__name__} while sending"
+                )
             self._deliver(letter, outcome)

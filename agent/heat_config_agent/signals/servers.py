@@ -80,7 +80,11 @@ def judge(key: str, answer: web.Answer, denied: frozenset[int] = DENIED) -> Outc
         if answer.cut:
             return Outcome(key, Fate.RETRY, f"HTTP {answer.status}, but {answer.cut}")
         if answer.status not in ACCEPTED and answer.is_page:
-            return Outcome(key, Fate.RETRY, "it answers with a web page: something else is in its place")
+            return Outcome(
+                key,
+                Fate.RETRY,
+                "it answers with a web page: something else is in its place",
+            )
         return Outcome(key, Fate.SENT)
     trouble = f"HTTP {answer.status} {answer.reason}".rstrip()
     if answer.status in PERMANENT:
@@ -117,7 +121,9 @@ def _expired(signed: str, now: float) -> str:
     from datetime import datetime, timezone  # noqa: PLC0415  # only if a result was denied
 
     try:
-        moment = datetime.strptime(signed, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+        moment = datetime.strptime(signed, "%Y-%m-%dT%H:%M:%SZ").replace(
+            tzinfo=timezone.utc
+        )
     except ValueError:
         return ""
     if now - moment.timestamp() < EXPIRY:
@@ -150,7 +156,9 @@ class Server(Protocol):
     denied: frozenset[int]
     """The HTTP status codes that deny access, which may pass."""
 
-    def send(self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]) -> web.Answer:
+    def send(
+        self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]
+    ) -> web.Answer:
         """Send a result, unless it `is_withdrawn` before the server has it. Raises UnreachableError."""
 
 
@@ -171,11 +179,19 @@ class _Web:
         self._host = origin.rpartition("/")[2].rpartition("@")[2]
         self._connection = web.Connection(origin, ca_file)
 
-    def send(self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]) -> web.Answer:
+    def send(
+        self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]
+    ) -> web.Answer:
         _allow(target.url)
-        content = HeldBack(body, ROUNDING_SECONDS, is_withdrawn) if target.is_temporary_url else body
+        content = (
+            HeldBack(body, ROUNDING_SECONDS, is_withdrawn)
+            if target.is_temporary_url
+            else body
+        )
         try:
-            return self._connection.send(target.verb, target.url, content, {"Content-Type": "application/json"})
+            return self._connection.send(
+                target.verb, target.url, content, {"Content-Type": "application/json"}
+            )
         except UnreachableError as error:
             raise UnreachableError(f"{self._host}: {error}") from error
 
@@ -196,22 +212,32 @@ class _OpenStack:
         """The user who was used last is the last."""
         self._id = str(uuid.uuid4())
 
-    def send(self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]) -> web.Answer:  # noqa: ARG002
+    def send(
+        self,
+        target: Target,
+        body: bytes,
+        is_withdrawn: Callable[[], bool],  # noqa: ARG002
+    ) -> web.Answer:
         cloud = self._user(target.credentials or NOBODY)
         if target.kind == "zaqar":
             return cloud.ask(
                 "POST",
                 "messaging",
                 f"/v2/queues/{quote(target.queue, safe='')}/messages",
-                body=b'{"messages": [{"ttl": %d, "body": %b}]}' % (MESSAGE_SECONDS, body),
+                body=b'{"messages": [{"ttl": %d, "body": %b}]}'
+                % (MESSAGE_SECONDS, body),
                 headers={"Client-ID": self._id},
                 largest=0,
             )
         path = self._keystone.resource_path(target.stack, target.resource)
-        return cloud.ask("POST", "orchestration", f"{path}/signal", body=body, largest=0)
+        return cloud.ask(
+            "POST", "orchestration", f"{path}/signal", body=body, largest=0
+        )
 
     def _user(self, credentials: Credentials) -> keystone.Cloud:
-        cloud = self._users.pop(credentials, None) or self._keystone.Cloud(credentials, session=self._connections)
+        cloud = self._users.pop(credentials, None) or self._keystone.Cloud(
+            credentials, session=self._connections
+        )
         self._users[credentials] = cloud
         if len(self._users) > USERS:
             del self._users[next(iter(self._users))]
@@ -220,4 +246,8 @@ class _OpenStack:
 
 def server_of(target: Target, ca_file: str | None) -> Server:
     """Return the server that receives the results for a target."""
-    return _Web(origin(target.url), ca_file) if target.credentials is None else _OpenStack(ca_file)
+    return (
+        _Web(origin(target.url), ca_file)
+        if target.credentials is None
+        else _OpenStack(ca_file)
+    )

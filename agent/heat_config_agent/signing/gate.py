@@ -19,7 +19,9 @@ class Gate:
 
     def __init__(self, folder: str, evidence: str, shown: str) -> None:
         """Read files as a list has them that is valid. Raises UsageError."""
-        self._folders = dict.fromkeys((os.path.abspath(folder), os.path.realpath(folder)))  # noqa: PTH100
+        self._folders = dict.fromkeys(
+            (os.path.abspath(folder), os.path.realpath(folder))  # noqa: PTH100
+        )
         self._shown = shown
         self.evidence = (evidence,)
         try:
@@ -38,10 +40,14 @@ class Gate:
         name = self._name(path)
         wanted = self._digests.get(name)
         if wanted is None:
-            raise UsageError(f"cannot use {path}: {name} is not in the signed list {self._shown}", hint=_HINT)
+            raise UsageError(
+                f"cannot use {path}: {name} is not in the signed list {self._shown}",
+                hint=_HINT,
+            )
         if signed.digest(content) != wanted:
             raise UsageError(
-                f"cannot use {path}: it was changed after it was signed in {self._shown}", hint="sign it again"
+                f"cannot use {path}: it was changed after it was signed in {self._shown}",
+                hint="sign it again",
             )
 
     def covers(self, path: str | Path) -> bool:
@@ -103,14 +109,20 @@ def beside(path: str | Path, allowed: str, *, required: bool) -> Gate | None:
     """
     shown = f"{named(path)}{signed.SUFFIX}"
     try:
-        text = read(shown, signed.LARGEST).decode("utf-8", "surrogateescape")  # a daemon must not wait for a pipe
+        text = read(shown, signed.LARGEST).decode(
+            "utf-8", "surrogateescape"
+        )  # a daemon must not wait for a pipe
     except FileNotFoundError:
         if not required:
             return None
         why = "it is not signed, and the rule signers of the policy requires it"
-        raise UsageError(f"cannot use {path}: {why}: there is no {shown}", hint=_HINT) from None
+        raise UsageError(
+            f"cannot use {path}: {why}: there is no {shown}", hint=_HINT
+        ) from None
     except OSError as error:
-        raise UsageError(f"cannot use {path}: cannot read {shown}: {error.strerror}") from None
+        raise UsageError(
+            f"cannot use {path}: cannot read {shown}: {error.strerror}"
+        ) from None
     evidence = signed.evidence(signed.FILES, text)
     require(evidence, allowed, shown)
     return Gate(os.path.dirname(shown) or ".", evidence, shown)  # noqa: PTH120  # it may be empty
@@ -148,7 +160,11 @@ def evidence_for(path: str | Path, content: bytes, tree: str = "") -> tuple[str,
     policy = policy_in_force()
     if policy is None or policy.signers is None:
         return ()
-    gate = of_tree(tree, policy.signers) if tree else beside(path, policy.signers, required=False)
+    gate = (
+        of_tree(tree, policy.signers)
+        if tree
+        else beside(path, policy.signers, required=False)
+    )
     if gate is None:
         return ()
     gate.check(path, content)

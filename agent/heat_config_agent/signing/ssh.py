@@ -25,14 +25,18 @@ _PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The folders in which ssh-keygen is looked for: no variable of the caller adds another one."""
 
 
-_FAULTS = re.compile(r"No user exists|Unable to open|Couldn't read|No such file|Permission denied|allocate memory")
+_FAULTS = re.compile(
+    r"No user exists|Unable to open|Couldn't read|No such file|Permission denied|allocate memory"
+)
 """Messages of ssh-keygen about the machine, and not about a signature."""
 
 
 def obstacle() -> AgentError | None:
     """Return the error that keeps signatures from being checked on this machine; None without one."""
     try:
-        problem(signed.evidence(signed.FILES, f"{signed.BEGIN}\nAAAA\n{signed.END}\n"), "")
+        problem(
+            signed.evidence(signed.FILES, f"{signed.BEGIN}\nAAAA\n{signed.END}\n"), ""
+        )
     except AgentError as error:
         return error
     return None
@@ -45,11 +49,19 @@ def with_verified(policy: Policy, deployments: Iterable[Deployment]) -> Policy:
     """
     if policy.signers is None or policy.mistake:
         return policy
-    texts = {text for each in deployments for text in (*each.signatures, *each.signed_configs)}
+    texts = {
+        text
+        for each in deployments
+        for text in (*each.signatures, *each.signed_configs)
+    }
     try:
-        return replace(policy, verified={text: problem(text, policy.signers) for text in texts})
+        return replace(
+            policy, verified={text: problem(text, policy.signers) for text in texts}
+        )
     except AgentError as error:
-        return replace(policy, mistake=f"cannot use the policy {policy.file}: signers: {error}")
+        return replace(
+            policy, mistake=f"cannot use the policy {policy.file}: signers: {error}"
+        )
 
 
 def problem(evidence: str, allowed: str) -> str:
@@ -64,16 +76,31 @@ def verdict(evidence: str, allowed: str) -> tuple[str, str]:
     """Return the problem of evidence, as `problem` does; if there is none, the name of the signer in the file."""
     namespace, _, text = evidence.partition("\n")
     try:
-        message, signature = (part.encode("utf-8", "surrogateescape") for part in signed.halves(text))
+        message, signature = (
+            part.encode("utf-8", "surrogateescape") for part in signed.halves(text)
+        )
     except ValueError as error:
         return str(error), ""
-    with _memory(allowed.encode("utf-8", "surrogateescape")) as signers, _memory(signature) as signature_file:
+    with (
+        _memory(allowed.encode("utf-8", "surrogateescape")) as signers,
+        _memory(signature) as signature_file,
+    ):
         where = ["-s", _path(signature_file), "-f", _path(signers)]
-        found = _asked(["-Y", "find-principals", *where], b"", (signers, signature_file))
-        names = found.stdout.decode("utf-8", "replace").splitlines() if found.returncode == 0 else []
+        found = _asked(
+            ["-Y", "find-principals", *where], b"", (signers, signature_file)
+        )
+        names = (
+            found.stdout.decode("utf-8", "replace").splitlines()
+            if found.returncode == 0
+            else []
+        )
         why = _why(found)
         for name in filter(None, names):
-            checked = _asked(["-Y", "verify", "-n", namespace, "-I", name, *where], message, (signers, signature_file))
+            checked = _asked(
+                ["-Y", "verify", "-n", namespace, "-I", name, *where],
+                message,
+                (signers, signature_file),
+            )
             if checked.returncode == 0:
                 return "", name
             why = _why(checked)
@@ -89,7 +116,12 @@ def sign(key: Path, namespace: str, message: str) -> str:
         take(key, signed.LARGEST)
     except OSError as error:
         raise AgentError(f"cannot read the key {key}: {error.strerror}") from None
-    done = _run(["-Y", "sign", "-q", "-n", namespace, "-f", str(key)], message.encode(), (), by_hand=True)
+    done = _run(
+        ["-Y", "sign", "-q", "-n", namespace, "-f", str(key)],
+        message.encode(),
+        (),
+        by_hand=True,
+    )
     armored = done.stdout.decode("ascii", "replace")
     if done.returncode != 0 or not armored.startswith(signed.BEGIN):
         said = done.stderr.decode("utf-8", "replace")
@@ -105,7 +137,11 @@ _FAILURES = (
         "its passphrase is missing or wrong",
         "type it again, or run ssh-add {0} and name {0}.pub",
     ),
-    ("are too open", "other users can read it, so ssh-keygen does not use it", "run chmod 600 {0}"),
+    (
+        "are too open",
+        "other users can read it, so ssh-keygen does not use it",
+        "run chmod 600 {0}",
+    ),
     (
         "No private key found",
         "its private key is neither next to it nor in ssh-agent",
@@ -123,23 +159,35 @@ _FAILURES = (
 def is_on_device(key: Path) -> bool:
     """Return whether a key is on a device that has to be touched for each signature, as its public half says."""
     try:
-        return take(key if key.suffix == ".pub" else f"{key}.pub", signed.LARGEST).startswith(b"sk-")
+        return take(
+            key if key.suffix == ".pub" else f"{key}.pub", signed.LARGEST
+        ).startswith(b"sk-")
     except OSError:
         return False
 
 
-def _asked(words: Sequence[str], message: bytes, descriptors: tuple[int, ...]) -> subprocess.CompletedProcess[bytes]:
+def _asked(
+    words: Sequence[str], message: bytes, descriptors: tuple[int, ...]
+) -> subprocess.CompletedProcess[bytes]:
     """Ask ssh-keygen about a signature. Raises AgentError if it has no answer, for a reason of the machine."""
     done = _run(words, message, descriptors)
     said = done.stderr.decode("utf-8", "replace") if done.returncode else ""
     if done.returncode not in (0, _REFUSED) or _FAULTS.search(said):
-        hint = "the user of the agent needs an entry in /etc/passwd" if "No user exists" in said else ""
+        hint = (
+            "the user of the agent needs an entry in /etc/passwd"
+            if "No user exists" in said
+            else ""
+        )
         raise AgentError(f"signatures cannot be checked: {_why(done)}", hint=hint)
     return done
 
 
 def _run(
-    words: Sequence[str], message: bytes, descriptors: tuple[int, ...], *, by_hand: bool = False
+    words: Sequence[str],
+    message: bytes,
+    descriptors: tuple[int, ...],
+    *,
+    by_hand: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run ssh-keygen; `by_hand` for someone who may have to type a passphrase.
 
@@ -159,16 +207,26 @@ def _run(
             env={**os.environ, **environment} if by_hand else environment,
         )
     except FileNotFoundError:
-        raise AgentError(f"{failed}: ssh-keygen is missing", hint="install openssh-client") from None
+        raise AgentError(
+            f"{failed}: ssh-keygen is missing", hint="install openssh-client"
+        ) from None
     except OSError as error:
-        raise AgentError(f"{failed}: cannot start ssh-keygen: {error.strerror}") from None
+        raise AgentError(
+            f"{failed}: cannot start ssh-keygen: {error.strerror}"
+        ) from None
     except subprocess.TimeoutExpired:
-        raise AgentError(f"{failed}: ssh-keygen has not ended after {SECONDS:g} s") from None
+        raise AgentError(
+            f"{failed}: ssh-keygen has not ended after {SECONDS:g} s"
+        ) from None
 
 
 def _why(done: subprocess.CompletedProcess[bytes]) -> str:
     """Return why ssh-keygen has refused a signature."""
-    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [
+        line.strip()
+        for line in done.stderr.decode("utf-8", "replace").splitlines()
+        if line.strip()
+    ]
     reason = lines[0] if lines else f"ssh-keygen ended with exit code {done.returncode}"
     if reason == "No principal matched.":
         return "its signer is not an allowed one"
@@ -221,6 +279,9 @@ def of_commit(content: str) -> str:
 def of_tag(content: str, name: str) -> str:
     """Return the evidence for an annotated tag of that name, from its content; empty if it has no signature of ssh."""
     head = content.partition("\n\n")[0].split("\n")
-    if f"tag {name.removeprefix('refs/').removeprefix('tags/')}" not in head or signed.BEGIN not in content:
+    if (
+        f"tag {name.removeprefix('refs/').removeprefix('tags/')}" not in head
+        or signed.BEGIN not in content
+    ):
         return ""
     return signed.evidence(signed.GIT, content)

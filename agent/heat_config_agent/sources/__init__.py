@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from heat_config_agent.sources.base import Reach, Source
 
 
-def make(name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[], None]) -> Source:
+def make(
+    name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[], None]
+) -> Source:
     """Return the source of that name with the settings of its section. It may call `ring` when it has news.
 
     Only the module of that source is imported.

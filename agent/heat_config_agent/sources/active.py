@@ -35,20 +35,29 @@ def schedule(settings: Settings) -> Schedule:
 
 def base(settings: Settings, held: Mapping[str, Document]) -> list[Layer]:
     """Return the machine's own settings of transports, in order of precedence. `held` are the documents it has."""
-    documents = [layers.metadata(held[name].content, name) for name in (*BOOT, *LOCAL) if name in held]
+    documents = [
+        layers.metadata(held[name].content, name)
+        for name in (*BOOT, *LOCAL)
+        if name in held
+    ]
     own = [layers.merged(settings.own, settings.own[0].origin)] if settings.own else []
     return [*own, *documents, *([settings.other] if settings.other else [])]
 
 
 def places(
-    settings: Settings, held: Mapping[str, Document], learned_settings: Learned | None, newest: Layer | None = None
+    settings: Settings,
+    held: Mapping[str, Document],
+    learned_settings: Learned | None,
+    newest: Layer | None = None,
 ) -> list[Layer]:
     """Return the places that can name transports, in order of precedence.
 
     `learned_settings` are the learned settings; `newest` are the settings in the metadata that has arrived since.
     """
     machine = base(settings, held)
-    trusted = learned_settings is not None and learned_settings.under == learned.digest(machine)
+    trusted = learned_settings is not None and learned_settings.under == learned.digest(
+        machine
+    )
     return [
         newest or Layer("the metadata", {}),
         *([learned_settings.layer] if learned_settings and trusted else []),
@@ -85,9 +94,18 @@ class Steering:
         """The settings in the metadata that has arrived since the start, or since the settings were read again."""
         self._learned, trouble = learned.load(settings.state, change=change)
         self._teacher = self._learned.teacher if self._learned else None
-        held = max((name for name in TRANSPORTS if name in documents.held), key=documents.at.__getitem__, default="")
-        if held and (self._learned is None or self._learned.under == learned.digest(base(settings, documents.held))):
-            self._newest = layers.metadata(documents.held[held].content, f"the metadata from {held}")
+        held = max(
+            (name for name in TRANSPORTS if name in documents.held),
+            key=documents.at.__getitem__,
+            default="",
+        )
+        if held and (
+            self._learned is None
+            or self._learned.under == learned.digest(base(settings, documents.held))
+        ):
+            self._newest = layers.metadata(
+                documents.held[held].content, f"the metadata from {held}"
+            )
         self._told: set[str] = set()
         self.settings = settings
         self.news: list[str] = [trouble] if trouble else []
@@ -106,7 +124,9 @@ class Steering:
         """Use the settings in a document from a transport."""
         if isinstance(key, Transport) and key.name in LIVE:
             self._teacher = key
-        layer = layers.metadata(document.content, f"the metadata from {document.source}")
+        layer = layers.metadata(
+            document.content, f"the metadata from {document.source}"
+        )
         self._tell(f"{layer.origin}: {mistake}" for mistake in layer.mistakes)
         self._newest = layer
         self._apply()
@@ -120,26 +140,45 @@ class Steering:
             return False
         if key == self._lookout:
             return True
-        named = transports.level(layers.metadata(document.content, ""), self._own.only).transports
+        named = transports.level(
+            layers.metadata(document.content, ""), self._own.only
+        ).transports
         known = transports.level(self._learned.layer, self._own.only).transports
         conditions = self._collection.conditions()
-        denied = any(transport in conditions and conditions[transport].denied for transport in named)
-        return bool(named) and key not in named and all(transport in known for transport in named) and not denied
+        denied = any(
+            transport in conditions and conditions[transport].denied
+            for transport in named
+        )
+        return (
+            bool(named)
+            and key not in named
+            and all(transport in known for transport in named)
+            and not denied
+        )
 
     def steer(self, *, now: bool = False) -> bool:
         """Pass the sources in use to the collection; return True if a document does not count any more."""
         conditions = self._collection.conditions()
         levels = self.levels
-        selected = transports.in_use(levels, lambda transport: _failed(conditions.get(transport)))
+        selected = transports.in_use(
+            levels, lambda transport: _failed(conditions.get(transport))
+        )
         self._tell(trouble for level in levels for trouble in level.troubles)
         self._adopt(levels[0], conditions)
         works = any(_works(conditions.get(transport)) for transport in selected)
         sources: dict[Hashable, tuple[str, Callable[[Callable[[], None]], Source]]] = {}
         for transport in selected:
-            sources[transport] = (transport.name, self._maker(transport.name, transport.values))
+            sources[transport] = (
+                transport.name,
+                self._maker(transport.name, transport.values),
+            )
         for name in (*BOOT, *LOCAL):
             condition = conditions.get(name)
-            enough = name in BOOT and works and (condition is None or condition.working is not None)
+            enough = (
+                name in BOOT
+                and works
+                and (condition is None or condition.working is not None)
+            )
             if self._is_selected(name) and not enough:
                 sources[name] = (name, self._maker(name, self.settings.section(name)))
         self._lookout = None
@@ -154,11 +193,16 @@ class Steering:
             sources[self._lookout] = (name, self._maker(name, self._lookout.values))
         self._collection.use(sources, now=now, seldom=self._lookout)
         held = self._documents.held
-        moved = any(_works(conditions.get(transport)) and transport.name in held for transport in selected)
+        moved = any(
+            _works(conditions.get(transport)) and transport.name in held
+            for transport in selected
+        )
         dropped = [
             name
             for name in held
-            if name in TRANSPORTS and moved and name not in {transport.name for transport in selected}
+            if name in TRANSPORTS
+            and moved
+            and name not in {transport.name for transport in selected}
         ]
         dropped += [name for name in held if name in LOCAL and name not in sources]
         for name in dropped:
@@ -174,7 +218,11 @@ class Steering:
     @property
     def used(self) -> set[str]:
         """The names of the sources in use."""
-        return {condition.name for condition in self._collection.conditions().values() if not condition.seldom}
+        return {
+            condition.name
+            for condition in self._collection.conditions().values()
+            if not condition.seldom
+        }
 
     def _apply(self) -> None:
         layer = self._newest or (self._learned.layer if self._learned else None)
@@ -182,9 +230,14 @@ class Steering:
         self._collection.schedule = schedule(self.settings)
 
     def _reach(self) -> Reach:
-        return Reach(ca_file=self.settings.ca_file, seconds=self.settings.number("collect_timeout"))
+        return Reach(
+            ca_file=self.settings.ca_file,
+            seconds=self.settings.number("collect_timeout"),
+        )
 
-    def _maker(self, name: str, values: Mapping[str, object]) -> Callable[[Callable[[], None]], Source]:
+    def _maker(
+        self, name: str, values: Mapping[str, object]
+    ) -> Callable[[Callable[[], None]], Source]:
         make, reach = self._make, self._reach()
         return lambda ring: make(name, values, reach, ring)
 
@@ -193,24 +246,40 @@ class Steering:
         if (
             self._newest is None
             or not newest.transports
-            or not all(_works(conditions.get(transport)) for transport in newest.transports)
+            or not all(
+                _works(conditions.get(transport)) for transport in newest.transports
+            )
         ):
             return
         if not self._change:
             return
         under = learned.digest(base(self._own, self._documents.held))
         new = (self._newest.sections, under, self._teacher)
-        if self._learned and (self._learned.layer.sections, self._learned.under, self._learned.teacher) == new:
+        if (
+            self._learned
+            and (
+                self._learned.layer.sections,
+                self._learned.under,
+                self._learned.teacher,
+            )
+            == new
+        ):
             return
         try:
-            self._learned = learned.save(self._own.state, self._newest, under, self._teacher)
+            self._learned = learned.save(
+                self._own.state, self._newest, under, self._teacher
+            )
         except OSError as error:
-            self._tell([f"cannot write the settings of the metadata to disk: {error.strerror}"])
+            self._tell(
+                [f"cannot write the settings of the metadata to disk: {error.strerror}"]
+            )
 
     def _is_selected(self, name: str) -> bool:
         """Return True if the settings select a source that is not a transport."""
         selected = self.settings.lookup("agent", "collectors")[0]
-        selection = self._own.only if name != "local" else selected  # the metadata's `collectors` are about transports
+        selection = (
+            self._own.only if name != "local" else selected
+        )  # the metadata's `collectors` are about transports
         if name == "file" and not self.settings.section("file")["path"]:
             return False
         if name == "ec2" and not selection:

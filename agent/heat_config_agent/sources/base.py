@@ -59,5 +59,7 @@ def credentials(values: Mapping[str, object]) -> Credentials:
         project_id=str(values["project_id"]),
         region_name=str(values.get("region_name") or ""),
         application_credential_id=str(values.get("application_credential_id") or ""),
-        application_credential_secret=str(values.get("application_credential_secret") or ""),
+        application_credential_secret=str(
+            values.get("application_credential_secret") or ""
+        ),
     )

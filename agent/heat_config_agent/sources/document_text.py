@@ -17,7 +17,9 @@ def load(text: str, name: str, *, unique: bool = False) -> object:
     try:
         return strict_json.loads(text, unique=unique)
     except json.JSONDecodeError as error:
-        wrong = UsageError(f"cannot read {name}: line {error.lineno}, column {error.colno}: {error.msg}")
+        wrong = UsageError(
+            f"cannot read {name}: line {error.lineno}, column {error.colno}: {error.msg}"
+        )
     except ValueError as error:
         raise UsageError(f"cannot read {name}: {error}") from None
     if name.endswith(".json"):
@@ -27,11 +29,16 @@ def load(text: str, name: str, *, unique: bool = False) -> object:
     try:
         return strict_yaml.loads(text, unique=unique)
     except ValueError as error:
-        if text.lstrip()[:1] in ("{", "["):  # it may be YAML in flow style, but is not valid as that either
+        if text.lstrip()[:1] in (
+            "{",
+            "[",
+        ):  # it may be YAML in flow style, but is not valid as that either
             raise wrong from None
         raise UsageError(f"cannot read {name}: {error}") from None
 
 
 def same(first: object, second: object) -> bool:
     """Return True if two JSON values are the same. In Python alone, 1, 1.0 and true would be equal."""
-    return first == second and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+    return first == second and json.dumps(first, sort_keys=True) == json.dumps(
+        second, sort_keys=True
+    )

@@ -36,10 +36,19 @@ class Documents:
                 signatures = tuple(map(str, record.get("signatures", ())))
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                TypeError,
+                RecursionError,
+                OverflowError,
+            ) as error:
                 self._set_aside(path, error)
                 continue
-            self.held[name] = Document(source=name, content=content, signatures=signatures)
+            self.held[name] = Document(
+                source=name, content=content, signatures=signatures
+            )
 
     def take(self, document: Document) -> str:
         """Put a document in force that has no `refusal`; return why it could not be written to disk, else empty text.
@@ -48,19 +57,33 @@ class Documents:
         """
         content, before = document.content, self.held.get(document.source)
         entries = _entries(before.content) if before else None
-        if isinstance(content, Mapping) and content.get("deployments") is None and entries is not None:
+        if (
+            isinstance(content, Mapping)
+            and content.get("deployments") is None
+            and entries is not None
+        ):
             content = {**content, "deployments": entries}
-            document = Document(source=document.source, content=content, signatures=before.signatures if before else ())
+            document = Document(
+                source=document.source,
+                content=content,
+                signatures=before.signatures if before else (),
+            )
         self.held[document.source], self.at[document.source] = document, time.time()
         if not self._change:
             return ""
         try:
             files.make_directory(self._directory, durable=True)
-            record = {"source": document.source, "at": self.at[document.source], "content": document.content}
+            record = {
+                "source": document.source,
+                "at": self.at[document.source],
+                "content": document.content,
+            }
             if document.signatures:
                 record["signatures"] = document.signatures
             text = json.dumps(record)
-            files.replace(self._directory / f"{document.source}.json", text.encode(), durable=True)
+            files.replace(
+                self._directory / f"{document.source}.json", text.encode(), durable=True
+            )
         except OSError as error:
             return f"cannot keep the document of {document.source}: {error.strerror}"
         return ""
@@ -74,7 +97,9 @@ class Documents:
         try:
             (self._directory / f"{name}.json").unlink(missing_ok=True)
         except OSError as error:
-            self.warnings.append(f"cannot remove the document of {name}: {error.strerror}")
+            self.warnings.append(
+                f"cannot remove the document of {name}: {error.strerror}"
+            )
 
     def _set_aside(self, path: Path, error: Exception) -> None:
         aside = path.with_name(f"{path.name}.corrupt-{time.time_ns()}")
@@ -84,9 +109,13 @@ class Documents:
             return
         try:
             path.rename(aside)
-            self.warnings.append(f"cannot read {path}: {why}; it is set aside as {aside.name}")
+            self.warnings.append(
+                f"cannot read {path}: {why}; it is set aside as {aside.name}"
+            )
         except OSError as other:
-            self.warnings.append(f"cannot read {path}: {why}, nor set it aside: {other.strerror}")
+            self.warnings.append(
+                f"cannot read {path}: {why}, nor set it aside: {other.strerror}"
+            )
 
 
 def refusal(source: str, parsed: Parsed) -> str:
@@ -96,7 +125,9 @@ def refusal(source: str, parsed: Parsed) -> str:
     """
     if parsed.understood:
         return ""
-    return f"{source} answered with something that is not metadata: {parsed.mistakes[0]}"
+    return (
+        f"{source} answered with something that is not metadata: {parsed.mistakes[0]}"
+    )
 
 
 def _entries(content: object) -> list[object] | None:
@@ -116,7 +147,9 @@ def in_force(held: Mapping[str, Document], used: Collection[str]) -> list[Docume
     for name in COLLECTORS:
         if name in held and not (transport and name in BOOT):
             documents.append(held[name])
-        elif (transport and name in BOOT) or (name not in used and (transport or name not in TRANSPORTS)):
+        elif (transport and name in BOOT) or (
+            name not in used and (transport or name not in TRANSPORTS)
+        ):
             documents.append(_empty(name))
     return documents
 

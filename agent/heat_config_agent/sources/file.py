@@ -46,18 +46,25 @@ def _regular(path: Path, *, tighten: bool = False) -> bytes:
     """
     try:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+            descriptor = os.open(
+                path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+            )
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            tighten, descriptor = False, os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            tighten, descriptor = (
+                False,
+                os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK),
+            )
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise SourceError(f"cannot read {path}: it is not a file")
             own = status.st_uid == os.geteuid() and status.st_nlink == 1
             if tighten and own and stat.S_IMODE(status.st_mode) & 0o177:
-                with contextlib.suppress(OSError):  # on a read-only file system it is read all the same
+                with contextlib.suppress(
+                    OSError
+                ):  # on a read-only file system it is read all the same
                     os.fchmod(descriptor, 0o600)
             data = files.drain(descriptor)
         finally:
@@ -115,7 +122,9 @@ def _located_in(pieces: Sequence[tuple[str, int]], mistake: Mistake) -> Mistake:
     index = int(found[1])
     for path, number in pieces:
         if index < number:
-            its = replace(mistake, path=f"deployments[{index}]{mistake.path[found.end() :]}")
+            its = replace(
+                mistake, path=f"deployments[{index}]{mistake.path[found.end() :]}"
+            )
             return replace(mistake, place=_located(Path(path), its).place)
         index -= number
     return mistake
@@ -127,7 +136,11 @@ def _loaded(text: str | bytes, path: Path, signatures: tuple[str, ...]) -> objec
     Raises UsageError; if a signature is required and missing, the error says so.
     """
     try:
-        return document_text.load(text, str(path)) if isinstance(text, str) else written(text, str(path))
+        return (
+            document_text.load(text, str(path))
+            if isinstance(text, str)
+            else written(text, str(path))
+        )
     except UsageError:
         policy = policy_in_force()
         if policy is not None and policy.signers is not None and not signatures:
@@ -152,7 +165,9 @@ class File:
     def collect(self) -> Document:
         """Read the file."""
         self._read()
-        return replace(self._document(self.content), located=functools.partial(_located, self.path))
+        return replace(
+            self._document(self.content), located=functools.partial(_located, self.path)
+        )
 
     def _read(self) -> None:
         try:
@@ -162,7 +177,11 @@ class File:
 
     def _document(self, text: str | bytes) -> Document:
         signatures = _signatures(self.path, self.content, self._tree)
-        return Document(source=self.name, content=_loaded(text, self.path, signatures), signatures=signatures)
+        return Document(
+            source=self.name,
+            content=_loaded(text, self.path, signatures),
+            signatures=signatures,
+        )
 
 
 class Stdin:
@@ -178,9 +197,13 @@ class Stdin:
             raise SourceError("cannot read standard input: it is closed")
         try:
             own = sys.stdin.fileno()
-            self.content = files.drain(own, patience=None if os.isatty(own) else files.PATIENCE)
+            self.content = files.drain(
+                own, patience=None if os.isatty(own) else files.PATIENCE
+            )
         except OSError as error:
-            raise SourceError(f"cannot read standard input: {error.strerror or error}") from error
+            raise SourceError(
+                f"cannot read standard input: {error.strerror or error}"
+            ) from error
         content, name = self.content, "standard input"
 
         def located(mistake: Mistake) -> Mistake:
@@ -188,7 +211,9 @@ class Stdin:
 
             return replace(mistake, place=strict.located(content, name, mistake.path))
 
-        return Document(source=self.name, content=written(content, name), located=located)
+        return Document(
+            source=self.name, content=written(content, name), located=located
+        )
 
 
 class ShellConfig(File):
@@ -200,13 +225,20 @@ class ShellConfig(File):
         An empty file, as its template creates it, means no deployments.
         """
         try:
-            if stat.S_IMODE(os.lstat(self.path).st_mode) != 0o600 and not self.path.is_symlink():
+            if (
+                stat.S_IMODE(os.lstat(self.path).st_mode) != 0o600
+                and not self.path.is_symlink()
+            ):
                 self.path.chmod(0o600)
         except OSError as error:
             raise SourceError(f"cannot read {self.path}: {error.strerror}") from error
         self._read()
         text = files.text_of(self.content)
-        return self._document(text) if text.strip() else Document(source=self.name, content=[])
+        return (
+            self._document(text)
+            if text.strip()
+            else Document(source=self.name, content=[])
+        )
 
 
 class Several:
@@ -234,7 +266,9 @@ class Several:
         self._pieces: tuple[tuple[str, int], ...] = ()
         """The paths of the files in `last`, and how many deployments each has."""
 
-    def together(self, states: Sequence[State], errors: Sequence[AgentError]) -> Document:
+    def together(
+        self, states: Sequence[State], errors: Sequence[AgentError]
+    ) -> Document:
         """Return the merged document of the files: the same object as before if nothing has changed."""
         now = states, _rule(states)
         if self.last is not None and not errors and now == self._seen:
@@ -243,10 +277,14 @@ class Several:
         troubles = [error.brief for error in errors]
         for path, *_ in states:
             try:
-                self.good[path], self._evidence[path] = _object(Path(path), others=self.others)
+                self.good[path], self._evidence[path] = _object(
+                    Path(path), others=self.others
+                )
             except (SourceError, UsageError) as error:
                 all_errors.append(error)
-                troubles.append(f"{error.brief}{'; its content from before still counts' if path in self.good else ''}")
+                troubles.append(
+                    f"{error.brief}{'; its content from before still counts' if path in self.good else ''}"
+                )
         pieces = [self.good[path] for path, *_ in states if path in self.good]
         if all_errors and not pieces:
             self._seen = None
@@ -256,14 +294,27 @@ class Several:
         self._seen = now if settled and not all_errors else None
         content = _merged(pieces)
         evidence = [self._evidence[path] for path, *_ in states if path in self.good]
-        signatures = tuple(text for texts in evidence for text in texts) if all(evidence) else ()
-        parts = tuple((path, len(_deployments(self.good[path]))) for path, *_ in states if path in self.good)
+        signatures = (
+            tuple(text for texts in evidence for text in texts) if all(evidence) else ()
+        )
+        parts = tuple(
+            (path, len(_deployments(self.good[path])))
+            for path, *_ in states
+            if path in self.good
+        )
         last = self.last
-        same = last is not None and last.signatures == signatures and parts == self._pieces
+        same = (
+            last is not None and last.signatures == signatures and parts == self._pieces
+        )
         if last is None or not same or not document_text.same(last.content, content):
             self._pieces = parts
             located = functools.partial(_located_in, parts)
-            last = self.last = Document(source=self.name, content=content, signatures=signatures, located=located)
+            last = self.last = Document(
+                source=self.name,
+                content=content,
+                signatures=signatures,
+                located=located,
+            )
         return last
 
 
@@ -286,7 +337,11 @@ class Files(Several):
 def texts(values: Mapping[str, object]) -> tuple[str, ...]:
     """Return the paths in the settings, each once."""
     paths = values["path"]
-    return tuple(dict.fromkeys(os.path.normpath(path) for path in paths)) if isinstance(paths, tuple) else ()
+    return (
+        tuple(dict.fromkeys(os.path.normpath(path) for path in paths))
+        if isinstance(paths, tuple)
+        else ()
+    )
 
 
 def states_of(paths: Iterable[str]) -> list[State]:
@@ -296,9 +351,19 @@ def states_of(paths: Iterable[str]) -> list[State]:
         try:
             status = os.stat(path)  # noqa: PTH116  # for each file at each poll
         except OSError:
-            states.append((path, 0, 0, 0, 0))  # missing or out of reach: reading it says which
+            states.append(
+                (path, 0, 0, 0, 0)
+            )  # missing or out of reach: reading it says which
             continue
-        states.append((path, status.st_dev, status.st_ino, status.st_size, max(status.st_mtime_ns, status.st_ctime_ns)))
+        states.append(
+            (
+                path,
+                status.st_dev,
+                status.st_ino,
+                status.st_size,
+                max(status.st_mtime_ns, status.st_ctime_ns),
+            )
+        )
     return states
 
 
@@ -320,18 +385,30 @@ def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, 
     data = _regular(path)
     signatures = _signatures(path, data)
     content = _loaded(files.text_of(data), path, signatures)
-    if isinstance(content, list) or (isinstance(content, dict) and isinstance(content.get("deployments"), list)):
+    if isinstance(content, list) or (
+        isinstance(content, dict) and isinstance(content.get("deployments"), list)
+    ):
         content = _loaded(data, path, signatures)
     if isinstance(content, list):
         return {"deployments": content}, signatures
     if not isinstance(content, dict):
-        raise UsageError(f"cannot read {path}: expected an object with deployments, or a list of them")
-    if "heat_template_version" in content:  # it would make the merged document a template
-        raise UsageError(f"cannot read {path}: this is a HOT template, not deployment metadata")
+        raise UsageError(
+            f"cannot read {path}: expected an object with deployments, or a list of them"
+        )
+    if (
+        "heat_template_version" in content
+    ):  # it would make the merged document a template
+        raise UsageError(
+            f"cannot read {path}: this is a HOT template, not deployment metadata"
+        )
     entries = content.get("deployments")
     if entries is not None and not isinstance(entries, list):
         raise UsageError(f"cannot read {path}: deployments: expected a list")
-    if not others and "deployments" not in content and "os-collect-config" not in content:
+    if (
+        not others
+        and "deployments" not in content
+        and "os-collect-config" not in content
+    ):
         raise UsageError(f"cannot read {path}: there is no `deployments` in it")
     return content, signatures
 
@@ -345,7 +422,11 @@ def _merged(pieces: Iterable[Mapping[str, object]]) -> dict[str, object]:
         deployments += _deployments(piece)
         signed = piece.get(SIGNATURES, [])
         lists += signed if isinstance(signed, list) else [signed]
-    return {**merged, **({SIGNATURES: lists} if lists else {}), "deployments": deployments}
+    return {
+        **merged,
+        **({SIGNATURES: lists} if lists else {}),
+        "deployments": deployments,
+    }
 
 
 def _deployments(piece: Mapping[str, object]) -> list[object]:

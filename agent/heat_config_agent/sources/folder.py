@@ -34,21 +34,28 @@ def files_of(name: str) -> Sequence[str]:
     values = {path: _value(path) for path, language in languages.items() if language}
     templates = [path for path in values if _is_template(values[path], languages[path])]
     documents = [path for path in texts if path not in templates]
-    if any(languages[path] == kinds.TOSCA for path in templates) and len(texts) == len(templates):
+    if any(languages[path] == kinds.TOSCA for path in templates) and len(texts) == len(
+        templates
+    ):
         is_plain = len(templates) == 1 and not _is_entry(values[templates[0]])
-        return templates if is_plain else [name]  # its reader says which of several templates is its entry
+        return (
+            templates if is_plain else [name]
+        )  # its reader says which of several templates is its entry
     if archives and not texts:
         return _only(name, archives, "archives")
     if len(templates) == 1 and not documents:
         return templates
     if templates:
         _refuse_mixture(name, templates, documents)
-    wrong = [mistake for path in documents if (mistake := _of_other_kind(path)) is not None]
+    wrong = [
+        mistake for path in documents if (mistake := _of_other_kind(path)) is not None
+    ]
     if wrong:
         raise Invalid(wrong)
     if archives:
         raise UsageError(
-            f"{name} has documents and an archive: {archives[0]}", hint="name the files, one after another"
+            f"{name} has documents and an archive: {archives[0]}",
+            hint="name the files, one after another",
         )
     if not documents:
         hint = f"documents and templates are files named {', '.join(f'*{each}' for each in SUFFIXES)}"
@@ -58,21 +65,31 @@ def files_of(name: str) -> Sequence[str]:
 
 def _only(name: str, paths: Sequence[str], kind: str) -> Sequence[str]:
     if len(paths) > 1:
-        raise UsageError(f"{name} has {len(paths)} {kind}", hint=f"name one: {paths[0]}")
+        raise UsageError(
+            f"{name} has {len(paths)} {kind}", hint=f"name one: {paths[0]}"
+        )
     return paths
 
 
-def _refuse_mixture(name: str, templates: Sequence[str], documents: Sequence[str]) -> None:
+def _refuse_mixture(
+    name: str, templates: Sequence[str], documents: Sequence[str]
+) -> None:
     """Refuse a folder with a template and other files, as it does not say what is to be applied."""
     others = [path for path in documents if _of_other_kind(path) is None]
     environments = [path for path in documents if path not in others]
     if len(templates) > 1:
-        raise UsageError(f"{name} has {len(templates)} templates", hint=f"name one: {templates[0]}")
+        raise UsageError(
+            f"{name} has {len(templates)} templates", hint=f"name one: {templates[0]}"
+        )
     if others:
         problem = f"{name} has a template and documents of deployments: {templates[0]} and {others[0]}"
-        raise UsageError(problem, hint="name the files: a template is applied by itself")
+        raise UsageError(
+            problem, hint="name the files: a template is applied by itself"
+        )
     hint = f"name the files: {templates[0]} --environment {environments[0]}"
-    raise UsageError(f"{name} has a template, and other files that may be for it", hint=hint)
+    raise UsageError(
+        f"{name} has a template, and other files that may be for it", hint=hint
+    )
 
 
 def _content(path: str) -> bytes:
@@ -97,7 +114,9 @@ def _is_template(value: object, language: str) -> bool:
 def _is_entry(value: object) -> bool:
     """Return whether a TOSCA template has a name of its own, which makes it the entry of an archive."""
     more = value.get("metadata") if isinstance(value, dict) else None
-    return any(isinstance(each, dict) and "template_name" in each for each in (value, more))
+    return any(
+        isinstance(each, dict) and "template_name" in each for each in (value, more)
+    )
 
 
 def _of_other_kind(path: str) -> Mistake | None:

@@ -36,7 +36,10 @@ class Learned:
 
 def digest(layers: Iterable[Layer]) -> str:
     """Return a digest of the settings of transports in these layers."""
-    sections = [{name: layer.sections[name] for name in TRANSPORTS if name in layer.sections} for layer in layers]
+    sections = [
+        {name: layer.sections[name] for name in TRANSPORTS if name in layer.sections}
+        for layer in layers
+    ]
     sections = [named for named in sections if named]
     return hashlib.sha256(json.dumps(sections, sort_keys=True).encode()).hexdigest()
 
@@ -50,12 +53,23 @@ def load(state: Path, *, change: bool = True) -> tuple[Learned | None, str]:
     try:
         content = json.loads(files.read(path))
         layer = layers.metadata(content, "learned from the metadata")
-        taught = layers.metadata({"os-collect-config": content.get("teacher")}, layer.origin)
+        taught = layers.metadata(
+            {"os-collect-config": content.get("teacher")}, layer.origin
+        )
         teachers = transports.level(taught).transports
-        return Learned(layer, str(content["under"]), teachers[0] if teachers else None), ""
+        return Learned(
+            layer, str(content["under"]), teachers[0] if teachers else None
+        ), ""
     except FileNotFoundError:
         return None, ""
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         why = error.strerror if isinstance(error, OSError) else "it is damaged"
         if not change:
             return None, f"cannot read {path}: {why}"
@@ -72,6 +86,8 @@ def save(state: Path, layer: Layer, under: str, teacher: Transport | None) -> Le
     sections = {name: dict(values) for name, values in layer.sections.items()}
     content = {**sections.pop("agent", {}), **sections}
     taught = {teacher.name: dict(teacher.values)} if teacher else None
-    text = json.dumps({"os-collect-config": content, "under": under, "teacher": taught}, indent=1)
+    text = json.dumps(
+        {"os-collect-config": content, "under": under, "teacher": taught}, indent=1
+    )
     files.replace(state / FILE, text.encode(), durable=True)
     return Learned(Layer("learned from the metadata", layer.sections), under, teacher)

@@ -38,10 +38,16 @@ class Local(Several):
                 continue
             except OSError as error:
                 errors.append(SourceError(f"cannot read {directory}: {error.strerror}"))
-                states += [(path, 0, 0, 0, 0) for path in self.good if os.path.dirname(path) == directory]  # noqa: PTH120
+                states += [
+                    (path, 0, 0, 0, 0)
+                    for path in self.good
+                    if os.path.dirname(path) == directory  # noqa: PTH120
+                ]
                 continue
             exists = True
-            states += states_of(f"{directory}/{name}" for name in names if _is_document(name))
+            states += states_of(
+                f"{directory}/{name}" for name in names if _is_document(name)
+            )
         if not exists and not errors and self.last is None:
             return None
         self.good = {path: self.good[path] for path, *_ in states if path in self.good}

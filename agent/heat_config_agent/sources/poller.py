@@ -114,7 +114,9 @@ class Collection:
         """Sources that were in use. If one is used again, it keeps its condition and its pace."""
         self._stuck: dict[str, list[_Thread]] = {}
         """Threads that were abandoned during a poll, by the name of the source."""
-        self._done: queue.SimpleQueue[tuple[_Thread | Hashable, object]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[_Thread | Hashable, object]] = (
+            queue.SimpleQueue()
+        )
         self._waker = Waker()
 
     def fileno(self) -> int:
@@ -141,8 +143,15 @@ class Collection:
         for key, (name, make) in sources.items():
             if key not in self._asked:
                 former = self._past.pop(key, None)
-                condition, pace = (former.condition, former.pace) if former else (Condition(name), Pace())
-                pace.begin(self.schedule, time.monotonic() + (0.0 if now else self.schedule.delay()))
+                condition, pace = (
+                    (former.condition, former.pace)
+                    if former
+                    else (Condition(name), Pace())
+                )
+                pace.begin(
+                    self.schedule,
+                    time.monotonic() + (0.0 if now else self.schedule.delay()),
+                )
                 self._asked[key] = _Asked(key, make, condition, pace)
             condition = self._asked[key].condition
             if condition.seldom and key != seldom:
@@ -184,14 +193,20 @@ class Collection:
         """The seconds until a source is due or has timed out."""
         now = time.monotonic()
         sources = self._asked.values()
-        moments = [asked.pace.at if asked.since is None else asked.since + self.seconds + SLACK for asked in sources]
+        moments = [
+            asked.pace.at if asked.since is None else asked.since + self.seconds + SLACK
+            for asked in sources
+        ]
         return max(min(moments, default=now + 3600) - now, 0.0)
 
     @property
     def asking(self) -> bool:
         """True if a poll is under way, or a source has not been polled yet."""
         usual = [asked for asked in self._asked.values() if not asked.condition.seldom]
-        return any(asked.since is not None or asked.condition.working is None for asked in usual)
+        return any(
+            asked.since is not None or asked.condition.working is None
+            for asked in usual
+        )
 
     def answers(self) -> list[Answer]:
         """Begin the polls that are due, and return the outcomes that have arrived."""
@@ -225,12 +240,23 @@ class Collection:
         if stuck:
             self._stuck[name] = stuck
         if len(stuck) >= STUCK:
-            return [self._failed(asked, SourceError(f"{name} still has not answered, so it is not polled again yet"))]
+            return [
+                self._failed(
+                    asked,
+                    SourceError(
+                        f"{name} still has not answered, so it is not polled again yet"
+                    ),
+                )
+            ]
         try:
             if asked.thread is None:
                 asked.thread = _Thread(asked, self._deliver)
         except RuntimeError:  # the machine has no room for one more thread
-            return [self._failed(asked, SourceError(f"cannot start a thread to poll {name}"))]
+            return [
+                self._failed(
+                    asked, SourceError(f"cannot start a thread to poll {name}")
+                )
+            ]
         asked.since = time.monotonic()
         asked.thread.tasks.put((_Task.COLLECT, None))
         return []
@@ -245,14 +271,24 @@ class Collection:
         if asked is None or asked.thread is not sender:
             return []
         if isinstance(outcome, _Failure) and outcome.task is _Task.TAKEN:
-            asked.condition.trouble = str(outcome.error)  # the source will return the document again
+            asked.condition.trouble = str(
+                outcome.error
+            )  # the source will return the document again
             return []
         asked.since = None
         if isinstance(outcome, _Failure):
             return [self._failed(asked, outcome.error)]
-        return [self._answered(asked, outcome if isinstance(outcome, Document) else None, sender.trouble)]
+        return [
+            self._answered(
+                asked,
+                outcome if isinstance(outcome, Document) else None,
+                sender.trouble,
+            )
+        ]
 
-    def _answered(self, asked: _Asked, document: Document | None, trouble: str) -> Answer:
+    def _answered(
+        self, asked: _Asked, document: Document | None, trouble: str
+    ) -> Answer:
         condition, now = asked.condition, time.time()
         turned = not condition.working
         if turned:
@@ -263,7 +299,9 @@ class Collection:
         asked.last = document or asked.last
         asked.pace.answered(self._schedule(asked), time.monotonic(), changed=changed)
         condition.failures = 0
-        return Answer(asked.key, condition.name, document, changed=changed, turned=turned)
+        return Answer(
+            asked.key, condition.name, document, changed=changed, turned=turned
+        )
 
     def _failed(self, asked: _Asked, error: AgentError) -> Answer:
         condition = asked.condition
@@ -284,7 +322,10 @@ class Collection:
         """Abandon a thread that hangs. Its source is created again for the next poll."""
         self._let_go(asked)
         return self._failed(
-            asked, SourceError(f"{asked.condition.name} has not answered within {self.seconds + SLACK:g} s")
+            asked,
+            SourceError(
+                f"{asked.condition.name} has not answered within {self.seconds + SLACK:g} s"
+            ),
         )
 
     def _let_go(self, asked: _Asked) -> None:
@@ -315,11 +356,15 @@ class _Failure:
 class _Thread(threading.Thread):
     """Polls one source, and tells it which documents are on disk."""
 
-    def __init__(self, asked: _Asked, deliver: Callable[[_Thread | Hashable, object], None]) -> None:
+    def __init__(
+        self, asked: _Asked, deliver: Callable[[_Thread | Hashable, object], None]
+    ) -> None:
         super().__init__(name=f"source {asked.condition.name}", daemon=True)
         self.asked = asked
         self.trouble = ""
-        self.tasks: queue.SimpleQueue[tuple[_Task, Document | None]] = queue.SimpleQueue()
+        self.tasks: queue.SimpleQueue[tuple[_Task, Document | None]] = (
+            queue.SimpleQueue()
+        )
         self._deliver = deliver
         self._source: Source | None = None
         self.start()

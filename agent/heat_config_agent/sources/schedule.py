@@ -93,8 +93,12 @@ class Pace:
         """Record an answer."""
         least, most = schedule.least, schedule.most
         self.failures, self.quiet = 0, 0 if changed else self.quiet + 1
-        grown = min(max(self.interval, least / 2) * 2, max(most, least, self.interval * EASE))
-        self.interval = max(least if self.quiet <= PATIENCE else grown, self._pause(schedule, now))
+        grown = min(
+            max(self.interval, least / 2) * 2, max(most, least, self.interval * EASE)
+        )
+        self.interval = max(
+            least if self.quiet <= PATIENCE else grown, self._pause(schedule, now)
+        )
         self.at = min(self.at, now + _jittered(self.interval))
 
     def failed(self, schedule: Schedule, now: float) -> None:

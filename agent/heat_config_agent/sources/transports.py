@@ -60,18 +60,30 @@ def level(layer: Layer, only: Sequence[str] = ()) -> Level:
             continue
         missing = incomplete(name, values)
         if missing:
-            troubles.append(f"the settings of {name} in {layer.origin} are incomplete: add {', '.join(missing)}")
+            troubles.append(
+                f"the settings of {name} in {layer.origin} are incomplete: add {', '.join(missing)}"
+            )
             continue
         full = {**defaults(name), **values}
-        transports.append(Transport(name, json.dumps(full, sort_keys=True), full, layer.origin))
+        transports.append(
+            Transport(name, json.dumps(full, sort_keys=True), full, layer.origin)
+        )
     return Level(layer.origin, tuple(transports), tuple(troubles))
 
 
-def in_use(levels: Iterable[Level], failed: Callable[[Transport], bool]) -> list[Transport]:
+def in_use(
+    levels: Iterable[Level], failed: Callable[[Transport], bool]
+) -> list[Transport]:
     """Return the transports to use now: those of the newest level, and of the next level while a newer one fails."""
     selected: dict[Transport, Transport] = {}
     for level in levels:
-        selected.update((transport, transport) for transport in level.transports if transport not in selected)
-        if level.transports and not any(failed(transport) for transport in level.transports):
+        selected.update(
+            (transport, transport)
+            for transport in level.transports
+            if transport not in selected
+        )
+        if level.transports and not any(
+            failed(transport) for transport in level.transports
+        ):
             break
     return list(selected)

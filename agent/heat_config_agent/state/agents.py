@@ -32,14 +32,20 @@ class Agent:
     def sentence(self, command: str) -> str:
         """Return where it works, and how `command` is run for it."""
         words = shlex.join([_PROGRAM, command, *self.options])
-        run = f"sudo {words}" if self.user == "root" else f"sudo -u {shlex.quote(self.user)} {words}"
+        run = (
+            f"sudo {words}"
+            if self.user == "root"
+            else f"sudo -u {shlex.quote(self.user)} {words}"
+        )
         place = self.state or "the state directory of its settings"
         if self.process:
             return f"the agent of {self.user} (process {self.process}) works on {place}: `{run}`"
         return f"the agent of {self.user} has its state in {place}: `{run}`"
 
 
-def hint(state: Path, options: Sequence[str], environ: Mapping[str, str], command: str) -> str:
+def hint(
+    state: Path, options: Sequence[str], environ: Mapping[str, str], command: str
+) -> str:
     """Return a sentence about the agent that was probably meant, or about os-collect-config if it works instead.
 
     It is empty if there is neither, or if the place was named.
@@ -50,9 +56,16 @@ def hint(state: Path, options: Sequence[str], environ: Mapping[str, str], comman
     own = os.geteuid()
     every = list(_running())
     if own == 0:  # root is told of the agents that its units started as other users
-        meant = [each for each in every if each.user != "root" and each.state.startswith(f"{SYSTEM_STATE}-")]
+        meant = [
+            each
+            for each in every
+            if each.user != "root" and each.state.startswith(f"{SYSTEM_STATE}-")
+        ]
     else:
-        meant = sorted((each for each in every if each.user == "root"), key=lambda each: each.state != SYSTEM_STATE)
+        meant = sorted(
+            (each for each in every if each.user == "root"),
+            key=lambda each: each.state != SYSTEM_STATE,
+        )
         if not meant and os.path.lexists(SYSTEM_STATE):
             meant = [Agent("root", SYSTEM_STATE)]
     if meant and (meant[0].process or not own):
@@ -71,8 +84,16 @@ def running_collector() -> int:
             own = (folder / "root").samefile("/")  # not in a container
         except OSError:
             continue
-        names = [os.path.basename(word) for word in words if word and not word.startswith(b"-")]  # noqa: PTH119
-        if own and b"os-collect-config" in names[: 2 if names[:1] and names[0].startswith(b"python") else 1]:
+        names = [
+            os.path.basename(word)  # noqa: PTH119
+            for word in words
+            if word and not word.startswith(b"-")
+        ]
+        if (
+            own
+            and b"os-collect-config"
+            in names[: 2 if names[:1] and names[0].startswith(b"python") else 1]
+        ):
             return int(folder.name)
     return 0
 
@@ -89,7 +110,10 @@ def _running() -> Iterator[Agent]:
     """Yield the daemons on this machine, as far as this user may see them."""
     for folder in Path("/proc").glob("[1-9]*"):
         try:
-            words = [os.fsdecode(word) for word in (folder / "cmdline").read_bytes().split(b"\0")]
+            words = [
+                os.fsdecode(word)
+                for word in (folder / "cmdline").read_bytes().split(b"\0")
+            ]
             owner = processes.owner(int(folder.name))
         except OSError:
             continue
@@ -110,7 +134,11 @@ def _options(words: Sequence[str]) -> tuple[str, ...] | None:
     command, *rest = [*words[names.index(_PROGRAM) + 1 :], ""]
     if command != "run" or "--once" in rest:
         return None
-    flat = [part for word in rest for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    flat = [
+        part
+        for word in rest
+        for part in (word.split("=", 1) if word.startswith("--") else [word])
+    ]
     pairs = [pair for pair in itertools.pairwise(flat) if pair[0] in _PLACES]
     return tuple(part for pair in pairs for part in pair)
 

@@ -34,8 +34,20 @@ def paused(state: Path) -> tuple[str, float, float | None] | None:
         return " ".join(str(pause["reason"]).split()), float(pause["since"]), until
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        return "for a reason that cannot be read", 0.0, None  # the file is there, so it is paused
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ):
+        return (
+            "for a reason that cannot be read",
+            0.0,
+            None,
+        )  # the file is there, so it is paused
 
 
 def _finite(moment: object) -> float:

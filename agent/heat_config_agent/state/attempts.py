@@ -30,7 +30,9 @@ _LENGTH = 1024
 class Attempts:
     """The pieces of work on one state directory, and the number of times that an agent was aborted at each."""
 
-    def __init__(self, state: Path | None = None, alive: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, state: Path | None = None, alive: Callable[[], None] = lambda: None
+    ) -> None:
         """Begin the notes of a new agent, and read how the last one ended. `alive` feeds the watchdog.
 
         Without `state`, no notes are written.
@@ -47,7 +49,9 @@ class Attempts:
         self._folder = state / FOLDER
         try:
             self._begin()
-        except OSError as error:  # a full disk, for example: this agent works without notes
+        except (
+            OSError
+        ) as error:  # a full disk, for example: this agent works without notes
             self.warning = f"cannot write notes for the watchdog into {self._folder}: {error.strerror}"
 
     @contextlib.contextmanager
@@ -74,7 +78,11 @@ class Attempts:
 
     def forget(self, subject: str) -> None:
         """Set the counts of a deployment to 0, now that it has a result: a person may ask for another try."""
-        kept = {note: count for note, count in self._counts.items() if json.loads(note)[1] != subject}
+        kept = {
+            note: count
+            for note, count in self._counts.items()
+            if json.loads(note)[1] != subject
+        }
         if kept != self._counts:
             self._counts = kept
             self._keep()
@@ -83,19 +91,39 @@ class Attempts:
         import faulthandler  # noqa: PLC0415  # only where there is a watchdog
 
         files.make_directory(self._folder)
-        last_note, last_abort, counts = (self._read(name) for name in ("note", "aborted", "counts"))
+        last_note, last_abort, counts = (
+            self._read(name) for name in ("note", "aborted", "counts")
+        )
         with contextlib.suppress(ValueError):
-            self._counts = {key: value for key, value in json.loads(counts or "{}").items() if isinstance(value, int)}
+            self._counts = {
+                key: value
+                for key, value in json.loads(counts or "{}").items()
+                if isinstance(value, int)
+            }
         note = last_note.strip()
         if last_abort and note:
             self._counts[note] = self._counts.get(note, 0) + 1
             self._keep()
-            self.warning = f"the last agent was aborted while it was {' '.join(json.loads(note))}"
-            places = [line.strip() for line in last_abort.splitlines() if line.strip().startswith("File ")]
+            self.warning = (
+                f"the last agent was aborted while it was {' '.join(json.loads(note))}"
+            )
+            places = [
+                line.strip()
+                for line in last_abort.splitlines()
+                if line.strip().startswith("File ")
+            ]
             self.warning += f" ({places[0]})" if places else ""
-        aborted = os.open(self._folder / "aborted", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        aborted = os.open(
+            self._folder / "aborted",
+            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+            0o600,
+        )
         faulthandler.enable(file=aborted, all_threads=False)
-        self._descriptor = os.open(self._folder / "note", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(
+            self._folder / "note",
+            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+            0o600,
+        )
 
     def _read(self, name: str) -> str:
         try:
@@ -105,7 +133,9 @@ class Attempts:
 
     def _write(self, note: str) -> None:
         self._note = note
-        with contextlib.suppress(OSError):  # a full disk, for example: the work goes on without a note
+        with contextlib.suppress(
+            OSError
+        ):  # a full disk, for example: the work goes on without a note
             os.pwrite(self._descriptor, note.encode().ljust(_LENGTH), 0)
 
     def _keep(self) -> None:

@@ -39,15 +39,33 @@ class Steady:
         """When each source last answered."""
         try:
             self._read(json.loads(files.read(self._path)))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            OverflowError,
+        ):
             return
 
     def _read(self, record: dict[str, object]) -> None:
-        lived, began, wall = _number(record["lived"]), _number(record["since_boot"]), _number(record["wall"])
+        lived, began, wall = (
+            _number(record["lived"]),
+            _number(record["since_boot"]),
+            _number(record["wall"]),
+        )
         first_seen, last_answers = _times(record["found"]), _times(record["asked"])
-        size, number, grown = (int(_number(record[name])) for name in ("bytes", "files", "grown"))
+        size, number, grown = (
+            int(_number(record[name])) for name in ("bytes", "files", "grown")
+        )
         pruned = None if record["pruned"] is None else _number(record["pruned"])
-        passed = self._began - began if record["boot"] == _boot() else min(time.time() - wall, DAY)
+        passed = (
+            self._began - began
+            if record["boot"] == _boot()
+            else min(time.time() - wall, DAY)
+        )
         self._lived = lived + max(passed, 0.0)
         self.pruned, self.grown, self.bytes, self.files = pruned, grown, size, number
         self.first_seen, self.last_answers = first_seen, last_answers

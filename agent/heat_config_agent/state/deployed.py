@@ -38,13 +38,29 @@ class Deployed:
         old = self._old if self._old and not os.path.isdir(self.directory) else None  # noqa: PTH112  # never raises
         for directory in (self.directory, old):
             try:
-                names = (os.listdir(directory) if among is None else _found(directory, among)) if directory else []
+                names = (
+                    (
+                        os.listdir(directory)
+                        if among is None
+                        else _found(directory, among)
+                    )
+                    if directory
+                    else []
+                )
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                raise StateError(f"cannot read {directory}, the record of what was run: {error.strerror}") from error
+                raise StateError(
+                    f"cannot read {directory}, the record of what was run: {error.strerror}"
+                ) from error
             if directory:
-                return frozenset([name[:-5] for name in names if name[-5:] == ".json" and name[-12:] != ".notify.json"])
+                return frozenset(
+                    [
+                        name[:-5]
+                        for name in names
+                        if name[-5:] == ".json" and name[-12:] != ".notify.json"
+                    ]
+                )
         return None
 
     def prepare(self) -> None:
@@ -69,7 +85,12 @@ class Deployed:
         else:
             files.sync_directory(self.directory.parent)
 
-    def keep(self, key: str, document: Mapping[str, object], values: Mapping[str, object] | None = None) -> None:
+    def keep(
+        self,
+        key: str,
+        document: Mapping[str, object],
+        values: Mapping[str, object] | None = None,
+    ) -> None:
         """Write a deployment as it was run, and its result if there is one. Raises OSError."""
         if key not in self._kept:
             if not os.path.isdir(self.directory):  # noqa: PTH112  # once for each deployment
@@ -77,7 +98,9 @@ class Deployed:
             files.replace(f"{self.directory}/{key}.json", json.dumps(document).encode())
             self._kept.add(key)
         if values is not None:
-            files.replace(f"{self.directory}/{key}.notify.json", json.dumps(values).encode())
+            files.replace(
+                f"{self.directory}/{key}.notify.json", json.dumps(values).encode()
+            )
 
     def keeps(self, key: str) -> bool:
         """Return whether this process has written the deployment: only its result can be new."""
@@ -92,9 +115,15 @@ class Deployed:
 
         An empty file, as people make them, stays as it is. Raises OSError.
         """
-        path, result = self.directory / f"{key}.json", self.directory / f"{key}.notify.json"
+        path, result = (
+            self.directory / f"{key}.json",
+            self.directory / f"{key}.notify.json",
+        )
         values = kept(result)
-        masked = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in values.items()}
+        masked = {
+            name: value if name in STANDARD_OUTPUTS else MASK
+            for name, value in values.items()
+        }
         changed = _rewrite(path, redaction.masked(kept(path)))
         return _rewrite(result, masked) or changed
 
@@ -147,10 +176,14 @@ def kept(path: Path) -> dict[str, object]:
 
 def is_unfinished(deployed: Path, name: str) -> bool:
     """Return whether another agent has begun the deployment of the file `NAME.json`, and given no result."""
-    return not os.path.lexists(f"{deployed}/{name}.notify.json") and _has_content(deployed / f"{name}.json")
+    return not os.path.lexists(f"{deployed}/{name}.notify.json") and _has_content(
+        deployed / f"{name}.json"
+    )
 
 
-def begun_elsewhere(deployed: Path, own: Collection[str], given: Collection[str] | None = None) -> list[str]:
+def begun_elsewhere(
+    deployed: Path, own: Collection[str], given: Collection[str] | None = None
+) -> list[str]:
     """Return the ids of deployments that another agent, such as heat-agents, has begun and given no result.
 
     heat-agents write `ID.json` before a run and `ID.notify.json` after it. `known` are the keys in the journal, and
@@ -175,7 +208,9 @@ def begun_elsewhere(deployed: Path, own: Collection[str], given: Collection[str]
 
 def report_of(keys: Sequence[str]) -> list[str]:
     """Return a sentence about deployments that another agent has begun; none if there are no such deployments."""
-    names = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+    names = ", ".join(keys[:5]) + (
+        f" and {len(keys) - 5} more" if len(keys) > 5 else ""
+    )
     return [f"another agent began {names} and recorded no result"] if keys else []
 
 

@@ -37,7 +37,9 @@ class Entries(dict[str, Entry]):
         if self._of_source is not None:
             self._of_source[entry.source].discard(key)
 
-    def concerning(self, keys: Iterable[str], sources: Collection[str]) -> Mapping[str, Entry]:
+    def concerning(
+        self, keys: Iterable[str], sources: Collection[str]
+    ) -> Mapping[str, Entry]:
         """Return the entries that a pass with these deployments has to look at, the oldest first.
 
         `keys` are those of the deployments, and `sources` are the sources that answered. Deployments of other sources
@@ -47,13 +49,22 @@ class Entries(dict[str, Entry]):
             self._of_source = {}
             for entry in self.values():
                 self._add(self._of_source, entry)
-        chosen = self._always.union(*(self._of_source.get(source, ()) for source in sources))
+        chosen = self._always.union(
+            *(self._of_source.get(source, ()) for source in sources)
+        )
         chosen.update(key for key in keys if key in self)
-        return {entry.key: entry for entry in sorted(map(self.__getitem__, chosen), key=_order)}
+        return {
+            entry.key: entry
+            for entry in sorted(map(self.__getitem__, chosen), key=_order)
+        }
 
     def _add(self, of_source: dict[str, set[str]], entry: Entry) -> None:
         of_source.setdefault(entry.source, set()).add(entry.key)
-        if entry.settled and entry.action != cleanup.ACTION and not cleanup.key_of(entry):
+        if (
+            entry.settled
+            and entry.action != cleanup.ACTION
+            and not cleanup.key_of(entry)
+        ):
             self._always.discard(entry.key)
         else:
             self._always.add(entry.key)

@@ -91,27 +91,47 @@ class Followed:
         """A sentence about what is wrong; empty if nothing is."""
         if self.trouble:
             return f"follow {self.name}: {self.trouble}"
-        drift = f"out of step with revision {short(self.revision)}: {self.drift}" if self.drift else ""
-        if self.begun or not self.refused:  # the newest revision is in progress, or was carried out
+        drift = (
+            f"out of step with revision {short(self.revision)}: {self.drift}"
+            if self.drift
+            else ""
+        )
+        if (
+            self.begun or not self.refused
+        ):  # the newest revision is in progress, or was carried out
             return f"follow {self.name}: {drift}" if drift and not self.begun else ""
         if self.failed:
-            last = f"the last that succeeded is {short(self.revision)}" if self.revision else "none has succeeded yet"
+            last = (
+                f"the last that succeeded is {short(self.revision)}"
+                if self.revision
+                else "none has succeeded yet"
+            )
             return f"follow {self.name}: revision {short(self.refused)} has failed: {self.reason}; {last}"
-        at = f"it stays at {short(self.revision)}" if self.revision else "no revision was carried out yet"
+        at = (
+            f"it stays at {short(self.revision)}"
+            if self.revision
+            else "no revision was carried out yet"
+        )
         stays = f"; {drift}" if drift else ""
         return f"follow {self.name}: revision {short(self.refused)} is refused: {self.reason}; {at}{stays}"
 
     @property
     def progress(self) -> str:
         """The revision that is being carried out, or that was carried out last, in words."""
-        at = f"at revision {short(self.revision)}" if self.revision else "no revision yet"
+        at = (
+            f"at revision {short(self.revision)}"
+            if self.revision
+            else "no revision yet"
+        )
         if self.begun:
             return f"carries out revision {short(self.begun)} now, {at}"
         if self.state == "in force":
             return f"revision {short(self.revision)} is in force"
         if self.refused:
             return f"revision {short(self.refused)} {'has failed' if self.failed else 'is refused'}, {at}"
-        return f"out of step with revision {short(self.revision)}" if self.revision else at
+        return (
+            f"out of step with revision {short(self.revision)}" if self.revision else at
+        )
 
 
 def short(revision: str) -> str:
@@ -138,7 +158,11 @@ def documents(state: Path) -> list[tuple[str, Path]]:
     """Return the name and the state directory of each source that has, or had, a document with deployments."""
     if not (state / FOLDER).is_dir():  # most machines follow nothing
         return []
-    return [(name, place) for name in names(state) if (place := document(state, name)).is_dir()]
+    return [
+        (name, place)
+        for name in names(state)
+        if (place := document(state, name)).is_dir()
+    ]
 
 
 def ask_again(state: Path, name: str) -> None:
@@ -198,14 +222,18 @@ def write(state: Path, record: Followed) -> None:
 def names(state: Path) -> list[str]:
     """Return the names of all stacks that follow a source, or did so, sorted."""
     try:
-        return sorted(place.name for place in (state / FOLDER).iterdir() if place.is_dir())
+        return sorted(
+            place.name for place in (state / FOLDER).iterdir() if place.is_dir()
+        )
     except OSError:
         return []
 
 
 def records(state: Path) -> list[Followed]:
     """Return the records of all stacks that follow a source, by name."""
-    return [record for name in names(state) if (record := read(state, name)) is not None]
+    return [
+        record for name in names(state) if (record := read(state, name)) is not None
+    ]
 
 
 def tale(name: str, trouble: str) -> bytes:
@@ -219,10 +247,14 @@ def heard(line: bytes) -> tuple[str, str] | None:
         name, trouble = json.loads(line)
     except (ValueError, TypeError, RecursionError):
         return None
-    return (name, trouble) if isinstance(name, str) and isinstance(trouble, str) else None
+    return (
+        (name, trouble) if isinstance(name, str) and isinstance(trouble, str) else None
+    )
 
 
-def with_troubles(records: Iterable[Followed], troubles: Mapping[str, str]) -> list[Followed]:
+def with_troubles(
+    records: Iterable[Followed], troubles: Mapping[str, str]
+) -> list[Followed]:
     """Return records with the troubles that could not be written into them; also of sources without a record."""
     known = {record.name: record for record in records}
     for name, trouble in troubles.items():

@@ -152,7 +152,11 @@ def age(report: Mapping[str, object]) -> float:
     """Return how many seconds ago a report of this boot was written. Changes of the clock make no difference."""
     up = report.get("up")
     same_boot = report.get("boot") == processes.boot_id()
-    return processes.since_boot() - up if isinstance(up, int | float) and same_boot else 0.0
+    return (
+        processes.since_boot() - up
+        if isinstance(up, int | float) and same_boot
+        else 0.0
+    )
 
 
 SILENCE = 180.0
@@ -206,10 +210,14 @@ def unrecorded(state: Path) -> dict[str, str]:
     troubles = report.get("followed")
     if not is_from(report, holder[0]) or not isinstance(troubles, dict):
         return {}
-    return {name: trouble for name, trouble in troubles.items() if isinstance(trouble, str)}
+    return {
+        name: trouble for name, trouble in troubles.items() if isinstance(trouble, str)
+    }
 
 
-def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followed] = ()) -> str:
+def metrics(
+    health: Health, entries: Iterable[Entry], followed: Iterable[Followed] = ()
+) -> str:
     """Return metrics in Prometheus' text format; `followed` are the records of stacks that follow sources."""
     entries = tuple(entries)
     states = dict.fromkeys((state.value for state in State), 0)
@@ -221,28 +229,84 @@ def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followe
         failed += entry.failed and entry.ended is not None
         undelivered += entry.state is State.FINISHED
     lines = [
-        *_metric("up", "gauge", "1 while the agent runs", [("", int(health.ended is None))]),
-        *_metric("start_time_seconds", "gauge", "When the agent was started", [("", health.started)]),
-        *_metric("updated_time_seconds", "gauge", "When these metrics were written", [("", health.at)]),
-        *_metric("paused", "gauge", "1 while nothing new is begun", [("", int(bool(health.paused)))]),
-        *_metric("reboot_pending", "gauge", "Deployments that wait for a reboot", [("", len(health.reboot))]),
-        *_metric("deployments_waiting", "gauge", "Deployments that wait for their turn", [("", health.waiting)]),
+        *_metric(
+            "up", "gauge", "1 while the agent runs", [("", int(health.ended is None))]
+        ),
+        *_metric(
+            "start_time_seconds",
+            "gauge",
+            "When the agent was started",
+            [("", health.started)],
+        ),
+        *_metric(
+            "updated_time_seconds",
+            "gauge",
+            "When these metrics were written",
+            [("", health.at)],
+        ),
+        *_metric(
+            "paused",
+            "gauge",
+            "1 while nothing new is begun",
+            [("", int(bool(health.paused)))],
+        ),
+        *_metric(
+            "reboot_pending",
+            "gauge",
+            "Deployments that wait for a reboot",
+            [("", len(health.reboot))],
+        ),
+        *_metric(
+            "deployments_waiting",
+            "gauge",
+            "Deployments that wait for their turn",
+            [("", health.waiting)],
+        ),
         *_metrics_of_obstacles(health.blocked),
         *_metric(
-            "deployments", "gauge", "Deployments on record", [(f'state="{name}"', n) for name, n in states.items()]
+            "deployments",
+            "gauge",
+            "Deployments on record",
+            [(f'state="{name}"', n) for name, n in states.items()],
         ),
-        *_metric("deployments_failed", "gauge", "Deployments on record that have failed", [("", failed)]),
-        *_metric("results_undelivered", "gauge", "Results that wait to be delivered", [("", undelivered)]),
-        *_metric("source_working", "gauge", "1 where a source answers", _per_source(health, "working")),
-        *_metric("source_failures", "gauge", "Failures of a source in a row", _per_source(health, "failures")),
         *_metric(
-            "source_answered_time_seconds", "gauge", "When a source last answered", _per_source(health, "answered")
+            "deployments_failed",
+            "gauge",
+            "Deployments on record that have failed",
+            [("", failed)],
+        ),
+        *_metric(
+            "results_undelivered",
+            "gauge",
+            "Results that wait to be delivered",
+            [("", undelivered)],
+        ),
+        *_metric(
+            "source_working",
+            "gauge",
+            "1 where a source answers",
+            _per_source(health, "working"),
+        ),
+        *_metric(
+            "source_failures",
+            "gauge",
+            "Failures of a source in a row",
+            _per_source(health, "failures"),
+        ),
+        *_metric(
+            "source_answered_time_seconds",
+            "gauge",
+            "When a source last answered",
+            _per_source(health, "answered"),
         ),
         *_metric(
             "notices_lost_total",
             "counter",
             "Notices that a channel to the outside did not accept",
-            [(f'channel="{channel["name"]}"', _number(channel["lost"])) for channel in health.channels],
+            [
+                (f'channel="{channel["name"]}"', _number(channel["lost"]))
+                for channel in health.channels
+            ],
         ),
         *_metrics_of_deployments(_newest(entries), health.at),
         *_metrics_of_followed(tuple(followed)),
@@ -252,14 +316,41 @@ def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followe
 
 def _metrics_of_obstacles(blocked: Sequence[Mapping[str, object]]) -> list[str]:
     """Return whether anything keeps work from beginning, since when, and when it is tried again."""
-    deployments = {key for each in blocked if isinstance(each["deployments"], dict) for key in each["deployments"]}
+    deployments = {
+        key
+        for each in blocked
+        if isinstance(each["deployments"], dict)
+        for key in each["deployments"]
+    }
     since = [each["since"] for each in blocked if isinstance(each["since"], float)]
-    tries = [each["next_try"] for each in blocked if isinstance(each["next_try"], float)]
+    tries = [
+        each["next_try"] for each in blocked if isinstance(each["next_try"], float)
+    ]
     return [
-        *_metric("blocked", "gauge", "1 while something keeps work from beginning", [("", int(bool(blocked)))]),
-        *_metric("deployments_blocked", "gauge", "Deployments that cannot begin", [("", len(deployments))]),
-        *_metric("blocked_since_time_seconds", "gauge", "Since when", [("", min(since))] if since else []),
-        *_metric("next_try_time_seconds", "gauge", "When it is tried again", [("", min(tries))] if tries else []),
+        *_metric(
+            "blocked",
+            "gauge",
+            "1 while something keeps work from beginning",
+            [("", int(bool(blocked)))],
+        ),
+        *_metric(
+            "deployments_blocked",
+            "gauge",
+            "Deployments that cannot begin",
+            [("", len(deployments))],
+        ),
+        *_metric(
+            "blocked_since_time_seconds",
+            "gauge",
+            "Since when",
+            [("", min(since))] if since else [],
+        ),
+        *_metric(
+            "next_try_time_seconds",
+            "gauge",
+            "When it is tried again",
+            [("", min(tries))] if tries else [],
+        ),
     ]
 
 
@@ -271,22 +362,54 @@ def _newest(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
     newest: dict[tuple[str, str, str], Entry] = {}
     for entry in entries:
         name = (entry.name, entry.action, entry.tool)
-        if entry.removed is not Removed.ALL and (name not in newest or newest[name].accepted <= entry.accepted):
+        if entry.removed is not Removed.ALL and (
+            name not in newest or newest[name].accepted <= entry.accepted
+        ):
             newest[name] = entry
-    chosen = sorted(newest.items(), key=lambda item: item[1].at, reverse=True)[:MOST_DEPLOYMENTS]
-    labels = (dict(zip(("name", "action", "tool"), name, strict=True)) for name, _ in chosen)
-    return [(_labels(each), entry) for each, (_, entry) in zip(labels, chosen, strict=True)]
-
-
-def _metrics_of_deployments(newest: Sequence[tuple[str, Entry]], now: float) -> list[str]:
-    states = [(f'{labels},state="{_outcome(entry)}"', 1) for labels, entry in newest]
-    begun = [(labels, entry, entry.started) for labels, entry in newest if entry.started is not None]
-    started = [(labels, moment) for labels, _, moment in begun]
-    lasted = [(labels, max((entry.ended or now) - moment, 0.0)) for labels, entry, moment in begun]
+    chosen = sorted(newest.items(), key=lambda item: item[1].at, reverse=True)[
+        :MOST_DEPLOYMENTS
+    ]
+    labels = (
+        dict(zip(("name", "action", "tool"), name, strict=True)) for name, _ in chosen
+    )
     return [
-        *_metric("deployment_state", "gauge", "1 for the state of each of the deployments that changed last", states),
-        *_metric("deployment_start_time_seconds", "gauge", "When the last run of a deployment began", started),
-        *_metric("deployment_duration_seconds", "gauge", "How long the last run took, or has taken so far", lasted),
+        (_labels(each), entry) for each, (_, entry) in zip(labels, chosen, strict=True)
+    ]
+
+
+def _metrics_of_deployments(
+    newest: Sequence[tuple[str, Entry]], now: float
+) -> list[str]:
+    states = [(f'{labels},state="{_outcome(entry)}"', 1) for labels, entry in newest]
+    begun = [
+        (labels, entry, entry.started)
+        for labels, entry in newest
+        if entry.started is not None
+    ]
+    started = [(labels, moment) for labels, _, moment in begun]
+    lasted = [
+        (labels, max((entry.ended or now) - moment, 0.0))
+        for labels, entry, moment in begun
+    ]
+    return [
+        *_metric(
+            "deployment_state",
+            "gauge",
+            "1 for the state of each of the deployments that changed last",
+            states,
+        ),
+        *_metric(
+            "deployment_start_time_seconds",
+            "gauge",
+            "When the last run of a deployment began",
+            started,
+        ),
+        *_metric(
+            "deployment_duration_seconds",
+            "gauge",
+            "How long the last run took, or has taken so far",
+            lasted,
+        ),
     ]
 
 
@@ -298,7 +421,9 @@ def _outcome(entry: Entry) -> str:
 
 def _labels(values: Mapping[str, str]) -> str:
     """Return labels in Prometheus' text format. Long values keep their beginning."""
-    return ",".join(f'{name}="{_escaped(value[:_LONGEST_LABEL])}"' for name, value in values.items())
+    return ",".join(
+        f'{name}="{_escaped(value[:_LONGEST_LABEL])}"' for name, value in values.items()
+    )
 
 
 def _escaped(text: str) -> str:
@@ -315,14 +440,31 @@ def _metrics_of_followed(records: tuple[Followed, ...]) -> list[str]:
     refused = [(label, int(record.state == "refused")) for label, record in labels]
     failed = [(label, int(record.state == "failed")) for label, record in labels]
     drifted = [(label, int(bool(record.drift))) for label, record in labels]
-    current = [(label, int(record.state == "in force" and not record.trouble)) for label, record in labels]
+    current = [
+        (label, int(record.state == "in force" and not record.trouble))
+        for label, record in labels
+    ]
     text = "1 where the newest revision of a followed source is in force"
     return [
         *_metric("follow_current", "gauge", text, current),
-        *_metric("follow_refused", "gauge", "1 where the newest revision is refused", refused),
-        *_metric("follow_failed", "gauge", "1 where the newest revision has failed", failed),
-        *_metric("follow_out_of_step", "gauge", "1 where the machine is out of step with its revision", drifted),
-        *_metric("follow_answered_time_seconds", "gauge", "When a followed source last answered", answered),
+        *_metric(
+            "follow_refused", "gauge", "1 where the newest revision is refused", refused
+        ),
+        *_metric(
+            "follow_failed", "gauge", "1 where the newest revision has failed", failed
+        ),
+        *_metric(
+            "follow_out_of_step",
+            "gauge",
+            "1 where the machine is out of step with its revision",
+            drifted,
+        ),
+        *_metric(
+            "follow_answered_time_seconds",
+            "gauge",
+            "When a followed source last answered",
+            answered,
+        ),
     ]
 
 
@@ -337,7 +479,16 @@ def _per_source(health: Health, key: str) -> list[tuple[str, float]]:
     return list(values.items())
 
 
-def _metric(name: str, kind: str, description: str, values: Iterable[tuple[str, float]]) -> list[str]:
+def _metric(
+    name: str, kind: str, description: str, values: Iterable[tuple[str, float]]
+) -> list[str]:
     full = f"heat_config_agent_{name}"
-    samples = [f"{full}{f'{{{labels}}}' if labels else ''} {float(value)!r}" for labels, value in values]
-    return [f"# HELP {full} {description}.", f"# TYPE {full} {kind}", *samples] if samples else []
+    samples = [
+        f"{full}{f'{{{labels}}}' if labels else ''} {float(value)!r}"
+        for labels, value in values
+    ]
+    return (
+        [f"# HELP {full} {description}.", f"# TYPE {full} {kind}", *samples]
+        if samples
+        else []
+    )

@@ -21,7 +21,9 @@ FILE = "instance.json"
 
 _ASIDE = "of-"
 _STAYS = frozenset({"lock", FILE, f".{FILE}.new"})
-_NOBODY = frozenset({"iid-datasource-none", "iid-datasource", "nocloud", "none", "null"})
+_NOBODY = frozenset(
+    {"iid-datasource-none", "iid-datasource", "nocloud", "none", "null"}
+)
 """Ids that cloud-init gives to instances that it knows nothing of: all of them have the same."""
 
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -55,8 +57,14 @@ def set_aside(state: Path, own: Mapping[str, str], deployed: Path | None = None)
     try:
         record, notes = _read(state)
         if not record.leaving:
-            kind = next((kind for kind in KINDS if kind in record.ids and kind in own), "")
-            renamed = bool(kind) and record.ids[kind] != own[kind] and _is_renamed(record.ids, own)
+            kind = next(
+                (kind for kind in KINDS if kind in record.ids and kind in own), ""
+            )
+            renamed = (
+                bool(kind)
+                and record.ids[kind] != own[kind]
+                and _is_renamed(record.ids, own)
+            )
             if not kind or record.ids[kind] == own[kind] or renamed:
                 ids = {**record.ids, **own}
                 if renamed:
@@ -66,8 +74,12 @@ def set_aside(state: Path, own: Mapping[str, str], deployed: Path | None = None)
                 if ids != record.ids:
                     notes += _record(state, ids)
                 return "; ".join(notes)
-            record = _Known(record.ids, _free(state, f"{_ASIDE}{_safe(record.ids[kind])}"), kind)
-            _write(state, record)  # if this is interrupted, the next call goes on with the same folder
+            record = _Known(
+                record.ids, _free(state, f"{_ASIDE}{_safe(record.ids[kind])}"), kind
+            )
+            _write(
+                state, record
+            )  # if this is interrupted, the next call goes on with the same folder
         aside = state / record.leaving
         files.make_directory(aside, durable=True)
         for path in sorted(state.iterdir()):
@@ -76,7 +88,9 @@ def set_aside(state: Path, own: Mapping[str, str], deployed: Path | None = None)
         if deployed is not None and deployed.is_dir():
             import shutil  # noqa: PLC0415  # for copied disks alone
 
-            shutil.move(deployed, aside / _free(aside, deployed.name))  # perhaps from another file system
+            shutil.move(
+                deployed, aside / _free(aside, deployed.name)
+            )  # perhaps from another file system
         files.sync_directory(aside)
         files.sync_directory(state)
         _write(state, _Known(dict(own)))
@@ -86,7 +100,9 @@ def set_aside(state: Path, own: Mapping[str, str], deployed: Path | None = None)
         ) from error
     whose = f"{record.kind} {record.ids.get(record.kind, '')}".strip()
     now = f", and this is {own[record.kind]}" if record.kind in own else ""
-    notes.append(f"{state} belonged to another instance ({whose}{now}): its content was moved to {aside}")
+    notes.append(
+        f"{state} belonged to another instance ({whose}{now}): its content was moved to {aside}"
+    )
     return "; ".join(notes)
 
 
@@ -97,10 +113,16 @@ def _is_renamed(recorded: Mapping[str, str], own: Mapping[str, str]) -> bool:
     different ids of the same form are two instances even on one machine: a bare metal server may be first one, then the
     other.
     """
-    if "cloud-init" not in recorded or "cloud-init" not in own or not recorded.get("dmi"):
+    if (
+        "cloud-init" not in recorded
+        or "cloud-init" not in own
+        or not recorded.get("dmi")
+    ):
         return False
     before, now = recorded["cloud-init"].lower(), own["cloud-init"].lower()
-    return recorded["dmi"] == own.get("dmi") and (before == now or _form(before) != _form(now))
+    return recorded["dmi"] == own.get("dmi") and (
+        before == now or _form(before) != _form(now)
+    )
 
 
 def _form(identity: str) -> str:
@@ -115,7 +137,9 @@ def _record(state: Path, ids: Mapping[str, str]) -> list[str]:
     try:
         _write(state, _Known(ids))
     except OSError as error:
-        return [f"cannot record in {state / FILE} which instance {state} belongs to: {error.strerror}"]
+        return [
+            f"cannot record in {state / FILE} which instance {state} belongs to: {error.strerror}"
+        ]
     return []
 
 
@@ -136,7 +160,9 @@ def _read(state: Path) -> tuple[_Known, list[str]]:
     path = state / FILE
     try:
         value = json.loads(files.read(path))
-        record = _Known(value["identity"], value.get("leaving", ""), value.get("kind", ""))
+        record = _Known(
+            value["identity"], value.get("leaving", ""), value.get("kind", "")
+        )
         _check(record)
     except FileNotFoundError:
         return _Known({}), []
@@ -155,7 +181,11 @@ def _check(known: _Known) -> None:
         isinstance(text, str) for text in (*ids.values(), known.leaving, known.kind)
     ):
         raise ValueError
-    if known.leaving and (not known.leaving.startswith(_ASIDE) or "/" in known.leaving or "\0" in known.leaving):
+    if known.leaving and (
+        not known.leaving.startswith(_ASIDE)
+        or "/" in known.leaving
+        or "\0" in known.leaving
+    ):
         raise ValueError
 
 
@@ -202,7 +232,12 @@ def _dmi(root: Path) -> str:
     if any((root / path).exists() for path in _CONTAINER):
         return ""
     try:
-        uuid = (root / "sys/class/dmi/id/product_uuid").read_text(encoding="ascii", errors="replace").strip().lower()
+        uuid = (
+            (root / "sys/class/dmi/id/product_uuid")
+            .read_text(encoding="ascii", errors="replace")
+            .strip()
+            .lower()
+        )
     except OSError:
         return ""
     real = re.fullmatch(_UUID, uuid) and len(set(uuid)) > 2 and uuid not in _FAKE

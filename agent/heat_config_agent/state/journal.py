@@ -31,7 +31,14 @@ from heat_config_agent.state import record_file
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.entries import Entries
 from heat_config_agent.state.record_file import RecordFile
-from heat_config_agent.state.records import Reader, changes_of, line_of, shortened, size_of, without_defaults
+from heat_config_agent.state.records import (
+    Reader,
+    changes_of,
+    line_of,
+    shortened,
+    size_of,
+    without_defaults,
+)
 from heat_config_hooks.values import replace
 
 FILE = "journal"
@@ -54,30 +61,45 @@ class Journal:
         self.warnings: list[str] = []
         try:
             content = record_file.read(path)
-            self._file = RecordFile(path, f"the journal {path}", renew=self._renew, warn=self.warnings.append)
+            self._file = RecordFile(
+                path,
+                f"the journal {path}",
+                renew=self._renew,
+                warn=self.warnings.append,
+            )
             self._load(content)
             if not self._file.opened:
                 self._file.open()
         except OSError as error:
-            raise StateError(f"cannot open the journal {path}: {error.strerror}") from error
+            raise StateError(
+                f"cannot open the journal {path}: {error.strerror}"
+            ) from error
         self._owed = False
         """True if the file has a result that has to be flushed to disk."""
         self.flush_with: Callable[[Callable[[], None]], None] | None = None
         """Calls the function that flushes the file, and flushes what else has to be on disk when `sync` returns."""
-        self._latest = max((entry.accepted for entry in self.entries.values()), default=0.0)
+        self._latest = max(
+            (entry.accepted for entry in self.entries.values()), default=0.0
+        )
         try:
             self.steady = Steady(directory)
-            self.steady.at_least(max((entry.settled_at for entry in self.entries.values()), default=0.0))
+            self.steady.at_least(
+                max((entry.settled_at for entry in self.entries.values()), default=0.0)
+            )
         except OSError as error:
             self.close()
-            raise StateError(f"cannot open the journal {self.path}: {error.strerror}") from error
+            raise StateError(
+                f"cannot open the journal {self.path}: {error.strerror}"
+            ) from error
 
     # What happens to a deployment, in the order in which it happens.
 
     def accepted(self, deployment: Deployment, *, tool: str) -> None:
         """Record that the agent takes a deployment on. The entry keeps an earlier run, which may have left files."""
         now = time.time()
-        self._latest = max(now, self._latest + 1e-6)  # the order is kept even if the clock is set back
+        self._latest = max(
+            now, self._latest + 1e-6
+        )  # the order is kept even if the clock is set back
         earlier = self.entries.get(deployment.key)
         entry = Entry(
             key=deployment.key,
@@ -100,7 +122,17 @@ class Journal:
         """Record that the supervisor of a run waits for the agent's word. This is on disk when it returns."""
         now = time.time()
         entry = self.entries[key]
-        self._write(replace(entry, state=State.RUNNING, at=now, started=now, run=run, again=False, reason=""))
+        self._write(
+            replace(
+                entry,
+                state=State.RUNNING,
+                at=now,
+                started=now,
+                run=run,
+                again=False,
+                reason="",
+            )
+        )
         self.sync()
 
     def not_started(self, key: str) -> None:
@@ -112,12 +144,24 @@ class Journal:
     def interrupted(self, key: str) -> None:
         """Record that the run was interrupted, and that the deployment is run again."""
         entry = self.entries[key]
-        self._write(replace(entry, state=State.ACCEPTED, at=time.time(), started=None, reruns=entry.reruns + 1))
+        self._write(
+            replace(
+                entry,
+                state=State.ACCEPTED,
+                at=time.time(),
+                started=None,
+                reruns=entry.reruns + 1,
+            )
+        )
 
     def reboot(self, key: str) -> None:
         """Record that the command has asked for a reboot, and runs again after it. This is on disk when it returns."""
         entry = self.entries[key]
-        self._write(replace(entry, state=State.REBOOT, at=time.time(), reboots=entry.reboots + 1))
+        self._write(
+            replace(
+                entry, state=State.REBOOT, at=time.time(), reboots=entry.reboots + 1
+            )
+        )
         self.sync()
 
     def retry(self, key: str, reason: str, *, spent: float, due: float) -> None:
@@ -127,7 +171,17 @@ class Journal:
         """
         entry, now = self.entries[key], time.time()
         attempts = entry.attempts + 1
-        self._write(replace(entry, state=State.RETRY, at=now, reason=reason, attempts=attempts, spent=spent, due=due))
+        self._write(
+            replace(
+                entry,
+                state=State.RETRY,
+                at=now,
+                reason=reason,
+                attempts=attempts,
+                spent=spent,
+                due=due,
+            )
+        )
         self.sync()
 
     def finished(self, key: str, result: Result, ended: float | None = None) -> None:
@@ -154,19 +208,32 @@ class Journal:
         )
         self._owed = True
 
-    def settled(self, key: str, state: State, trouble: str = "", *, untidy: bool = False) -> None:
+    def settled(
+        self, key: str, state: State, trouble: str = "", *, untidy: bool = False
+    ) -> None:
         """Record that nothing more will be done: the result was delivered, is not wanted, or can never be delivered.
 
         `untidy` is True if the inputs of the run could not be removed.
         """
         now, known = self.steady.now(), self.entries[key]
-        entry = replace(known, state=state, at=time.time(), trouble=trouble, settled_at=now, untidy=untidy)
+        entry = replace(
+            known,
+            state=state,
+            at=time.time(),
+            trouble=trouble,
+            settled_at=now,
+            untidy=untidy,
+        )
         self._write(entry)
 
     def tried(self, key: str, trouble: str, not_before: float = 0) -> None:
         """Record that a try to send the result has failed; `not_before` is in seconds since the epoch."""
         entry = self.entries[key]
-        self._write(replace(entry, tries=entry.tries + 1, trouble=trouble, not_before=not_before))
+        self._write(
+            replace(
+                entry, tries=entry.tries + 1, trouble=trouble, not_before=not_before
+            )
+        )
 
     # Moves, departures, and requests of people.
 
@@ -180,7 +247,11 @@ class Journal:
 
     def send_again(self, key: str) -> None:
         """Record that the result has to be sent again."""
-        self._write(replace(self.entries[key], state=State.FINISHED, at=time.time(), not_before=0))
+        self._write(
+            replace(
+                self.entries[key], state=State.FINISHED, at=time.time(), not_before=0
+            )
+        )
 
     def drop(self, key: str) -> None:
         """Remove the entry of a deployment that was not run. Its records stay in the file until that is rewritten."""
@@ -191,7 +262,9 @@ class Journal:
         """Remove the entry of a deployment, and all its records from the file. Raises StateError."""
         if not self.reduce({key: None}):
             self.drop(key)
-            raise StateError(f"{key} is forgotten, but its records are still in the file: {self.warnings[-1]}")
+            raise StateError(
+                f"{key} is forgotten, but its records are still in the file: {self.warnings[-1]}"
+            )
 
     def left(self, departed: Iterable[str], returned: Iterable[str]) -> None:
         """Record which deployments have left the metadata, and which are back."""
@@ -222,7 +295,9 @@ class Journal:
         try:
             self._file.flush()
         except OSError as error:
-            raise StateError(f"cannot write the journal {self.path}: {error.strerror}") from error
+            raise StateError(
+                f"cannot write the journal {self.path}: {error.strerror}"
+            ) from error
 
     # The file: how entries are read, appended, and rewritten.
 
@@ -238,7 +313,9 @@ class Journal:
         self._find()
         before = self.entries
         changed = {**before, **less}
-        self.entries = Entries({key: entry for key, entry in changed.items() if entry is not None})
+        self.entries = Entries(
+            {key: entry for key, entry in changed.items() if entry is not None}
+        )
         if self._rewrite():
             return True
         self.entries = before
@@ -252,7 +329,9 @@ class Journal:
 
     def _write(self, *entries: Entry) -> None:
         """Append the changed fields of each entry."""
-        self._append(*(changes_of(self.entries.get(entry.key), entry) for entry in entries))
+        self._append(
+            *(changes_of(self.entries.get(entry.key), entry) for entry in entries)
+        )
         known = self.entries
         for entry in entries:
             before = known.get(entry.key)
@@ -274,7 +353,9 @@ class Journal:
         try:
             self._file.find()
         except OSError as error:
-            raise StateError(f"cannot find the journal {self.path}: {error.strerror}") from error
+            raise StateError(
+                f"cannot find the journal {self.path}: {error.strerror}"
+            ) from error
 
     def _load(self, content: bytes) -> None:
         """Read the records, and repair the file so that it has only whole lines."""
@@ -288,13 +369,17 @@ class Journal:
         if damaged:
             aside = self._file.set_aside(content)
             lines = f"{damaged} damaged line{'s' if damaged > 1 else ''}"
-            self.warnings.append(f"{lines} of {self.path} passed over; a copy is {aside}")
+            self.warnings.append(
+                f"{lines} of {self.path} passed over; a copy is {aside}"
+            )
         if reader.damaged or self._wasteful(reader.good):
             self._rewrite()
 
     def _wasteful(self, size: int) -> bool:
         """Return whether most of the file is about deployments that were settled long ago, by a quick estimate."""
-        return size >= COMPACT_BYTES and size > 2 * sum(map(size_of, self.entries.values()))
+        return size >= COMPACT_BYTES and size > 2 * sum(
+            map(size_of, self.entries.values())
+        )
 
     def _renew(self) -> None:
         """Rewrite the journal. Raises StateError."""
@@ -305,9 +390,13 @@ class Journal:
         """Rewrite the journal with one line for each deployment; return False, with a warning, if that fails."""
         entries = {key: shortened(entry) for key, entry in self.entries.items()}
         try:
-            self._file.rewrite(b"".join(line_of(without_defaults(entry)) for entry in entries.values()))
+            self._file.rewrite(
+                b"".join(line_of(without_defaults(entry)) for entry in entries.values())
+            )
         except OSError as error:
-            self.warnings.append(f"cannot rewrite the journal {self.path}: {error.strerror}")
+            self.warnings.append(
+                f"cannot rewrite the journal {self.path}: {error.strerror}"
+            )
             return False
         self.entries = Entries(entries)
         self.records += 1
@@ -322,7 +411,9 @@ def read(directory: Path) -> Entries:
     try:
         return Entries(Reader(record_file.read(directory / FILE)).entries)
     except OSError as error:
-        raise StateError(f"cannot read the journal {directory / FILE}: {error.strerror}") from error
+        raise StateError(
+            f"cannot read the journal {directory / FILE}: {error.strerror}"
+        ) from error
 
 
 def _standing(entry: Entry) -> tuple[State, bool]:

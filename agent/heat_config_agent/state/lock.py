@@ -19,7 +19,18 @@ FILE = "lock"
 _OTHERS, _WRITERS = 0o077, 0o022
 """Mode bits that let other users access a folder, and write to it."""
 
-_FILES = frozenset({FILE, "journal", "instance.json", "documents", "runs", "stacks", "stack", "deployed"})
+_FILES = frozenset(
+    {
+        FILE,
+        "journal",
+        "instance.json",
+        "documents",
+        "runs",
+        "stacks",
+        "stack",
+        "deployed",
+    }
+)
 _FOLDERS = "heat-config-"
 """Names, and the prefix of the names of hooks' folders, that show that a folder is a state directory."""
 
@@ -47,16 +58,23 @@ def held(state: Path, role: str = "") -> Iterator[None]:
         place = place.parent
     if os.path.lexists(place) and not place.is_dir():
         raise StateError(
-            f"cannot use the state directory {state}: {place} is not a directory", hint="name another with --state-dir"
+            f"cannot use the state directory {state}: {place} is not a directory",
+            hint="name another with --state-dir",
         )
     with contextlib.ExitStack() as open_files:
         try:
-            files.make_directory(state, durable=True)  # else a power cut may remove it with everything in it
+            files.make_directory(
+                state, durable=True
+            )  # else a power cut may remove it with everything in it
             folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             open_files.callback(os.close, folder)
             _guard(state, folder)
             # Not through a link: its target would be overwritten.
-            note = os.open(state / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            note = os.open(
+                state / FILE,
+                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+                0o600,
+            )
             open_files.callback(os.close, note)
         except OSError as error:
             raise StateError(
@@ -79,7 +97,10 @@ def _locked_by(state: Path) -> LockedError:
     if role == DAEMON:
         hint = f"{shown}; it also runs the documents in its folder local-data; stop it to run others by hand"
         return LockedError(f"another agent works on {state}{process}", hint=hint)
-    return LockedError(f"another command works on {state}{process}", hint=f"wait for it to end; {shown}")
+    return LockedError(
+        f"another command works on {state}{process}",
+        hint=f"wait for it to end; {shown}",
+    )
 
 
 def guard(state: Path) -> None:
@@ -95,7 +116,9 @@ def guard(state: Path) -> None:
     try:
         _guard(state, folder)
     except OSError as error:
-        raise StateError(f"cannot use the state directory {state}: {error.strerror}") from error
+        raise StateError(
+            f"cannot use the state directory {state}: {error.strerror}"
+        ) from error
     finally:
         os.close(folder)
 

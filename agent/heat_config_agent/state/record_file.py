@@ -27,7 +27,10 @@ def line_of(text: bytes) -> bytes:
 
 def texts_of(lines: Sequence[bytes]) -> list[bytes | None]:
     """Return the text of the record in each line; None for a line that does not match its checksum."""
-    return [text if line[:9] == b"%08x " % zlib.crc32(text := line[9:]) else None for line in lines]
+    return [
+        text if line[:9] == b"%08x " % zlib.crc32(text := line[9:]) else None
+        for line in lines
+    ]
 
 
 def whole(content: bytes) -> int:
@@ -46,7 +49,14 @@ def read(path: Path) -> bytes:
 class RecordFile:
     """A file of records, for the one process that writes it."""
 
-    def __init__(self, path: Path, title: str, *, renew: Callable[[], None], warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        title: str,
+        *,
+        renew: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
         """Prepare to write a file in a directory that exists. Raises OSError.
 
         Messages call the file `title`. `renew` is called if the file is gone, or its content may not be on disk; it
@@ -102,7 +112,9 @@ class RecordFile:
         """
         try:
             opened = os.fstat(self._descriptor)
-            if os.path.samestat(opened, os.lstat(self._name)):  # several times for each deployment
+            if os.path.samestat(
+                opened, os.lstat(self._name)
+            ):  # several times for each deployment
                 self._remnant = opened.st_size > self.size
                 if opened.st_size < self.size:
                     self._replenish("cut short")
@@ -139,7 +151,9 @@ class RecordFile:
 
     def flush(self) -> None:
         """Make everything in the file survive a power cut. Raises OSError."""
-        if self._trouble is not None:  # the kernel reports lost writes only once: the next flush would succeed
+        if (
+            self._trouble is not None
+        ):  # the kernel reports lost writes only once: the next flush would succeed
             self._renew()
             if not self.safe:
                 raise self._trouble
@@ -161,7 +175,15 @@ class RecordFile:
         new = self.path.with_name(f"{self.path.name}.new")
         descriptor = -1
         try:
-            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            flags = (
+                os.O_RDWR
+                | os.O_APPEND
+                | os.O_CREAT
+                | os.O_TRUNC
+                | os.O_CLOEXEC
+                | os.O_NOFOLLOW
+                | os.O_NONBLOCK
+            )
             descriptor = os.open(new, flags, 0o600)
             files.write(descriptor, content)
             if durable:
@@ -194,7 +216,9 @@ class RecordFile:
     def set_aside(self, content: bytes) -> Path:
         """Return the path of a new copy of damaged content, for people to look at. Raises OSError."""
         aside = self.path.with_name(f"{self.path.name}.damaged-{time.time_ns()}")
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
         with open(descriptor, "wb") as copy:
             copy.write(content)
         return aside

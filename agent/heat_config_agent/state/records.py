@@ -27,17 +27,26 @@ class Reader:
         self._hurt: set[str] = set()
         """The keys of deployments that have lost a record."""
         fields: dict[str, dict[str, object]] = {}
-        *lines, torn = content.split(b"\n")  # the last one is empty, torn by a power cut, or being written
+        *lines, torn = content.split(
+            b"\n"
+        )  # the last one is empty, torn by a power cut, or being written
         self.good = len(content) - len(torn)
         for start in range(0, len(lines), _TOGETHER):
             batch = lines[start : start + _TOGETHER]
             for line, record in zip(batch, records_of(batch), strict=True):
                 self._sum_up(line, record, fields)
         if self._hurt - fields.keys():
-            self._hurt = set(fields)  # it is not known which deployment a line was about: it may be any of them
+            self._hurt = set(
+                fields
+            )  # it is not known which deployment a line was about: it may be any of them
         self.entries = {key: self._entry(key, values) for key, values in fields.items()}
 
-    def _sum_up(self, line: bytes, record: dict[str, object] | None, fields: dict[str, dict[str, object]]) -> None:
+    def _sum_up(
+        self,
+        line: bytes,
+        record: dict[str, object] | None,
+        fields: dict[str, dict[str, object]],
+    ) -> None:
         if record is None:
             self.damaged += 1
             match = re.search(_KEY, line)
@@ -54,11 +63,18 @@ class Reader:
 
     def _entry(self, key: str, fields: dict[str, object]) -> Entry:
         """Return the entry. If it has lost a record and may have run, it is DAMAGED, so it does not run again."""
-        whole = fields if _CERTAIN.keys() <= fields.keys() else {**_CERTAIN, "id": key, "name": key, **fields}
+        whole = (
+            fields
+            if _CERTAIN.keys() <= fields.keys()
+            else {**_CERTAIN, "id": key, "name": key, **fields}
+        )
         whole["key"] = key
         self.damaged += whole is not fields and key not in self._hurt
         entry = entry_of(whole)
-        known = key not in self._hurt or entry.state not in (State.ACCEPTED, State.RETRY)
+        known = key not in self._hurt or entry.state not in (
+            State.ACCEPTED,
+            State.RETRY,
+        )
         return entry if known else replace(entry, state=State.DAMAGED)
 
 
@@ -98,7 +114,9 @@ def records_of(lines: Sequence[bytes]) -> Sequence[dict[str, object] | None]:
             records = json.loads(b"[%s]" % b",".join(texts))  # type: ignore[arg-type]  # none of them is None
         except (ValueError, RecursionError):
             records = []
-        if len(records) == len(texts) and all(isinstance(record, dict) and "key" in record for record in records):
+        if len(records) == len(texts) and all(
+            isinstance(record, dict) and "key" in record for record in records
+        ):
             return records  # type: ignore[no-any-return]  # that was checked
     return [record_of(text) for text in texts]
 
@@ -132,8 +150,12 @@ def _plain(value: object) -> object:
     return value.__dict__ if isinstance(value, Run) else value
 
 
-_DEFAULTS = {field.name: field.default for field in fields(Entry) if field.default is not MISSING}
-_KNOWN, _KNOWN_OF_RUN = (frozenset(field.name for field in fields(kind)) for kind in (Entry, Run))
+_DEFAULTS = {
+    field.name: field.default for field in fields(Entry) if field.default is not MISSING
+}
+_KNOWN, _KNOWN_OF_RUN = (
+    frozenset(field.name for field in fields(kind)) for kind in (Entry, Run)
+)
 
 
 def without_defaults(entry: Entry) -> dict[str, object]:
@@ -151,7 +173,11 @@ def entry_of(fields: dict[str, object]) -> Entry:
     Fields that this version does not know are ignored. Raises StateError for a state that it does not know: this
     version must not do again what a newer one has done.
     """
-    values = fields if fields.keys() <= _KNOWN else {name: fields[name] for name in fields.keys() & _KNOWN}
+    values = (
+        fields
+        if fields.keys() <= _KNOWN
+        else {name: fields[name] for name in fields.keys() & _KNOWN}
+    )
     try:
         values["state"] = State(values["state"])
     except ValueError:
@@ -168,7 +194,11 @@ def entry_of(fields: dict[str, object]) -> Entry:
 
 
 def _run(fields: dict[str, object]) -> Run:
-    known = fields if fields.keys() <= _KNOWN_OF_RUN else {name: fields[name] for name in fields.keys() & _KNOWN_OF_RUN}
+    known = (
+        fields
+        if fields.keys() <= _KNOWN_OF_RUN
+        else {name: fields[name] for name in fields.keys() & _KNOWN_OF_RUN}
+    )
     try:
         return restore(Run, known)
     except TypeError:

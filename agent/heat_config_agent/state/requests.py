@@ -29,7 +29,9 @@ def pause(state: Path, reason: str, until: float | None = None) -> None:
     """
     try:
         files.make_directory(state, durable=True)
-        text = json.dumps({"reason": " ".join(reason.split()), "since": time.time(), "until": until})
+        text = json.dumps(
+            {"reason": " ".join(reason.split()), "since": time.time(), "until": until}
+        )
         files.replace(state / PAUSED, text.encode(), durable=True)
     except OSError as error:
         raise StateError(f"cannot write to {state}: {error.strerror}") from error
@@ -56,7 +58,9 @@ def prune(state: Path) -> None:
         files.make_directory(state / FOLDER)
         files.replace(state / FOLDER / _PRUNE, b"")
     except OSError as error:
-        raise StateError(f"cannot write to {state / 'asked'}: {error.strerror}") from error
+        raise StateError(
+            f"cannot write to {state / 'asked'}: {error.strerror}"
+        ) from error
 
 
 def wants_pruning(state: Path) -> bool:
@@ -82,7 +86,9 @@ def ask(state: Path, key: str, wish: Wish) -> None:
         raise StateError(f"cannot write to {directory}: {error.strerror}") from error
 
 
-def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[str], list[str]]:
+def carry_out(
+    state: Path, journal: Journal, deployed: Deployed
+) -> tuple[list[str], list[str]]:
     """Carry out all requests; return a sentence for each that was done, and for each that failed. Raises StateError."""
     directory = state / FOLDER
     granted: list[str] = []
@@ -107,9 +113,13 @@ def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[s
             if entry is not None and word in {wish.value for wish in Wish}:
                 granted.append(_grant(journal, deployed, state, entry, Wish(word)))
             path.unlink(missing_ok=True)
-        except OSError as error:  # the request stays, and is tried again; no other waits for it
+        except (
+            OSError
+        ) as error:  # the request stays, and is tried again; no other waits for it
             name = entry.title if entry else key
-            wrong.append(f"cannot {word} all of {name}: {error.strerror}: {error.filename}")
+            wrong.append(
+                f"cannot {word} all of {name}: {error.strerror}: {error.filename}"
+            )
             if entry is not None and word == Wish.AGAIN.value:
                 journal.again(
                     key, required=False
@@ -117,7 +127,9 @@ def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[s
     return granted, wrong
 
 
-def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish: Wish) -> str:
+def _grant(
+    journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish: Wish
+) -> str:
     key, name = entry.key, entry.title
     if wish is Wish.AGAIN:
         journal.again(key)
@@ -137,17 +149,28 @@ def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish
 def written(entry: Entry) -> list[Path]:
     """Return the files that a run has left in the folders of its hook: its config, and its outputs."""
     folders, patterns = traces(entry)
-    if entry.run is not None and entry.run.user:  # all of its folders are in one that is its own
+    if (
+        entry.run is not None and entry.run.user
+    ):  # all of its folders are in one that is its own
         return [Path(entry.run.private)] if entry.run.private else []
-    return [path for folder in folders for pattern in patterns for path in folder.glob(pattern)]
+    return [
+        path
+        for folder in folders
+        for pattern in patterns
+        for path in folder.glob(pattern)
+    ]
 
 
 def traces(entry: Entry) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Return the folders in which a run may have left files, and the patterns of their names."""
-    if entry.run is None or entry.run.user:  # the folders of another user are removed as one, and not looked into
+    if (
+        entry.run is None or entry.run.user
+    ):  # the folders of another user are removed as one, and not looked into
         return (), ()
     name = entry.run.hook.removeprefix(BUILTIN)
     ours = entry.run.hook.startswith(BUILTIN) and name in heat_config_hooks.HOOKS
-    patterns = heat_config_hooks.load(name).ABOUT.files if ours else ("{key}", "{key}.*")
+    patterns = (
+        heat_config_hooks.load(name).ABOUT.files if ours else ("{key}", "{key}.*")
+    )
     folders = (Path(entry.run.working), Path(entry.run.outputs))
     return folders, tuple(pattern.format(key=entry.key) for pattern in patterns)

@@ -63,8 +63,14 @@ class Answer:
     @property
     def is_page(self) -> bool:
         """True if the answer is a web page, which no service that the agent uses has."""
-        packed = self.headers.get("Content-Encoding", "").strip().lower() not in ("", "identity")
-        return is_page(self.headers.get("Content-Type", ""), b"<!" if packed and self.body else self.body)
+        packed = self.headers.get("Content-Encoding", "").strip().lower() not in (
+            "",
+            "identity",
+        )
+        return is_page(
+            self.headers.get("Content-Type", ""),
+            b"<!" if packed and self.body else self.body,
+        )
 
 
 class Connection:
@@ -74,14 +80,23 @@ class Connection:
     """
 
     def __init__(
-        self, origin: str, ca_file: str | None = None, *, direct: bool = False, seconds: float | None = None
+        self,
+        origin: str,
+        ca_file: str | None = None,
+        *,
+        direct: bool = False,
+        seconds: float | None = None,
     ) -> None:
         """Prepare a connection to the server of `origin` (scheme, host, port).
 
         `ca_file` has the trusted certificates; None for the default ones. With `direct` no proxy is used, as for a
         server on the machine's own link. `seconds` is the longest silence of the server; None for the default.
         """
-        self._limits = (CONNECT_SECONDS, READ_SECONDS) if seconds is None else (min(CONNECT_SECONDS, seconds), seconds)
+        self._limits = (
+            (CONNECT_SECONDS, READ_SECONDS)
+            if seconds is None
+            else (min(CONNECT_SECONDS, seconds), seconds)
+        )
         self._origin = origin
         self._is_link_local = is_link_local(origin)
         self._certificates = certificates(ca_file)
@@ -89,12 +104,16 @@ class Connection:
         self._direct = Server(origin, self._certificates)
         self._proxied: _Way | None = None
 
-    def send(self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str]) -> Answer:
+    def send(
+        self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str]
+    ) -> Answer:
         """Send one request to the unchanged URL, and return the answer of any status. Raises UnreachableError."""
         with within(SEND_SECONDS):
             return self.ask(verb, url, body, headers, 0)
 
-    def fetch(self, url: str, headers: Mapping[str, str], seconds: float, *, verb: str = "GET") -> Answer:
+    def fetch(
+        self, url: str, headers: Mapping[str, str], seconds: float, *, verb: str = "GET"
+    ) -> Answer:
         """Request the unchanged URL, and return the answer of any status with its whole body.
 
         Raises UnreachableError, also if the answer is not complete after `seconds`, or is too long.
@@ -103,16 +122,28 @@ class Connection:
             return self.ask(verb, url, b"", headers, LARGEST)
 
     @contextlib.contextmanager
-    def opened(self, url: str, headers: Mapping[str, str], seconds: float) -> Iterator[Arriving]:
+    def opened(
+        self, url: str, headers: Mapping[str, str], seconds: float
+    ) -> Iterator[Arriving]:
         """Request a URL, whose answer of any status and size can be read while the context lasts.
 
         Raises UnreachableError, also while the answer is read, and if that takes more than `seconds`.
         """
         url = self._written(url)
-        with within(seconds), self._way(url).exchange("GET", url, b"", headers, self._limits) as answer:
+        with (
+            within(seconds),
+            self._way(url).exchange("GET", url, b"", headers, self._limits) as answer,
+        ):
             yield answer
 
-    def ask(self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str], largest: int) -> Answer:
+    def ask(
+        self,
+        verb: str,
+        url: str,
+        body: bytes | HeldBack,
+        headers: Mapping[str, str],
+        largest: int,
+    ) -> Answer:
         """Send one request, `within` a deadline that the caller has set, and return the answer.
 
         Its whole body is read, of up to `largest` bytes; with 0, only its beginning.
@@ -120,13 +151,21 @@ class Connection:
         url = self._written(url)
         with self._way(url).exchange(verb, url, body, headers, self._limits) as answer:
             content, cut = (read(answer, largest), "") if largest else _drained(answer)
-            return Answer(answer.status, phrase(answer.status), answer.headers, content, cut)
+            return Answer(
+                answer.status, phrase(answer.status), answer.headers, content, cut
+            )
 
     def _written(self, url: str) -> str:
         """Return a URL as it is sent: one with a zone is encoded here, as requests would encode the zone as well."""
-        if not self._is_link_local or WRITABLE.fullmatch(url) or not url.startswith(self._origin):
+        if (
+            not self._is_link_local
+            or WRITABLE.fullmatch(url)
+            or not url.startswith(self._origin)
+        ):
             return url
-        return self._origin + quote(url[len(self._origin) :], safe="!#$%&'()*+,/:;=?@[]~")
+        return self._origin + quote(
+            url[len(self._origin) :], safe="!#$%&'()*+,/:;=?@[]~"
+        )
 
     def _way(self, url: str) -> _Way:
         if not self._proxy and self._direct.can_request(url):
@@ -134,7 +173,9 @@ class Connection:
         if self._proxied is None:
             from heat_config_agent.web import proxied  # noqa: PLC0415  # few machines need it
 
-            self._proxied = proxied.Server(self._origin, self._certificates, self._proxy)
+            self._proxied = proxied.Server(
+                self._origin, self._certificates, self._proxy
+            )
         return self._proxied
 
 
@@ -150,14 +191,24 @@ class _Way(Protocol):
     """A way to a server: `direct.Server` or `proxied.Server`."""
 
     def exchange(
-        self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str], limits: tuple[float, float]
+        self,
+        verb: str,
+        url: str,
+        body: bytes | HeldBack,
+        headers: Mapping[str, str],
+        limits: tuple[float, float],
     ) -> AbstractContextManager[Arriving]:
         """Send one request to the unchanged URL. The answer can be read while the context lasts."""
 
 
 def certificates(ca_file: str | None = None) -> str | None:
     """Return the file or folder with the trusted certificates; None for the default ones."""
-    return ca_file or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
+    return (
+        ca_file
+        or os.environ.get("REQUESTS_CA_BUNDLE")
+        or os.environ.get("CURL_CA_BUNDLE")
+        or None
+    )
 
 
 def proxy(origin: str) -> str | None:

@@ -20,7 +20,9 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from typing import Any
 
-deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline", default=math.inf)
+deadline: contextvars.ContextVar[float] = contextvars.ContextVar(
+    "deadline", default=math.inf
+)
 """The moment at which the whole answer has to be there (monotonic seconds)."""
 
 
@@ -66,7 +68,11 @@ def read(answer: Arriving, most: int) -> bytes:
         parts.append(unpack(part, most - size + 1) if unpack else part)
         size += len(parts[-1])
         if size > most:
-            limit = f"{most // 1024 // 1024} MiB" if most >= 1024 * 1024 else f"{most} bytes"
+            limit = (
+                f"{most // 1024 // 1024} MiB"
+                if most >= 1024 * 1024
+                else f"{most} bytes"
+            )
             raise UnreachableError(f"its answer is longer than {limit}")
         if time.monotonic() > deadline.get():
             raise UnreachableError("its answer took too long")
@@ -86,7 +92,11 @@ def drain(answer: Arriving, seconds: float, limit: int, most: int) -> tuple[byte
         with within(min(seconds, max(deadline.get() - time.monotonic(), 0.0))):
             while size < most and (part := answer.some()):
                 size += len(part)
-                beginning = (beginning + part).lstrip()[:limit] if len(beginning) < limit else beginning
+                beginning = (
+                    (beginning + part).lstrip()[:limit]
+                    if len(beginning) < limit
+                    else beginning
+                )
                 left()
     except TimeoutError:
         return beginning, "its answer took too long"
@@ -102,13 +112,20 @@ def is_page(kind: str, body: bytes) -> bool:
     well: neither JSON nor text without a tag is a page.
     """
     kind = kind.partition(";")[0].strip().lower()
-    begins = body.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").lstrip(b"\xfe\xff \t\r\n\f\v")[:4096].lower()
+    begins = (
+        body.replace(b"\0", b"")
+        .removeprefix(b"\xef\xbb\xbf")
+        .lstrip(b"\xfe\xff \t\r\n\f\v")[:4096]
+        .lower()
+    )
     if not begins or begins[:1] in b'{["' or kind.endswith("json"):
         return False
     if kind in ("text/html", "application/xhtml+xml"):
         return _TAG.search(begins) is not None
     while begins.startswith((b"<!--", b"<?")):
-        begins = begins.partition(b"-->" if begins.startswith(b"<!--") else b"?>")[2].lstrip()
+        begins = begins.partition(b"-->" if begins.startswith(b"<!--") else b"?>")[
+            2
+        ].lstrip()
     return begins.startswith((b"<!doctype html", b"<html", b"<head>", b"<body"))
 
 
@@ -137,7 +154,9 @@ def _unpacker(encoding: str) -> Callable[[bytes, int], bytes] | None:
             content = packed.decompress(part, room)
         except zlib.error:
             raise UnreachableError("its answer cannot be decompressed") from None
-        if packed.unused_data or not (part or packed.eof):  # there is more after its end, or no end
+        if packed.unused_data or not (
+            part or packed.eof
+        ):  # there is more after its end, or no end
             raise UnreachableError("its answer cannot be decompressed")
         return content
 
@@ -185,9 +204,16 @@ class Response(http.client.HTTPResponse):
         super().begin()
         if self._until.ended:
             raise http.client.IncompleteRead(b"")
-        lengths, chunks = set(self.headers.get_all("Content-Length", [])), self.headers.get("Transfer-Encoding")
+        lengths, chunks = (
+            set(self.headers.get_all("Content-Length", [])),
+            self.headers.get("Transfer-Encoding"),
+        )
         if len(lengths) > 1 and not self.chunked:
             raise http.client.HTTPException("two lengths")
         bare = self.status in (204, 304)
-        if self.status < 200 or (chunks and lengths) or (bare and (chunks or lengths - {"0"})):
+        if (
+            self.status < 200
+            or (chunks and lengths)
+            or (bare and (chunks or lengths - {"0"}))
+        ):
             self.will_close = True

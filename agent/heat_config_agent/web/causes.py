@@ -61,7 +61,11 @@ def no_answer(seconds: float) -> str:
 
 def broke_off(seconds: float) -> str:
     """Return the words for a server that fell silent in the middle of its answer."""
-    return f"it broke off its answer: nothing more within {seconds:g} s" if seconds < math.inf else LATE
+    return (
+        f"it broke off its answer: nothing more within {seconds:g} s"
+        if seconds < math.inf
+        else LATE
+    )
 
 
 def cause(error: BaseException, timeout_text: str = "no answer in time") -> str:
@@ -83,7 +87,9 @@ def cause(error: BaseException, timeout_text: str = "no answer in time") -> str:
         return _IN_WORDS[name]
     if isinstance(origin, OSError) and origin.strerror:
         return origin.strerror
-    if type(origin) is OSError:  # raised here, or by requests, about a file with certificates
+    if (
+        type(origin) is OSError
+    ):  # raised here, or by requests, about a file with certificates
         return str(origin)
     return name
 
@@ -91,7 +97,10 @@ def cause(error: BaseException, timeout_text: str = "no answer in time") -> str:
 def hint(error: BaseException) -> str:
     """Return the advice for an error that a setting can fix; else empty text."""
     seen = innermost(error)
-    unknown = isinstance(seen, ssl.SSLCertVerificationError) and seen.verify_code in UNKNOWN_AUTHORITY
+    unknown = (
+        isinstance(seen, ssl.SSLCertVerificationError)
+        and seen.verify_code in UNKNOWN_AUTHORITY
+    )
     return "is its authority's certificate in ca_file of [agent]?" if unknown else ""
 
 
@@ -101,8 +110,16 @@ def innermost(error: BaseException) -> BaseException:
     while True:
         # Some libraries chain errors, and some store the cause in an attribute or an argument.
         context = None if current.__suppress_context__ else current.__context__
-        known = (current.__cause__, context, getattr(current, "reason", None), *current.args)
-        inner = next((candidate for candidate in known if isinstance(candidate, BaseException)), None)
+        known = (
+            current.__cause__,
+            context,
+            getattr(current, "reason", None),
+            *current.args,
+        )
+        inner = next(
+            (candidate for candidate in known if isinstance(candidate, BaseException)),
+            None,
+        )
         if inner is None:
             return current
         current = inner

@@ -40,7 +40,9 @@ WRITABLE = re.compile("[!-~]*")
 
 _LABEL = "[A-Za-z0-9_-]{1,63}"
 _ZONE = r"%(?!25\])(25)?[A-Za-z0-9._~-]{1,15}"
-_PLAIN = re.compile(rf"https?://({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+({_ZONE})?\])(:(?P<port>[0-9]{{1,5}}))?")
+_PLAIN = re.compile(
+    rf"https?://({_LABEL}(\.{_LABEL})*|\[[0-9A-Fa-f:.]+({_ZONE})?\])(:(?P<port>[0-9]{{1,5}}))?"
+)
 """An origin that cannot be misread: without a user, other alphabets or a dot at the end of the host."""
 
 
@@ -55,11 +57,20 @@ class Server:
 
     def can_request(self, url: str) -> bool:
         """Return True if the URL can be requested here. Other URLs need a library that interprets them."""
-        return url.startswith(f"{self._origin}/") and bool(WRITABLE.fullmatch(url)) and _is_plain(self._origin)
+        return (
+            url.startswith(f"{self._origin}/")
+            and bool(WRITABLE.fullmatch(url))
+            and _is_plain(self._origin)
+        )
 
     @contextlib.contextmanager
     def exchange(
-        self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str], limits: tuple[float, float]
+        self,
+        verb: str,
+        url: str,
+        body: bytes | HeldBack,
+        headers: Mapping[str, str],
+        limits: tuple[float, float],
     ) -> Iterator[Arriving]:
         """Send one request to the unchanged URL. The answer can be read while the context lasts.
 
@@ -70,11 +81,15 @@ class Server:
         try:
             with explained(no_answer(limits[1])):
                 connection.limit(limits[1])
-                connection.write(verb, url[len(self._origin) :].partition("#")[0], body, headers)
+                connection.write(
+                    verb, url[len(self._origin) :].partition("#")[0], body, headers
+                )
                 response = connection.getresponse()
             with contextlib.closing(response):
                 arriving = _Body(response, limits[1])
-                yield Arriving(response.status, _Headers(response.headers), arriving.some)
+                yield Arriving(
+                    response.status, _Headers(response.headers), arriving.some
+                )
             if arriving.ended and not response.will_close:
                 self._kept = connection
         finally:
@@ -96,7 +111,10 @@ class Server:
         with explained(no_connection(seconds)):
             if parts.scheme == "https":
                 trusted = context(self._certificates or default_certificates())
-            connection = _Connection(with_plain_zone(parts.hostname or ""), parts.port or (443 if trusted else 80))
+            connection = _Connection(
+                with_plain_zone(parts.hostname or ""),
+                parts.port or (443 if trusted else 80),
+            )
             connection.timeout = min(seconds, left())
             connection.connect()
         if trusted:
@@ -124,17 +142,26 @@ class _Connection(http.client.HTTPConnection):
     def secure(self, trusted: ssl.SSLContext) -> None:
         """Speak TLS from here on."""
         self.default_port = http.client.HTTPS_PORT
-        self.sock = trusted.wrap_socket(self.sock, server_hostname=without_zone(self.host))
+        self.sock = trusted.wrap_socket(
+            self.sock, server_hostname=without_zone(self.host)
+        )
 
     def limit(self, seconds: float) -> None:
         """Set the longest silence of the server."""
         self.sock.settimeout(min(seconds, left()))
 
-    def write(self, verb: str, target: str, body: bytes | HeldBack, headers: Mapping[str, str]) -> None:
+    def write(
+        self, verb: str, target: str, body: bytes | HeldBack, headers: Mapping[str, str]
+    ) -> None:
         """Send a request."""
         names = {name.lower() for name in headers}
         has_zone = "%" in self.host
-        self.putrequest(verb, target, skip_host=has_zone or "host" in names, skip_accept_encoding=True)
+        self.putrequest(
+            verb,
+            target,
+            skip_host=has_zone or "host" in names,
+            skip_accept_encoding=True,
+        )
         if has_zone and "host" not in names:
             self.putheader("Host", host_header(self.host, self.port, self.default_port))
         for name, value in USUAL.items():
@@ -179,7 +206,9 @@ class _Headers(Mapping[str, str]):
         values = self._headers.get_all(name)
         if values is None:
             raise KeyError(name)
-        return ", ".join(" ".join(line.strip() for line in value.splitlines()) for value in values)
+        return ", ".join(
+            " ".join(line.strip() for line in value.splitlines()) for value in values
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter({name.lower(): name for name in self._headers}.values())
@@ -199,11 +228,15 @@ def context(certificates: str) -> ssl.SSLContext:
     Raises OSError (which ssl.SSLError is) if there are none.
     """
     if not os.path.exists(certificates):  # noqa: PTH110  # it is text already
-        raise OSError(f"Could not find a suitable TLS CA certificate bundle, invalid path: {certificates}")
+        raise OSError(
+            f"Could not find a suitable TLS CA certificate bundle, invalid path: {certificates}"
+        )
     status = os.stat(certificates)  # noqa: PTH116
     if stat.S_ISDIR(status.st_mode):
         return _context(None, certificates)
-    return _context_of_file(certificates, status.st_ino, status.st_size, status.st_mtime_ns)
+    return _context_of_file(
+        certificates, status.st_ino, status.st_size, status.st_mtime_ns
+    )
 
 
 @functools.lru_cache(maxsize=2)

@@ -9,7 +9,9 @@ from collections.abc import Callable
 class HeldBack:
     """The body of one request, which the HTTP libraries read like a file."""
 
-    def __init__(self, content: bytes, seconds: float, is_withdrawn: Callable[[], bool]) -> None:
+    def __init__(
+        self, content: bytes, seconds: float, is_withdrawn: Callable[[], bool]
+    ) -> None:
         """Hold the last byte of `content` back for that long after the others.
 
         If the content `is_withdrawn` then, the request is broken off, so that the server does not accept it.

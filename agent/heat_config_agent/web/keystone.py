@@ -34,7 +34,10 @@ class Cloud:
     """The services of an OpenStack cloud for one user. Not for use by two threads at once."""
 
     def __init__(
-        self, credentials: Credentials, ca_file: str | None = None, session: Connections | None = None
+        self,
+        credentials: Credentials,
+        ca_file: str | None = None,
+        session: Connections | None = None,
     ) -> None:
         """Prepare requests as that user, over `session` or over connections that trust `ca_file`."""
         self.project_id = credentials.project_id
@@ -67,7 +70,11 @@ class Cloud:
         own_headers = {"Accept": "application/json"}
         if body is not None:
             own_headers["Content-Type"] = "application/json"
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        data = (
+            body
+            if body is None or isinstance(body, bytes)
+            else json.dumps(body).encode()
+        )
         with answers.within(seconds):
             access, renewed = self._enter()
             while True:
@@ -77,7 +84,11 @@ class Cloud:
                         verb,
                         url,
                         data or b"",
-                        {**own_headers, **(headers or {}), "X-Auth-Token": access.token},
+                        {
+                            **own_headers,
+                            **(headers or {}),
+                            "X-Auth-Token": access.token,
+                        },
                         web.LARGEST if largest is None else largest,
                     )
                 except UnreachableError:
@@ -104,7 +115,9 @@ class Cloud:
             return access, False
         self._access = None
         access = self._access = self._connections.log_in(self._credentials)
-        self._until = time.monotonic() + access.seconds - min(MARGIN, access.seconds / 4)
+        self._until = (
+            time.monotonic() + access.seconds - min(MARGIN, access.seconds / 4)
+        )
         return access, True
 
     def _endpoint(self, access: login.Access, service: str) -> str:
@@ -129,7 +142,11 @@ def _joined(endpoint: str, path: str) -> str:
 class Connections:
     """Kept-alive connections with limits of time and size. Several users can share them, one after the other."""
 
-    def __init__(self, ca_file: str | None = None, allow: Callable[[str], None] = lambda _url: None) -> None:
+    def __init__(
+        self,
+        ca_file: str | None = None,
+        allow: Callable[[str], None] = lambda _url: None,
+    ) -> None:
         """Trust the certificates in `ca_file`; None for the default ones.
 
         `allow` is called with each URL, and raises UnreachableError if that may not be reached.
@@ -150,23 +167,31 @@ class Connections:
             self._servers.pop(_origin(url), None)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         try:
-            answer = self._ask("POST", url, login.request(credentials), headers, login.LARGEST)
+            answer = self._ask(
+                "POST", url, login.request(credentials), headers, login.LARGEST
+            )
         except UnreachableError as error:
             raise UnreachableError(f"Keystone at {error}") from error
         self._kept_until = time.monotonic() + KEPT_SECONDS
         return login.access(answer, credentials.region_name)
 
-    def ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> web.Answer:
+    def ask(
+        self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int
+    ) -> web.Answer:
         """Send one request, and return the answer. Redirects are not followed. Raises UnreachableError."""
         self._allow(url)
         return self._ask(verb, url, body, headers, largest)
 
-    def _ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> web.Answer:
+    def _ask(
+        self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int
+    ) -> web.Answer:
         origin = _origin(url)
         with causes.named(origin.partition("://")[2]):
             if origin not in self._servers:
                 # A server may be silent for any time within the deadline.
-                self._servers[origin] = web.Connection(origin, self._ca_file, seconds=math.inf)
+                self._servers[origin] = web.Connection(
+                    origin, self._ca_file, seconds=math.inf
+                )
             return self._servers[origin].ask(verb, url, body, headers, largest)
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 
-_ADDRESS = re.compile(r"\w+://(?:[^/?#@]*@)?\[fe[89ab][0-9a-f]:[0-9a-f:.]*(%[^\]/?#]+)?\]", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"\w+://(?:[^/?#@]*@)?\[fe[89ab][0-9a-f]:[0-9a-f:.]*(%[^\]/?#]+)?\]", re.IGNORECASE
+)
 
 
 def is_link_local(url: str) -> bool:
@@ -18,7 +20,12 @@ def is_link_local(url: str) -> bool:
 def with_plain_zone(text: str) -> str:
     """Return a host, or a URL with one, whose zone is written as sockets expect it: `%eth0` for `%25eth0`."""
     host, percent, zone = text.partition("%25")
-    inside = percent and "/" not in host.partition("://")[2] and ":" in host and zone[:1] not in ("", "]")
+    inside = (
+        percent
+        and "/" not in host.partition("://")[2]
+        and ":" in host
+        and zone[:1] not in ("", "]")
+    )
     return f"{host}%{zone}" if inside else text
 
 

@@ -49,9 +49,13 @@ class Access:
         """Return the URL of a service, without a slash at its end. Raises UnreachableError."""
         if service not in self.urls:
             where = f" in the region {self.region}" if self.region else ""
-            raise UnreachableError(f"Keystone's catalog has no service of the type {service}{where}")
+            raise UnreachableError(
+                f"Keystone's catalog has no service of the type {service}{where}"
+            )
         if not is_usable(self.urls[service]):
-            raise UnreachableError(f"Keystone's catalog has no usable URL of the service of the type {service}")
+            raise UnreachableError(
+                f"Keystone's catalog has no usable URL of the service of the type {service}"
+            )
         return self.urls[service].rstrip("/")
 
 
@@ -66,9 +70,15 @@ def address(auth_url: str) -> str:
 def request(credentials: Credentials) -> bytes:
     """Return the request for a token of a user in a project. An application credential is for one project alone."""
     if credentials.application_credential_id:
-        held = {"id": credentials.application_credential_id, "secret": credentials.application_credential_secret}
+        held = {
+            "id": credentials.application_credential_id,
+            "secret": credentials.application_credential_secret,
+        }
         auth: dict[str, object] = {
-            "identity": {"methods": ["application_credential"], "application_credential": held},
+            "identity": {
+                "methods": ["application_credential"],
+                "application_credential": held,
+            },
         }
     else:
         user = {"id": credentials.user_id, "password": credentials.password}
@@ -85,14 +95,25 @@ def access(answer: web.Answer, region: str) -> Access:
         kind = DeniedError if answer.status in DENIALS else UnreachableError
         raise kind(f"Keystone answers HTTP {answer.status} {answer.reason}".rstrip())
     if answer.is_page:
-        raise UnreachableError("Keystone answers with a web page: something else is in its place")
+        raise UnreachableError(
+            "Keystone answers with a web page: something else is in its place"
+        )
     try:
         said = json.loads(answer.body)["token"]
         # The machine's clock has no say, because that of a new instance may be wrong.
-        seconds = (_moment(said["expires_at"]) - _moment(said["issued_at"])).total_seconds()
+        seconds = (
+            _moment(said["expires_at"]) - _moment(said["issued_at"])
+        ).total_seconds()
         token = answer.headers["X-Subject-Token"]
         urls = _urls(said.get("catalog"), region)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ):
         raise UnreachableError(_UNCLEAR) from None
     if not re.fullmatch("[!-~]+", token):
         raise UnreachableError(_UNCLEAR)
@@ -111,23 +132,39 @@ def _urls(catalog: object, region: str) -> dict[str, str]:
         for endpoint in _objects(service.get("endpoints")):
             where = endpoint.get("region_id") or endpoint.get("region")
             url = endpoint.get("url")
-            if endpoint.get("interface") == "public" and isinstance(url, str) and url and region in ("", where):
+            if (
+                endpoint.get("interface") == "public"
+                and isinstance(url, str)
+                and url
+                and region in ("", where)
+            ):
                 of_type.setdefault(str(service.get("type")), url)
     return {
-        service: of_type[kind] for service, kinds in SERVICES.items() for kind in reversed(kinds) if kind in of_type
+        service: of_type[kind]
+        for service, kinds in SERVICES.items()
+        for kind in reversed(kinds)
+        if kind in of_type
     }
 
 
 def _objects(values: object) -> list[Mapping[str, object]]:
     """Return the objects in a list; none if the value is not a list."""
-    return [value for value in values if isinstance(value, Mapping)] if isinstance(values, list) else []
+    return (
+        [value for value in values if isinstance(value, Mapping)]
+        if isinstance(values, list)
+        else []
+    )
 
 
 def is_usable(url: object) -> bool:
     """Return True if a URL can be that of a service, or of Zaqar's websocket."""
     try:
         parts = urlsplit(str(url))
-        known = parts.scheme in ("http", "https", "ws", "wss") and bool(parts.hostname) and parts.port != 0
+        known = (
+            parts.scheme in ("http", "https", "ws", "wss")
+            and bool(parts.hostname)
+            and parts.port != 0
+        )
         return known and str(url).isprintable() and " " not in parts.netloc
     except ValueError:
         return False

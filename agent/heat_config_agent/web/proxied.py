@@ -38,7 +38,9 @@ _UNREADABLE = (
 class Server:
     """A server, behind a proxy if one is set. Not for use by two threads at once."""
 
-    def __init__(self, origin: str, certificates: str | None, proxy: str | None) -> None:
+    def __init__(
+        self, origin: str, certificates: str | None, proxy: str | None
+    ) -> None:
         """Trust the certificates in that file or folder; None for the default ones."""
         self._origin = origin
         self._verify = certificates or True
@@ -50,7 +52,12 @@ class Server:
 
     @contextlib.contextmanager
     def exchange(
-        self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str], limits: tuple[float, float]
+        self,
+        verb: str,
+        url: str,
+        body: bytes | HeldBack,
+        headers: Mapping[str, str],
+        limits: tuple[float, float],
     ) -> Iterator[Arriving]:
         """Send one request to the unchanged URL. The answer can be read while the context lasts.
 
@@ -75,11 +82,20 @@ class Server:
         For a URL of this server that can be sent unchanged, only the headers are prepared, so that the libraries see
         nothing of the URL but its origin.
         """
-        if not (request.url.startswith(f"{self._origin}/") and WRITABLE.fullmatch(request.url)):
+        if not (
+            request.url.startswith(f"{self._origin}/")
+            and WRITABLE.fullmatch(request.url)
+        ):
             return self._session.prepare_request(request)
         prepared = requests.PreparedRequest()
-        prepared.method, prepared.url, prepared.body = request.method, f"{self._origin}/", request.data or None
-        prepared.headers = CaseInsensitiveDict({**self._session.headers, **request.headers})
+        prepared.method, prepared.url, prepared.body = (
+            request.method,
+            f"{self._origin}/",
+            request.data or None,
+        )
+        prepared.headers = CaseInsensitiveDict(
+            {**self._session.headers, **request.headers}
+        )
         if request.data or request.method not in ("GET", "HEAD"):
             prepared.headers["Content-Length"] = str(len(request.data or b""))
         return prepared
@@ -88,7 +104,12 @@ class Server:
 def proxy(origin: str) -> str | None:
     """Return the URL of the environment's proxy for a server; None for no proxy."""
     try:
-        return requests.utils.select_proxy(origin, {} if proxies.is_exempt(origin) else getproxies()) or None
+        return (
+            requests.utils.select_proxy(
+                origin, {} if proxies.is_exempt(origin) else getproxies()
+            )
+            or None
+        )
     except ValueError:  # the origin is not valid
         return None
 
@@ -115,8 +136,15 @@ def explained(limits: tuple[float, float]) -> Iterator[None]:
     """Turn the errors of the libraries into UnreachableError; `limits` as for `Server.exchange`."""
     try:
         yield
-    except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError) as error:  # or requests'
-        raise UnreachableError(_cause(error, limits), hint=causes.hint(error)) from error
+    except (
+        urllib3.exceptions.HTTPError,
+        http.client.HTTPException,
+        OSError,
+        ValueError,
+    ) as error:  # or requests'
+        raise UnreachableError(
+            _cause(error, limits), hint=causes.hint(error)
+        ) from error
 
 
 def _cause(error: Exception, limits: tuple[float, float]) -> str:
@@ -142,7 +170,9 @@ _url: contextvars.ContextVar[str] = contextvars.ContextVar("url")
 """The URL of the request that is being sent."""
 
 
-_reached: contextvars.ContextVar[bool] = contextvars.ContextVar("reached", default=False)
+_reached: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "reached", default=False
+)
 """True if the request that is being sent has come past the proxy; urllib3 before 2.0 blames the proxy even then."""
 
 
@@ -177,13 +207,24 @@ class _Unchanged:
             target = url
         elif url.startswith("/"):  # the path alone; a proxy receives the whole URL
             path = target.partition("://")[2].partition("/")[2].partition("?")
-            target = "/" + "".join(path) if "/" in target.partition("://")[2].partition("?")[0] else url
+            target = (
+                "/" + "".join(path)
+                if "/" in target.partition("://")[2].partition("?")[0]
+                else url
+            )
         connection: Any = super()  # of the class that this one is mixed into
         host: Any = self
         has_zone = "%" in host.host and not options.get("skip_host")
-        connection.putrequest(method, target, *args, **{**options, **({"skip_host": True} if has_zone else {})})
+        connection.putrequest(
+            method,
+            target,
+            *args,
+            **{**options, **({"skip_host": True} if has_zone else {})},
+        )
         if has_zone:
-            connection.putheader("Host", link_local.host_header(host.host, host.port, host.default_port))
+            connection.putheader(
+                "Host", link_local.host_header(host.host, host.port, host.default_port)
+            )
 
 
 class _HttpConnection(_Unchanged, urllib3.connection.HTTPConnection):
@@ -209,37 +250,56 @@ class _HttpsPool(_Whole, urllib3.HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
-def _blamed(proxy: proxies.Proxy, error: Exception, host: str, limits: tuple[float, float]) -> ProxyError | None:
+def _blamed(
+    proxy: proxies.Proxy, error: Exception, host: str, limits: tuple[float, float]
+) -> ProxyError | None:
     """Return the error of a proxy; None if an error does not come from the proxy."""
     if _reached.get():
         return None
-    socks = proxy.scheme.startswith("socks") and isinstance(error, requests.exceptions.ConnectionError)
+    socks = proxy.scheme.startswith("socks") and isinstance(
+        error, requests.exceptions.ConnectionError
+    )
     if not (socks or isinstance(error, requests.exceptions.ProxyError)):
         return None
-    if "SOCKS" in str(error) and not isinstance(error, requests.exceptions.ConnectionError):
+    if "SOCKS" in str(error) and not isinstance(
+        error, requests.exceptions.ConnectionError
+    ):
         return None
     seen = causes.innermost(error)
     if isinstance(seen, ConnectionRefusedError):
-        return ProxyError(f"{proxy.named} refused the connection", hint="does it run, and at that port?")
+        return ProxyError(
+            f"{proxy.named} refused the connection",
+            hint="does it run, and at that port?",
+        )
     refused = _REFUSED.match(str(seen))
     if refused and refused[1] == "407":
         return proxy.denied(host)
     if refused:
         status = int(refused[1])
         answer = f"HTTP {status} {http.client.responses.get(status, '')}".rstrip()
-        return ProxyError(f"{proxy.named} does not connect to {host}: {answer}", hint="ask its administrator")
+        return ProxyError(
+            f"{proxy.named} does not connect to {host}: {answer}",
+            hint="ask its administrator",
+        )
     late = f"no answer within {max(limits):g} s"
-    if isinstance(seen, (urllib3.exceptions.ConnectTimeoutError, urllib3.exceptions.ReadTimeoutError)):
+    if isinstance(
+        seen,
+        (urllib3.exceptions.ConnectTimeoutError, urllib3.exceptions.ReadTimeoutError),
+    ):
         seen = TimeoutError()
     elif isinstance(seen, urllib3.exceptions.HTTPError):
         seen = http.client.HTTPException()
-    return ProxyError(f"{proxy.named}: {causes.cause(seen, late)}", hint=causes.hint(error))
+    return ProxyError(
+        f"{proxy.named}: {causes.cause(seen, late)}", hint=causes.hint(error)
+    )
 
 
 class Adapter(requests.adapters.HTTPAdapter):
     """Sends requests to `unchanged` URLs, within a deadline. The errors name a proxy that fails."""
 
-    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+    def send(
+        self, request: requests.PreparedRequest, *args: Any, **options: Any
+    ) -> requests.Response:
         """Send a request. Raises ProxyError and the errors of requests."""
         url = requests.utils.select_proxy(request.url or "", options.get("proxies"))
         if not url:
@@ -268,13 +328,26 @@ class Adapter(requests.adapters.HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+        self.poolmanager.pool_classes_by_scheme = {
+            "http": _HttpPool,
+            "https": _HttpsPool,
+        }
 
-    def build_response(self, req: requests.PreparedRequest, resp: Any) -> requests.Response:
+    def build_response(
+        self, req: requests.PreparedRequest, resp: Any
+    ) -> requests.Response:
         """Return a response with only the fields that are used here."""
         response = requests.Response()
-        response.status_code, response.headers, response.raw = resp.status, CaseInsensitiveDict(resp.headers), resp
-        response.request, response.url, response.reason = req, req.url or "", resp.reason
+        response.status_code, response.headers, response.raw = (
+            resp.status,
+            CaseInsensitiveDict(resp.headers),
+            resp,
+        )
+        response.request, response.url, response.reason = (
+            req,
+            req.url or "",
+            resp.reason,
+        )
         return response
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:

@@ -11,7 +11,14 @@ from urllib.parse import urlsplit
 from heat_config_agent.model.errors import ProxyError
 from heat_config_hooks.values import dataclass
 
-SCHEMES = {"http": 80, "https": 443, "socks4": 1080, "socks4a": 1080, "socks5": 1080, "socks5h": 1080}
+SCHEMES = {
+    "http": 80,
+    "https": 443,
+    "socks4": 1080,
+    "socks4a": 1080,
+    "socks5": 1080,
+    "socks5h": 1080,
+}
 """The kinds of proxies, each with its default port."""
 
 _HOST = re.compile(r"[\w.:%-]+")
@@ -31,7 +38,11 @@ class Proxy:
     @property
     def place(self) -> str:
         """Its host and port."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return (
+            f"[{self.host}]:{self.port}"
+            if ":" in self.host
+            else f"{self.host}:{self.port}"
+        )
 
     @property
     def named(self) -> str:
@@ -70,7 +81,11 @@ def parse(url: str, origin: str) -> Proxy:
 def _variable(scheme: str) -> str:
     """Return the variable that sets the proxy for a scheme: a lowercase name takes precedence."""
     for variable in (f"{scheme}_proxy", "all_proxy"):
-        names = [name for name, value in os.environ.items() if name.lower() == variable and value]
+        names = [
+            name
+            for name, value in os.environ.items()
+            if name.lower() == variable and value
+        ]
         if names:
             return variable if variable in names else names[0]
     return "the environment"
@@ -97,15 +112,24 @@ class Exempt:
             return False
         address = _address(host)
         if self.network is not None:
-            return address is not None and address.version == self.network.version and address in self.network
-        return address is None and (host.endswith(f".{self.name}") or (host == self.name and not self.inner))
+            return (
+                address is not None
+                and address.version == self.network.version
+                and address in self.network
+            )
+        return address is None and (
+            host.endswith(f".{self.name}") or (host == self.name and not self.inner)
+        )
 
 
 def is_exempt(origin: str) -> bool:
     """Return whether `no_proxy` names a server, in one of the forms that curl and Go accept."""
     try:
         parts = urlsplit(origin)
-        host, port = _host(parts.hostname or ""), parts.port or (443 if parts.scheme == "https" else 80)
+        host, port = (
+            _host(parts.hostname or ""),
+            parts.port or (443 if parts.scheme == "https" else 80),
+        )
     except ValueError:
         return False
     return any(entry.fits(host, port) for _, entry in exemptions() if entry)
@@ -138,7 +162,11 @@ def _exempt(word: str) -> Exempt | None:
     except ValueError:
         inner = host.startswith("*.")
         name = _host(host[2:] if inner else host.lstrip("."))
-        return Exempt(name=name, inner=inner, port=port) if _NAME.fullmatch(name) and not _BROKEN.match(name) else None
+        return (
+            Exempt(name=name, inner=inner, port=port)
+            if _NAME.fullmatch(name) and not _BROKEN.match(name)
+            else None
+        )
     mapped = getattr(network.network_address, "ipv4_mapped", None)
     if mapped is not None and network.prefixlen >= _MAPPED:
         network = ipaddress.ip_network((mapped, network.prefixlen - _MAPPED))

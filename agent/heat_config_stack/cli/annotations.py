@@ -37,16 +37,26 @@ def github(checked_files: Iterable[Mapping[str, Any]]) -> list[str]:
 
     `checked_files` are the JSON objects of `template validate --json`, each with the key `file`.
     """
-    return [_command(level, name, mistake) for name, level, mistake in _mistakes(checked_files)]
+    return [
+        _command(level, name, mistake)
+        for name, level, mistake in _mistakes(checked_files)
+    ]
 
 
 def sarif(checked_files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a SARIF log with one run, and a result for each mistake; `checked_files` is as for `github`."""
-    results = [_result(level, name, mistake) for name, level, mistake in _mistakes(checked_files)]
+    results = [
+        _result(level, name, mistake)
+        for name, level, mistake in _mistakes(checked_files)
+    ]
     names = sorted({result["ruleId"] for result in results})
     for result in results:
         result["ruleIndex"] = names.index(result["ruleId"])
-    driver = {"name": "heat-config-agent", "version": __version__, "rules": [_described(name) for name in names]}
+    driver = {
+        "name": "heat-config-agent",
+        "version": __version__,
+        "rules": [_described(name) for name in names],
+    }
     run = {
         "tool": {"driver": driver},
         "invocations": [{"executionSuccessful": UNREADABLE not in names}],
@@ -70,7 +80,9 @@ def _described(rule: str) -> dict[str, Any]:
     }
 
 
-def _mistakes(checked_files: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _mistakes(
+    checked_files: Iterable[Mapping[str, Any]],
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield the file, level and mistake of each mistake."""
     for checked in checked_files:
         for level, key in _LEVELS.items():
@@ -89,13 +101,24 @@ def _rule(mistake: Mapping[str, Any]) -> str:
 
 
 def _command(level: str, name: str, mistake: Mapping[str, Any]) -> str:
-    places = {"file": name, "line": mistake.get("line"), "col": mistake.get("column"), "title": _rule(mistake)}
-    properties = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in places.items() if value is not None)
+    places = {
+        "file": name,
+        "line": mistake.get("line"),
+        "col": mistake.get("column"),
+        "title": _rule(mistake),
+    }
+    properties = ",".join(
+        f"{key}={_escaped(str(value), ':,')}"
+        for key, value in places.items()
+        if value is not None
+    )
     return f"::{level} {properties}::{_escaped(_text(mistake))}"
 
 
 def _escaped(text: str, more: str = "") -> str:
-    return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
+    return "".join(
+        f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text
+    )
 
 
 def _uri(name: str) -> str:
@@ -109,7 +132,10 @@ def _uri(name: str) -> str:
 def _result(level: str, name: str, mistake: Mapping[str, Any]) -> dict[str, Any]:
     place: dict[str, Any] = {"artifactLocation": {"uri": _uri(name)}}
     if mistake.get("line"):
-        place["region"] = {"startLine": mistake["line"], "startColumn": mistake.get("column") or 1}
+        place["region"] = {
+            "startLine": mistake["line"],
+            "startColumn": mistake.get("column") or 1,
+        }
     return {
         "ruleId": _rule(mistake),
         "level": level,

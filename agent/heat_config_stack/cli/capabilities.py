@@ -50,8 +50,12 @@ def add(commands: state_options.Commands) -> None:
         epilog=_FIND_CODES,
         formatter_class=HelpFormatter,
     )
-    find.add_argument("path", metavar="PATH", nargs="+", help="a template, or a folder of them")
-    find.add_argument("-r", "--recursive", action="store_true", help="search subfolders too")
+    find.add_argument(
+        "path", metavar="PATH", nargs="+", help="a template, or a folder of them"
+    )
+    find.add_argument(
+        "-r", "--recursive", action="store_true", help="search subfolders too"
+    )
     find.add_argument(
         "-c",
         "--capability",
@@ -60,7 +64,11 @@ def add(commands: state_options.Commands) -> None:
         required=True,
         help="a required capability; may be repeated, and all of them are required",
     )
-    find.add_argument("--json", action="store_true", help="print one JSON object with files and their capabilities")
+    find.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object with files and their capabilities",
+    )
     state_options.CONFIG.add(find)
     find.set_defaults(run=run_find, state_dir=None)
     show = commands.add_parser(
@@ -92,7 +100,9 @@ def run_find(options: argparse.Namespace) -> int:
     """Find templates."""
     from heat_config_stack.hot import capabilities  # noqa: PLC0415  # `template validate` needs none of it
 
-    search = capabilities.find(options.path, _required(options.capability), recursive=options.recursive)
+    search = capabilities.find(
+        options.path, _required(options.capability), recursive=options.recursive
+    )
     if options.json:
         terminal.say(json.dumps(search.capable))
     else:
@@ -159,4 +169,6 @@ def _doubt(templates: capabilities.Templates, options: argparse.Namespace) -> No
     for name, files in named.items():
         hint = "" if name in types else meant(name, type_schemas.names(types), CERTAIN)
         if hint:
-            sessions.warned(f"{', '.join(files)}: there is no resource type {name!r}: {hint}")
+            sessions.warned(
+                f"{', '.join(files)}: there is no resource type {name!r}: {hint}"
+            )

@@ -21,7 +21,12 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.notices.journal import reader_of as journal_of
 from heat_config_agent.state import followed, lock, requests
 from heat_config_agent.state.followed import Followed, short
-from heat_config_stack.follow.follower import Follower, abandon, abandoned, failed_deployments
+from heat_config_stack.follow.follower import (
+    Follower,
+    abandon,
+    abandoned,
+    failed_deployments,
+)
 
 _COMPARED = 200
 """Characters by which a note is known as a problem's: a record keeps no more than the beginning of a long problem."""
@@ -41,14 +46,31 @@ exit codes:
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = state_options.command(
-        commands, "follow", "keep stacks at the newest revisions of their sources", __doc__, epilog=_EPILOG
+        commands,
+        "follow",
+        "keep stacks at the newest revisions of their sources",
+        __doc__,
+        epilog=_EPILOG,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only the section [follow NAME]; default: all of them")
-    parser.add_argument("--status", action="store_true", help="only show the revisions, and ask no source")
     parser.add_argument(
-        "--again", action="store_true", help="carry out the newest revision even if it was carried out, or has failed"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="only the section [follow NAME]; default: all of them",
     )
-    parser.add_argument("--json", action="store_true", help="with --status: print one JSON list")
+    parser.add_argument(
+        "--status",
+        action="store_true",
+        help="only show the revisions, and ask no source",
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="carry out the newest revision even if it was carried out, or has failed",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="with --status: print one JSON list"
+    )
     parser.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
@@ -58,11 +80,20 @@ def run(options: argparse.Namespace) -> int:
     if options.json and not options.status:
         raise UsageError("--json requires --status")
     if options.again and (options.status or not options.names):
-        raise UsageError("--again needs the NAME of a source, and goes without --status")
-    settings = effective.make(os.environ, config=options.config, state=options.state_dir)
-    unknown = sorted(set(options.names) - {*settings.followed, *followed.names(settings.state)})
+        raise UsageError(
+            "--again needs the NAME of a source, and goes without --status"
+        )
+    settings = effective.make(
+        os.environ, config=options.config, state=options.state_dir
+    )
+    unknown = sorted(
+        set(options.names) - {*settings.followed, *followed.names(settings.state)}
+    )
     if unknown:
-        hint = meant(unknown[0], settings.followed) or f"`{settings.command('config')}` shows all"
+        hint = (
+            meant(unknown[0], settings.followed)
+            or f"`{settings.command('config')}` shows all"
+        )
         raise UsageError(f"there is no section [follow {unknown[0]}]", hint=hint)
     names = tuple(options.names) or settings.followed
     if options.status:
@@ -82,16 +113,24 @@ def _daemon_goes_on(settings: Settings, names: Sequence[str]) -> bool:
     """Request that revisions are carried out again; return whether a daemon does it."""
     for name in names:
         for failed in failed_deployments(settings.state, name):
-            requests.ask(followed.document(settings.state, name), failed.key, requests.Wish.AGAIN)
+            requests.ask(
+                followed.document(settings.state, name), failed.key, requests.Wish.AGAIN
+            )
         followed.ask_again(settings.state, name)
     process = pause.wake(settings.state)
     if process:
-        terminal.say(terminal.line(f"the agent (process {process}) carries out {', '.join(names)} again now"))
+        terminal.say(
+            terminal.line(
+                f"the agent (process {process}) carries out {', '.join(names)} again now"
+            )
+        )
     return process is not None
 
 
 @contextlib.contextmanager
-def _held(settings: Settings, name: str, note: Callable[[str], None]) -> Iterator[Follower]:
+def _held(
+    settings: Settings, name: str, note: Callable[[str], None]
+) -> Iterator[Follower]:
     """Return what follows a source; no other process follows it meanwhile. Raises LockedError and StateError."""
     with lock.held(followed.folder(settings.state, name)):
         yield Follower(settings, name, note)
@@ -111,8 +150,15 @@ def _once(settings: Settings, name: str) -> Followed:
     except LockedError as error:
         holder = lock.holder(followed.folder(settings.state, name))
         problem = f"another process{f' ({holder[0]})' if holder else ''} follows {name}"
-        raise LockedError(problem, hint=f"`{settings.command('poke')}` has the daemon ask the source now") from error
-    at = f"is at revision {short(record.revision)}" if record.revision else "has no revision yet"
+        raise LockedError(
+            problem,
+            hint=f"`{settings.command('poke')}` has the daemon ask the source now",
+        ) from error
+    at = (
+        f"is at revision {short(record.revision)}"
+        if record.revision
+        else "has no revision yet"
+    )
     if not record.problem:
         terminal.say(terminal.line(f"{name}: {at}"))
     elif not any(record.problem.startswith(text[:_COMPARED]) for text in notes):
@@ -123,7 +169,11 @@ def _once(settings: Settings, name: str) -> Followed:
 def _note(text: str, stack: str = "") -> None:
     """Print a line about an event of a stack: for the system's journal with the stack as a field, or with the time."""
     line = terminal.line(f"follow {text}")
-    before = "<5>" if os.environ.get("JOURNAL_STREAM") else time.strftime("%Y-%m-%d %H:%M:%S ")
+    before = (
+        "<5>"
+        if os.environ.get("JOURNAL_STREAM")
+        else time.strftime("%Y-%m-%d %H:%M:%S ")
+    )
     journal = journal_of(2, os.environ)
     if journal is None or not journal.send(5, line, {"STACK": stack} if stack else {}):
         terminal.say(f"{before}{line}", error=True)
@@ -142,7 +192,12 @@ def _attached(settings: Settings, names: Sequence[str]) -> int:
     """
     ended, hurry = threading.Event(), {name: threading.Event() for name in names}
     threading.excepthook = lambda thread: terminal.defect(thread.exc_value)
-    threads = [threading.Thread(target=_follow, args=(settings, name, hurry[name]), daemon=True) for name in names]
+    threads = [
+        threading.Thread(
+            target=_follow, args=(settings, name, hurry[name]), daemon=True
+        )
+        for name in names
+    ]
     threads.append(threading.Thread(target=_clear, args=(settings,), daemon=True))
     for thread in threads:
         thread.start()
@@ -166,7 +221,9 @@ def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
     problem: str | None = None
     while True:
         try:
-            with _held(settings, name, functools.partial(_note, stack=name)) as follower:
+            with _held(
+                settings, name, functools.partial(_note, stack=name)
+            ) as follower:
                 while True:
                     follower.step()
                     if problem != "":

@@ -46,9 +46,15 @@ def add(commands: state_options.Commands) -> None:
         formatter_class=HelpFormatter,
     )
     parser.set_defaults(run=run, config=None, state_dir=None, json=False)
-    inner = parser.add_subparsers(metavar="COMMAND", title="commands (default: explain)")
+    inner = parser.add_subparsers(
+        metavar="COMMAND", title="commands (default: explain)"
+    )
     explain = state_options.command(
-        inner, "explain", "show the rules, and what they refuse today", _EXPLAIN, epilog=_EXIT_CODES
+        inner,
+        "explain",
+        "show the rules, and what they refuse today",
+        _EXPLAIN,
+        epilog=_EXIT_CODES,
     )
     explain.add_argument("--json", action="store_true", help="print one JSON object")
     explain.set_defaults(run=run)
@@ -58,19 +64,26 @@ def run(options: argparse.Namespace) -> int:
     """Show the rules and the refusals."""
     settings = state_options.of(options)
     policy = policy_in_force()
-    refused, unknown = _refused(settings, policy) if policy and not policy.mistake else ([], 0)
+    refused, unknown = (
+        _refused(settings, policy) if policy and not policy.mistake else ([], 0)
+    )
     if options.json:
         values = {
             "file": POLICY,
             "present": policy is not None,
             "mistake": (policy.mistake if policy else "") or None,
             "rules": dict(policy.lines) if policy else {},
-            "refused": [{"name": name, "action": action, "says": text} for name, action, text in refused],
+            "refused": [
+                {"name": name, "action": action, "says": text}
+                for name, action, text in refused
+            ],
             "unknown": unknown,
         }
         terminal.say(json.dumps(values))
     elif policy is None:
-        terminal.say(f"there is no policy: {POLICY} does not exist, and everything is allowed")
+        terminal.say(
+            f"there is no policy: {POLICY} does not exist, and everything is allowed"
+        )
     elif policy.mistake:
         terminal.say(f"nothing new begins: {terminal.line(policy.mistake)}")
     else:
@@ -80,7 +93,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> None:
     terminal.say(f"the policy is {policy.file}")
-    for line in terminal.table([(f"  {name}", value) for name, value in policy.lines.items()]):
+    for line in terminal.table(
+        [(f"  {name}", value) for name, value in policy.lines.items()]
+    ):
         terminal.say(line)
     for line in terminal.table(refused):
         terminal.say(line)
@@ -88,18 +103,40 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
     if policy.signers is not None:
         terminal.say("signatures were checked only for documents that the daemon keeps")
     if unknown:
-        terminal.say(f"{terminal.count(unknown, 'deployment')} cannot be checked: the config is no longer kept")
+        terminal.say(
+            f"{terminal.count(unknown, 'deployment')} cannot be checked: the config is no longer kept"
+        )
 
 
-def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, str]], int]:
+def _refused(
+    settings: Settings, policy: Policy
+) -> tuple[list[tuple[str, str, str]], int]:
     """Return the name, action and refusal of what would be refused, and the number of deployments without a config."""
     entries = journal.read(settings.state)
-    facts = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
-    present = {entry.key: state_options.deployment(settings, entry) for entry in entries.values() if _is_here(entry)}
+    facts = Known(
+        entries=entries,
+        tools=Tools(settings.hooks).installed(),
+        now=time.time(),
+        defaults=settings.defaults,
+    )
+    present = {
+        entry.key: state_options.deployment(settings, entry)
+        for entry in entries.values()
+        if _is_here(entry)
+    }
     sources = {entry.source for entry in entries.values()}
     cleanups = cleanup.due([], sources, entries, time.time()).left
-    kept = [each for each in present.values() if each is not None and entries[each.key].document]
-    found = refusals((*kept, *cleanups), facts, policy, _held(settings) if policy.signers is not None else {})
+    kept = [
+        each
+        for each in present.values()
+        if each is not None and entries[each.key].document
+    ]
+    found = refusals(
+        (*kept, *cleanups),
+        facts,
+        policy,
+        _held(settings) if policy.signers is not None else {},
+    )
     refused = [(each.name, each.action or "-", each.sentence) for each in found]
     return [*refused, *_of_stacks(settings, policy)], len(present) - len(kept)
 
@@ -107,7 +144,10 @@ def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, s
 def _held(settings: Settings) -> dict[str, Deployment]:
     """Return the deployments, by key, of the documents that the daemon keeps with their signatures."""
     held = Documents(settings.state, change=False).held
-    return {deployment.key: deployment for deployment in metadata.parse_all(held.values())[0]}
+    return {
+        deployment.key: deployment
+        for deployment in metadata.parse_all(held.values())[0]
+    }
 
 
 def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]:
@@ -127,8 +167,13 @@ def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]
             continue
         if stack.defined is not None:
             types = sessions.types(settings.words("plugin_dirs"))
-            refusals_of_stack = of_stack.stack_refusals(stack.defined, types, settings, policy)
-            refused += [(f"{name}/{refusal.name}", refusal.action, refusal.sentence) for refusal in refusals_of_stack]
+            refusals_of_stack = of_stack.stack_refusals(
+                stack.defined, types, settings, policy
+            )
+            refused += [
+                (f"{name}/{refusal.name}", refusal.action, refusal.sentence)
+                for refusal in refusals_of_stack
+            ]
     return refused
 
 

@@ -21,7 +21,14 @@ from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.diagnostics.kinds import TOSCA, is_packed, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model import signed
-from heat_config_agent.model.deployment import COMPONENT, TOOLLESS, Config, Deployment, Document, Input
+from heat_config_agent.model.deployment import (
+    COMPONENT,
+    TOOLLESS,
+    Config,
+    Deployment,
+    Document,
+    Input,
+)
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_agent.signing import gate, ssh
@@ -41,7 +48,11 @@ _FUNCTION = re.compile(
 )
 """Names of functions. A map with one such key is a function, and its value is not in the template."""
 
-_CONFIGS = ("OS::Heat::SoftwareConfig", "OS::Heat::StructuredConfig", "OS::Heat::SoftwareComponent")
+_CONFIGS = (
+    "OS::Heat::SoftwareConfig",
+    "OS::Heat::StructuredConfig",
+    "OS::Heat::SoftwareComponent",
+)
 
 
 def content_of(name: str, read: Read = take) -> bytes:
@@ -52,16 +63,24 @@ def content_of(name: str, read: Read = take) -> bytes:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
 
 
-def file_lines(name: str, environments: Sequence[str], read: Read = take) -> Iterator[str]:
+def file_lines(
+    name: str, environments: Sequence[str], read: Read = take
+) -> Iterator[str]:
     """Yield the line of each file of a document, template, archive or folder, as `read` reads it. Raises UsageError."""
     folder = os.path.dirname(os.path.abspath(name))  # noqa: PTH100, PTH120  # as `signing.gate` has it
     for path in _paths(name, environments, read):
         inside = os.path.relpath(path, folder)
         if inside == f"{os.path.basename(name)}{signed.SUFFIX}":  # noqa: PTH119
             hint = "let --configs write another file with --output, and name that one"
-            raise UsageError(f"{name} names {inside}, which its list of files would replace", hint=hint)
+            raise UsageError(
+                f"{name} names {inside}, which its list of files would replace",
+                hint=hint,
+            )
         if not inside.isprintable():
-            raise UsageError(f"cannot sign {inside!a}: a signed list cannot contain this name", hint="rename the file")
+            raise UsageError(
+                f"cannot sign {inside!a}: a signed list cannot contain this name",
+                hint="rename the file",
+            )
         yield f"{signed.digest(content_of(path, read))}  {inside}\n"
 
 
@@ -70,13 +89,21 @@ def _paths(name: str, environments: Sequence[str], read: Read) -> list[str]:
         return members(name)
     if not _is_hot(name, read):
         if environments:
-            raise UsageError(f"--environment is for HOT templates, and {name} is not one")
+            raise UsageError(
+                f"--environment is for HOT templates, and {name} is not one"
+            )
         if language_of(name) == TOSCA and not is_packed(name):
             hint = "sign its folder, or the archive that `heat-config-agent template pack` makes"
-            raise UsageError(f"cannot sign {name}: it is only one file of a TOSCA service", hint=hint)
+            raise UsageError(
+                f"cannot sign {name}: it is only one file of a TOSCA service", hint=hint
+            )
         return [name]
     source = _read(name, environments, read)
-    return [source.template.name, *(environment.name for environment in source.environments), *source.files]
+    return [
+        source.template.name,
+        *(environment.name for environment in source.environments),
+        *source.files,
+    ]
 
 
 def members(name: str) -> list[str]:
@@ -91,29 +118,47 @@ def members(name: str) -> list[str]:
 def _read(name: str, environments: Sequence[str], read: Read) -> Source:
     source, missing = reader.read(name, environments, {}, take=read)
     if missing:
-        raise UsageError(f"cannot sign {name}: {missing[0].problem}", hint=missing[0].hint)
+        raise UsageError(
+            f"cannot sign {name}: {missing[0].problem}", hint=missing[0].hint
+        )
     return source
 
 
 def _is_hot(name: str, read: Read = take) -> bool:
-    if is_packed(name) or b"heat_template_version" not in (content := content_of(name, read)):
+    if is_packed(name) or b"heat_template_version" not in (
+        content := content_of(name, read)
+    ):
         return False
     value = document_text.load(text_of(content), name)
     return isinstance(value, Mapping) and "heat_template_version" in value
 
 
-def config_lines(name: str, target: str, environments: Sequence[str] = ()) -> Iterator[str]:
+def config_lines(
+    name: str, target: str, environments: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield the line of each config of a document, or of a template and its nested ones. Raises UsageError."""
     if _is_hot(name):
-        source = _read(name, environments, functools.partial(_take, os.path.realpath(target)))
-        nested = (File(path, text) for path, text in source.files.items() if "heat_template_version" in text)
+        source = _read(
+            name, environments, functools.partial(_take, os.path.realpath(target))
+        )
+        nested = (
+            File(path, text)
+            for path, text in source.files.items()
+            if "heat_template_version" in text
+        )
         for file in (source.template, *nested):
-            prefix = "" if file is source.template else f"{os.path.relpath(file.name, os.path.dirname(name) or '.')}: "  # noqa: PTH120
+            prefix = (
+                ""
+                if file is source.template
+                else f"{os.path.relpath(file.name, os.path.dirname(name) or '.')}: "  # noqa: PTH120
+            )
             for place, config, inputs in _of_template(file, source):
                 yield _config_line(f"{prefix}{place}", config, inputs)
         return
     content = document_text.load(text_of(content_of(name)), name)
-    for place, config, inputs in _of_document(Document(source="file", content=content), name):
+    for place, config, inputs in _of_document(
+        Document(source="file", content=content), name
+    ):
         yield _config_line(place, config, inputs)
 
 
@@ -122,7 +167,9 @@ def _config_line(place: str, config: Config, inputs: Sequence[str]) -> str:
     return signed.config_line(digest, place, inputs)
 
 
-def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config, Sequence[str]]]:
+def _of_template(
+    file: File, source: Source
+) -> Iterator[tuple[str, Config, Sequence[str]]]:
     name = file.name
     try:
         sections = heat_text(name, file.text, "template_format").value
@@ -131,7 +178,9 @@ def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config, Sequ
             return  # a file for get_file that only looks like a template
         raise UsageError(f"cannot sign {name}: {error.mistakes[0].problem}") from None
     resources = sections.get("resources") if isinstance(sections, dict) else None
-    for resource, definition in resources.items() if isinstance(resources, dict) else ():
+    for resource, definition in (
+        resources.items() if isinstance(resources, dict) else ()
+    ):
         if not isinstance(definition, dict) or definition.get("type") not in _CONFIGS:
             continue
         named = definition.get("properties") or {}
@@ -140,7 +189,9 @@ def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config, Sequ
             values = _static({key: named.get(key) for key in keys}, file.name, source)
         except ValueError as error:
             problem = f"the config {resource} is known only when it is deployed: it uses {error}"
-            raise UsageError(f"cannot sign {name}: {problem}", hint="let inputs give it its values") from None
+            raise UsageError(
+                f"cannot sign {name}: {problem}", hint="let inputs give it its values"
+            ) from None
         inputs = [{"name": each} for each in _declared(named.get("inputs"))]
         entry = {
             "id": resource,
@@ -150,9 +201,15 @@ def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config, Sequ
             "options": values.get("options") or {},
         }
         if definition["type"] == _CONFIGS[2]:
-            entry |= {"group": COMPONENT, "config": {"configs": _with_actions(values["configs"])}}
+            entry |= {
+                "group": COMPONENT,
+                "config": {"configs": _with_actions(values["configs"])},
+            }
         else:
-            entry |= {"group": values.get("group") or "Heat::Ungrouped", "config": values.get("config", "")}
+            entry |= {
+                "group": values.get("group") or "Heat::Ungrouped",
+                "config": values.get("config", ""),
+            }
         yield from _of_document(Document(source="file", content=[entry]), name)
 
 
@@ -172,7 +229,10 @@ def _with_actions(configs: Json) -> Json:
     """Return the configs of a component with Heat's default of the actions."""
     if not isinstance(configs, list):
         return configs
-    return [{"actions": ["CREATE", "UPDATE"], **each} if isinstance(each, dict) else each for each in configs]
+    return [
+        {"actions": ["CREATE", "UPDATE"], **each} if isinstance(each, dict) else each
+        for each in configs
+    ]
 
 
 def _static(value: Json, base: str, source: Source) -> Json:
@@ -193,7 +253,9 @@ def _static(value: Json, base: str, source: Source) -> Json:
     return {key: _static(item, base, source) for key, item in value.items()}
 
 
-def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config, Sequence[str]]]:
+def _of_document(
+    document: Document, name: str
+) -> Iterator[tuple[str, Config, Sequence[str]]]:
     """Yield the name, config and inputs of each deployment, and of each action of a component. Raises UsageError."""
     parsed = metadata.parse(document)
     if parsed.mistakes:
@@ -202,12 +264,18 @@ def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config, S
         for action in _actions(deployment):
             chosen = deployment
             if action:
-                chosen = replace(deployment, inputs=(Input(name="deploy_action", value=action),))
+                chosen = replace(
+                    deployment, inputs=(Input(name="deploy_action", value=action),)
+                )
             config = selection.select(chosen)
             if isinstance(config, tuple):
                 raise UsageError(f"cannot sign {name}: {config[0]}")
             if isinstance(config, Config) and deployment.group not in TOOLLESS:
-                declared = [each.name for each in deployment.inputs if not each.name.startswith("deploy_")]
+                declared = [
+                    each.name
+                    for each in deployment.inputs
+                    if not each.name.startswith("deploy_")
+                ]
                 yield f"{deployment.name} {action}".rstrip(), config, declared
 
 
@@ -253,11 +321,19 @@ def add(commands: state_options.Commands) -> None:
         epilog=_EXIT_CODES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE", help="the document, template, archive or folder")
+    parser.add_argument(
+        "file", metavar="FILE", help="the document, template, archive or folder"
+    )
     means = parser.add_mutually_exclusive_group(required=True)
-    means.add_argument("--key", metavar="KEY", help="the private key, or the public one of a key in ssh-agent")
     means.add_argument(
-        "--verify", metavar="SIGNERS", help="check the signed list with a file of allowed signers; sign nothing"
+        "--key",
+        metavar="KEY",
+        help="the private key, or the public one of a key in ssh-agent",
+    )
+    means.add_argument(
+        "--verify",
+        metavar="SIGNERS",
+        help="check the signed list with a file of allowed signers; sign nothing",
     )
     parser.add_argument(
         "-e",
@@ -267,8 +343,12 @@ def add(commands: state_options.Commands) -> None:
         default=[],
         help="an environment that the template is used with; may be repeated",
     )
-    parser.add_argument("--configs", action="store_true", help="sign the configs, not the files")
-    parser.add_argument("-o", "--output", metavar="LIST", help="the signed list (default: FILE.signed)")
+    parser.add_argument(
+        "--configs", action="store_true", help="sign the configs, not the files"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="LIST", help="the signed list (default: FILE.signed)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run, state_dir=None)
 
@@ -303,9 +383,17 @@ def _counted(names: list[str], options: argparse.Namespace) -> str:
 def _sign(name: str, target: str, options: argparse.Namespace) -> list[str]:
     """Write the signed list, and return the names in it."""
     if options.configs:
-        lines, namespace, unit = config_lines(name, target, options.environment), signed.CONFIGS, "config"
+        lines, namespace, unit = (
+            config_lines(name, target, options.environment),
+            signed.CONFIGS,
+            "config",
+        )
     else:
-        lines, namespace, unit = file_lines(name, options.environment), signed.FILES, "file"
+        lines, namespace, unit = (
+            file_lines(name, options.environment),
+            signed.FILES,
+            "file",
+        )
     listed = sorted(set(lines))
     if not listed:
         raise UsageError(f"{name} has no {unit} to sign")
@@ -327,27 +415,37 @@ def _name(line: str) -> str:
     return signed.name_of(line)
 
 
-def _verify(name: str, target: str, options: argparse.Namespace) -> tuple[list[str], str, list[str]]:
+def _verify(
+    name: str, target: str, options: argparse.Namespace
+) -> tuple[list[str], str, list[str]]:
     """Return the names in the signed list, the signer, and the files that a machine would ignore.
 
     Raises UsageError if a file cannot be read, and AgentError if a machine would refuse one.
     """
     if not os.path.exists(target):  # noqa: PTH110
-        raise AgentError(f"{name} is not signed: there is no {target}", hint="--key signs it")
+        raise AgentError(
+            f"{name} is not signed: there is no {target}", hint="--key signs it"
+        )
     allowed = text_of(content_of(options.verify))
     text = content_of(target).decode("utf-8", "surrogateescape")
-    evidence = signed.evidence(signed.CONFIGS if options.configs else signed.FILES, text)
+    evidence = signed.evidence(
+        signed.CONFIGS if options.configs else signed.FILES, text
+    )
     try:
         gate.require(evidence, allowed, target)
         names, ignored = (
-            _configs(name, target, text, options) if options.configs else _files(name, target, evidence, options)
+            _configs(name, target, text, options)
+            if options.configs
+            else _files(name, target, evidence, options)
         )
     except UsageError as error:
         raise AgentError(error.brief, hint=error.hint) from error
     return sorted(names), ssh.verdict(evidence, allowed)[1], ignored
 
 
-def _configs(name: str, target: str, text: str, options: argparse.Namespace) -> tuple[list[str], list[str]]:
+def _configs(
+    name: str, target: str, text: str, options: argparse.Namespace
+) -> tuple[list[str], list[str]]:
     try:
         listed = signed.configs(text)
     except ValueError as error:
@@ -355,14 +453,22 @@ def _configs(name: str, target: str, text: str, options: argparse.Namespace) -> 
     lines = set(config_lines(name, target, options.environment))
     for line in lines:
         if line.partition(" ")[0] not in listed:
-            raise UsageError(f"the config {_name(line)} is not in the signed list {target}", hint="sign it again")
+            raise UsageError(
+                f"the config {_name(line)} is not in the signed list {target}",
+                hint="sign it again",
+            )
     return [_name(line) for line in lines], []
 
 
-def _files(name: str, target: str, evidence: str, options: argparse.Namespace) -> tuple[list[str], list[str]]:
+def _files(
+    name: str, target: str, evidence: str, options: argparse.Namespace
+) -> tuple[list[str], list[str]]:
     signed_list = gate.Gate(os.path.dirname(target), evidence, target)  # noqa: PTH120
     if not os.path.isdir(name):  # noqa: PTH112
-        return [_name(line) for line in file_lines(name, options.environment, signed_list.read)], []
+        return [
+            _name(line)
+            for line in file_lines(name, options.environment, signed_list.read)
+        ], []
     folder = os.path.dirname(name)  # noqa: PTH120
     for each in signed_list.names:
         content_of(os.path.join(folder, each), signed_list.read)  # noqa: PTH118

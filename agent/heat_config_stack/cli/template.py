@@ -81,11 +81,20 @@ def add(commands: state_options.Commands) -> None:
         formatter_class=HelpFormatter,
     )
     validate.add_argument(
-        "file", metavar="FILE", nargs="*", help="a HOT template, a TOSCA service template, or a TOSCA archive or folder"
+        "file",
+        metavar="FILE",
+        nargs="*",
+        help="a HOT template, a TOSCA service template, or a TOSCA archive or folder",
     )
     template_options.add(validate)
-    validate.add_argument("--strict", action="store_true", help="treat warnings as mistakes")
-    validate.add_argument("--json", action="store_true", help="print one JSON object for each file, on a line")
+    validate.add_argument(
+        "--strict", action="store_true", help="treat warnings as mistakes"
+    )
+    validate.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object for each file, on a line",
+    )
     validate.add_argument(
         "--format",
         choices=("text", "json", "github", "sarif"),
@@ -111,9 +120,16 @@ def _add_pack(inner: state_options.Commands) -> None:
         epilog=_PACK_CODES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("file", metavar="FOLDER|FILE", help="a folder with a service template, or the template")
     parser.add_argument(
-        "-o", "--output", metavar="ARCHIVE", help="the archive (default: the name of the folder or file, with .csar)"
+        "file",
+        metavar="FOLDER|FILE",
+        help="a folder with a service template, or the template",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="ARCHIVE",
+        help="the archive (default: the name of the folder or file, with .csar)",
     )
     parser.set_defaults(run=pack, state_dir=None)
 
@@ -126,9 +142,13 @@ def _add_export(inner: state_options.Commands) -> None:
         epilog=_EXPORT_CODES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("file", metavar="FILE", help="a TOSCA service template, archive or folder")
     parser.add_argument(
-        "--deployed", action="store_true", help="servers are machines that exist, with a parameter for each address"
+        "file", metavar="FILE", help="a TOSCA service template, archive or folder"
+    )
+    parser.add_argument(
+        "--deployed",
+        action="store_true",
+        help="servers are machines that exist, with a parameter for each address",
     )
     parser.add_argument(
         "--tool",
@@ -160,7 +180,9 @@ def schema(options: argparse.Namespace) -> int:
     from heat_config_stack.resource import json_schema  # noqa: PLC0415
 
     types = sessions.types(state_options.of(options).words("plugin_dirs"))
-    definitions = json_schema.definitions(types, json_schema.Language(language.VALUE, language.either))
+    definitions = json_schema.definitions(
+        types, json_schema.Language(language.VALUE, language.either)
+    )
     terminal.say(json.dumps(language.schema(definitions)))
     return 0
 
@@ -188,7 +210,9 @@ def run(options: argparse.Namespace) -> int:
 
     reports: list[dict[str, Any]] = []
     name = (options.file or [options.template])[0]
-    template_options.parameters(options)  # wrong ones are mistakes of the command line, not of a file
+    template_options.parameters(
+        options
+    )  # wrong ones are mistakes of the command line, not of a file
     try:
         code = _validate(options, reports.append)
     except UsageError as error:
@@ -196,16 +220,25 @@ def run(options: argparse.Namespace) -> int:
             raise
         terminal.say(terminal.line(str(error)), error=True)
         unread = {"code": annotations.UNREADABLE, "problem": str(error)}
-        reports, code = [{"file": name, "mistakes": [unread], "warnings": []}], ExitCode.USAGE
+        reports, code = (
+            [{"file": name, "mistakes": [unread], "warnings": []}],
+            ExitCode.USAGE,
+        )
     for values in reports:
         values.setdefault("file", name)
-    lines = annotations.github(reports) if options.format == "github" else [json.dumps(annotations.sarif(reports))]
+    lines = (
+        annotations.github(reports)
+        if options.format == "github"
+        else [json.dumps(annotations.sarif(reports))]
+    )
     for line in lines:
         terminal.say(line)
     return code
 
 
-def _validate(options: argparse.Namespace, emit: Callable[[dict[str, Any]], object]) -> int:
+def _validate(
+    options: argparse.Namespace, emit: Callable[[dict[str, Any]], object]
+) -> int:
     """Validate templates; what was found in each is handed to `emit`, if JSON is asked for."""
     names = options.file or [name for name in (options.template,) if name]
     if len(names) > 1 or any(language_of(name) == TOSCA for name in names):
@@ -216,7 +249,9 @@ def _validate(options: argparse.Namespace, emit: Callable[[dict[str, Any]], obje
 
             return validated(options, name)
 
-        wishes = Wishes(template_options.parameters(options), options.json, options.strict, emit)
+        wishes = Wishes(
+            template_options.parameters(options), options.json, options.strict, emit
+        )
         return validate(names, wishes, validate_hot)
     from heat_config_stack.cli.template_validation import validated  # noqa: PLC0415
 

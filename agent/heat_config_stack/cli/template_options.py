@@ -138,7 +138,9 @@ def parameters(options: argparse.Namespace) -> dict[str, str]:
             values[name] = take(path).decode()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is not text in UTF-8"
-            raise UsageError(f"cannot read {path}, the value of {name}: {reason}") from None
+            raise UsageError(
+                f"cannot read {path}, the value of {name}: {reason}"
+            ) from None
     return values
 
 
@@ -154,7 +156,11 @@ def _split(texts: Sequence[str]) -> Sequence[str]:
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise UsageError(f"{option} takes NAME=VALUE, not {name!r}" if not sign else f"{option} has no name")
+        raise UsageError(
+            f"{option} takes NAME=VALUE, not {name!r}"
+            if not sign
+            else f"{option} has no name"
+        )
     return name, value
 
 
@@ -162,7 +168,10 @@ def template(options: argparse.Namespace) -> str:
     """Return the path of the template, which is named with -t or as an argument. Raises UsageError."""
     argument = getattr(options, "file", None)
     if options.template and argument:
-        raise UsageError("the template is named twice", hint="name it with -t or as an argument, not both")
+        raise UsageError(
+            "the template is named twice",
+            hint="name it with -t or as an argument, not both",
+        )
     if not options.template and not argument:
         raise UsageError("no template is named", hint="name it with -t FILE")
     return str(options.template or argument)

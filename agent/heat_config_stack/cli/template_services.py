@@ -79,11 +79,19 @@ def _validated(names: Sequence[str], wishes: Wishes, validate_hot: Validation) -
                 wishes.emit(_values(checked))
             else:
                 show(checked, alone=len(names) == 1)
-            is_too_strict = wishes.strict and bool(checked.warnings) and not checked.mistakes
+            is_too_strict = (
+                wishes.strict and bool(checked.warnings) and not checked.mistakes
+            )
             if is_too_strict and not wishes.as_json:
                 terminal.say("with --strict, warnings are mistakes", error=True)
             failed = bool(checked.mistakes) or is_too_strict
-            code: int = ExitCode.USAGE if not checked.is_readable else ExitCode.FAILED if failed else ExitCode.OK
+            code: int = (
+                ExitCode.USAGE
+                if not checked.is_readable
+                else ExitCode.FAILED
+                if failed
+                else ExitCode.OK
+            )
         else:
             code = _validate_hot(name, validate_hot, wishes)
         worst = max(worst, code)
@@ -96,7 +104,11 @@ def _validate_hot(name: str, validate_hot: Validation, wishes: Wishes) -> int:
     except UsageError as error:
         code, values = ExitCode.USAGE, None
         terminal.say(terminal.line(str(error)), error=True)
-        values = {"valid": False, "mistakes": [{"code": "file", "problem": str(error)}], "warnings": []}
+        values = {
+            "valid": False,
+            "mistakes": [{"code": "file", "problem": str(error)}],
+            "warnings": [],
+        }
     if values is not None:
         wishes.emit({"file": name, **values, "open": []})
     return code
@@ -118,17 +130,27 @@ def _mistake(mistake: Mistake) -> dict[str, Any]:
 
 def show(checked: Checked, *, alone: bool) -> None:
     """Show what was found in a file; of a single one, with its inputs."""
-    lists = (("error", "bad", checked.mistakes), ("warning", "warn", checked.warnings), ("open", "quiet", checked.open))
+    lists = (
+        ("error", "bad", checked.mistakes),
+        ("warning", "warn", checked.warnings),
+        ("open", "quiet", checked.open),
+    )
     for name, style, mistakes in lists:
         for mistake in mistakes:
             terminal.say(mistake_line(mistake, name, style), error=True)
     name = terminal.line(checked.file)
-    counts = [terminal.count(len(checked.mistakes), "mistake"), terminal.count(len(checked.warnings), "warning")]
+    counts = [
+        terminal.count(len(checked.mistakes), "mistake"),
+        terminal.count(len(checked.warnings), "warning"),
+    ]
     if checked.mistakes or checked.service is None:
         terminal.say(f"{name}: {', '.join(counts)}", error=True)
         return
     service = checked.service
-    parts = [terminal.count(len(service.nodes), "node"), terminal.count(len(service.outputs), "output")]
+    parts = [
+        terminal.count(len(service.nodes), "node"),
+        terminal.count(len(service.outputs), "output"),
+    ]
     parts += counts[1:] if checked.warnings else []
     parts += [f"{len(checked.open)} open"] if checked.open else []
     terminal.say(f"{name} is valid: {', '.join(parts)}")
@@ -144,7 +166,14 @@ def show(checked: Checked, *, alone: bool) -> None:
                 else json.dumps(definition.default, ensure_ascii=False)
             )
             description = " ".join(str(definition.get("description", "")).split())
-            rows.append((input_, str(definition.get("type", "")), terminal.shortened(default, 40), description))
+            rows.append(
+                (
+                    input_,
+                    str(definition.get("type", "")),
+                    terminal.shortened(default, 40),
+                    description,
+                )
+            )
         header, *lines = terminal.table(rows)
         terminal.say(f"\n{terminal.styled(header, 'quiet')}")
         for line in lines:
@@ -154,17 +183,26 @@ def show(checked: Checked, *, alone: bool) -> None:
 def pack(options: argparse.Namespace) -> int:
     """Check a service, and write an archive of it."""
     name = options.file
-    target = options.output or f"{Path(os.path.normpath(name)).resolve().name.partition('.')[0]}.csar"
+    target = (
+        options.output
+        or f"{Path(os.path.normpath(name)).resolve().name.partition('.')[0]}.csar"
+    )
     named = packing.Named()
     checked = Checker(named).check(name)
     if checked.service is not None and not os.path.exists(os.path.join(name, METADATA)):  # noqa: PTH110, PTH118
-        named_itself = [mistake for mistake in checked.mistakes if mistake.code != "archive-metadata"]
+        named_itself = [
+            mistake
+            for mistake in checked.mistakes
+            if mistake.code != "archive-metadata"
+        ]
         checked = replace(checked, mistakes=named_itself)  # the archive has metadata
     if checked.mistakes:
         show(checked, alone=True)
         return ExitCode.FAILED if checked.is_readable else ExitCode.USAGE
     if os.path.isfile(name) and not named.paths:  # noqa: PTH113
-        raise UsageError(f"{name} is an archive already", hint="name a folder or a service template")
+        raise UsageError(
+            f"{name} is an archive already", hint="name a folder or a service template"
+        )
     members: dict[str, str] = {}
     try:
         if os.path.isdir(name):  # noqa: PTH112
@@ -175,12 +213,21 @@ def pack(options: argparse.Namespace) -> int:
     except Refused as refused:
         raise UsageError(f"cannot pack {name}: {refused}", hint=refused.hint) from None
     except OSError as error:
-        raise UsageError(f"cannot write {target}: {error.filename or ''} {error.strerror or error}") from None
+        raise UsageError(
+            f"cannot write {target}: {error.filename or ''} {error.strerror or error}"
+        ) from None
     if lost is not None:
         show(lost, alone=False)
-        raise UsageError(f"{name} names files by their absolute path", hint="use paths relative to the template")
+        raise UsageError(
+            f"{name} names files by their absolute path",
+            hint="use paths relative to the template",
+        )
     number = len(members) - (METADATA in members)
-    terminal.say(terminal.line(f"{target} has {terminal.count(number, 'file')}; its entry is {entry}"))
+    terminal.say(
+        terminal.line(
+            f"{target} has {terminal.count(number, 'file')}; its entry is {entry}"
+        )
+    )
     return ExitCode.OK
 
 
@@ -188,7 +235,9 @@ def _lacking(checked: Checked) -> list[Mistake]:
     return [mistake for mistake in checked.open if mistake.code == "open-artifact"]
 
 
-def _write(target: str, members: dict[str, str], entry: str, lacking: int) -> Checked | None:
+def _write(
+    target: str, members: dict[str, str], entry: str, lacking: int
+) -> Checked | None:
     """Write an archive next to its place, and move it there if it has all that the service has.
 
     Return what is wrong with it otherwise; `lacking` files are not there in the service either.
@@ -218,7 +267,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _as_block(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", value, style="|" if "\n" in value else None
+    )
 
 
 _Dumper.add_representer(str, _as_block)
@@ -227,7 +278,10 @@ _Dumper.add_representer(str, _as_block)
 def export(options: argparse.Namespace) -> int:
     """Print the HOT template of a service."""
     if language_of(options.file) != TOSCA:
-        raise UsageError(f"{options.file} is not a TOSCA service", hint="a service has tosca_definitions_version")
+        raise UsageError(
+            f"{options.file} is not a TOSCA service",
+            hint="a service has tosca_definitions_version",
+        )
     wish = services.wish(options)
     identity = Identity(reader.default_name(options.file)[0], str(uuid.uuid4()))
 
@@ -244,8 +298,18 @@ def export(options: argparse.Namespace) -> int:
         return ExitCode.FAILED
     except NotExpressible as error:
         raise UsageError(f"the service cannot be exported: {error}") from None
-    head = [f"The service {options.file} for Heat, made by heat-config-agent.", *hot_export.HEAD.splitlines(), *remarks]
-    plain = json.loads(json.dumps(template))  # numbers of a service remember how they were written
-    text = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-    terminal.say("".join(f"# {line}".rstrip() + "\n" for line in head) + text.rstrip("\n"))
+    head = [
+        f"The service {options.file} for Heat, made by heat-config-agent.",
+        *hot_export.HEAD.splitlines(),
+        *remarks,
+    ]
+    plain = json.loads(
+        json.dumps(template)
+    )  # numbers of a service remember how they were written
+    text = yaml.dump(
+        plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120
+    )
+    terminal.say(
+        "".join(f"# {line}".rstrip() + "\n" for line in head) + text.rstrip("\n")
+    )
     return 0

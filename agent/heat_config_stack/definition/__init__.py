@@ -30,7 +30,16 @@ from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.definition import limits
 from heat_config_stack.definition.procedures import Procedure
-from heat_config_stack.definition.values import Later, Look, Need, Tree, Unresolved, requires, resolve, select
+from heat_config_stack.definition.values import (
+    Later,
+    Look,
+    Need,
+    Tree,
+    Unresolved,
+    requires,
+    resolve,
+    select,
+)
 
 __all__ = [
     "HOST",
@@ -154,21 +163,29 @@ class ResourceDefinition:
         if self.external_id is not None:  # it exists already, so it waits for nothing
             return frozenset()
         needs = [*requires(self.properties), *requires(self.metadata)]
-        return frozenset((*self.depends_on, *(need.resource for need in needs if need.resource)))
+        return frozenset(
+            (*self.depends_on, *(need.resource for need in needs if need.resource))
+        )
 
 
 def circle(resources: Mapping[str, ResourceDefinition]) -> tuple[str, ...]:
     """Return resources that each depend on the next, the last one on the first; empty if there is no such circle."""
     graph = {
-        name: [other for other in resource.requirements() if other in resources] for name, resource in resources.items()
+        name: [other for other in resource.requirements() if other in resources]
+        for name, resource in resources.items()
     }
     sound: set[str] = set()
-    for order in (list(graph), list(reversed(graph))):  # nearly all templates are in one order or the other
+    for order in (
+        list(graph),
+        list(reversed(graph)),
+    ):  # nearly all templates are in one order or the other
         for name in order:
             if sound.issuperset(graph[name]):
                 sound.add(name)
     try:
-        TopologicalSorter({name: needs for name, needs in graph.items() if name not in sound}).prepare()
+        TopologicalSorter(
+            {name: needs for name, needs in graph.items() if name not in sound}
+        ).prepare()
     except CycleError as error:
         names: list[str] = error.args[1]
         return tuple(reversed(names[1:]))
@@ -200,7 +217,9 @@ class Identity:
         """The mistake that no stack can have this name; None for a valid name."""
         if is_stack_name(self.name):
             return None
-        return Mistake(f"Invalid stack name {self.name}", (), None, f"it {rule()}", "stack")
+        return Mistake(
+            f"Invalid stack name {self.name}", (), None, f"it {rule()}", "stack"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +297,13 @@ class Environment(Protocol):
         """
 
     def of_file(
-        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self,
+        resource: str,
+        template: str,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
     ) -> Definition:
         """Return the definition of a stack whose template is a file. Raises `Invalid`, as `nested` does."""
 
@@ -360,9 +385,15 @@ class Definition:
     @property
     def conceal(self) -> Concealer:
         """Hides the values of secret parameters: those that are hidden, or whose name says that they are secret."""
-        values = {name: parameter.value for name, parameter in self.parameters.items() if parameter.schema.secret}
+        values = {
+            name: parameter.value
+            for name, parameter in self.parameters.items()
+            if parameter.schema.secret
+        }
         items = [*values.items(), *(("secret", value) for value in self.secrets)]
-        return Concealer(Input(name=name, value=value, hidden=True) for name, value in items)
+        return Concealer(
+            Input(name=name, value=value, hidden=True) for name, value in items
+        )
 
     def immutable_changes(self, new: Definition) -> list[str]:
         """Return the parameters that the new definition calls immutable, and whose values it changes."""
@@ -370,7 +401,9 @@ class Definition:
         return sorted(
             name
             for name, parameter in new.parameters.items()
-            if parameter.schema.immutable and name in former and former[name].value != parameter.value
+            if parameter.schema.immutable
+            and name in former
+            and former[name].value != parameter.value
         )
 
     def mistake(self, problem: str, path: Path, hint: str = "") -> Mistake:

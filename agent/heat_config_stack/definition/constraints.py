@@ -51,7 +51,9 @@ def boolean(value: Any) -> bool:
     """Return the truth value of a word that Heat accepts. Raises ValueError."""
     word = str(value).strip().lower()
     if word not in TRUE + FALSE:
-        raise ValueError(f"Unrecognized value {value!r}, acceptable values are: {', '.join(sorted(TRUE + FALSE))}")
+        raise ValueError(
+            f"Unrecognized value {value!r}, acceptable values are: {', '.join(sorted(TRUE + FALSE))}"
+        )
     return word in TRUE
 
 
@@ -68,7 +70,11 @@ def declared(kind: str, value: Any) -> str:
     if kind == "allowed_values":
         return "" if isinstance(value, list) else "allowed_values must be a list"
     if kind == "custom_constraint":
-        return "" if isinstance(value, str) else "custom_constraint must be the name of one"
+        return (
+            ""
+            if isinstance(value, str)
+            else "custom_constraint must be the name of one"
+        )
     if not isinstance(value, str):
         return "allowed_pattern must be text"
     try:
@@ -105,7 +111,9 @@ def _limits_declared(kind: str, value: Any) -> str:
         return problem
     limits = [number(each) for each in value.values() if each is not None]
     if not limits:
-        return f"A {kind} constraint must have a min value and/or a max value specified."
+        return (
+            f"A {kind} constraint must have a min value and/or a max value specified."
+        )
     if kind == "length" and not all(isinstance(each, int) for each in limits):
         return "min/max length must be integral"
     return ""
@@ -116,7 +124,9 @@ def _modulo_declared(value: Any) -> str:
     if problem:
         return problem
     if value.get("step") is None or value.get("offset") is None:
-        return "A modulo constraint must have a step value and an offset value specified."
+        return (
+            "A modulo constraint must have a step value and an offset value specified."
+        )
     step, offset = number(value["step"]), number(value["offset"])
     if int(step) != step or int(offset) != offset:
         return "step/offset must be integer"
@@ -124,7 +134,11 @@ def _modulo_declared(value: Any) -> str:
         return "step cannot be 0."
     if abs(offset) >= abs(step):
         return "offset must be smaller (by absolute value) than step."
-    return "step and offset must be both positive or both negative." if step * offset < 0 else ""
+    return (
+        "step and offset must be both positive or both negative."
+        if step * offset < 0
+        else ""
+    )
 
 
 def _numbers_declared(kind: str, value: Any, keys: tuple[str, str]) -> str:
@@ -154,7 +168,9 @@ def _range(limit: Any, value: Any, _type: str) -> str:
 
 def _length(limit: Any, value: Any, _type: str) -> str:
     if not isinstance(value, str | list | dict):
-        raise ValueError(f"{_shown(value)} has no length: quote it if it is meant as text")  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004
+            f"{_shown(value)} has no length: quote it if it is meant as text"
+        )
     if _range(limit, len(value), "integer"):
         return f"length ({len(value)}) is out of range (min: {_limit(limit, 'min')}, max: {_limit(limit, 'max')})"
     return ""
@@ -162,7 +178,11 @@ def _length(limit: Any, value: Any, _type: str) -> str:
 
 def _modulo(limit: Any, value: Any, _type: str) -> str:
     step, offset = number(limit["step"]), number(limit["offset"])
-    return f"{value} is not a multiple of {step} with an offset of {offset}" if number(value) % step != offset else ""
+    return (
+        f"{value} is not a multiple of {step} with an offset of {offset}"
+        if number(value) % step != offset
+        else ""
+    )
 
 
 def _allowed_values(limit: Any, value: Any, type_: str) -> str:
@@ -170,7 +190,11 @@ def _allowed_values(limit: Any, value: Any, type_: str) -> str:
         allowed = all(each in limit for each in value)
     else:
         allowed = _typed(value, type_) in [_typed(each, type_) for each in limit]
-    return "" if allowed else f"{_shown(value)} is not an allowed value [{', '.join(map(_shown, limit))}]"
+    return (
+        ""
+        if allowed
+        else f"{_shown(value)} is not an allowed value [{', '.join(map(_shown, limit))}]"
+    )
 
 
 def _typed(value: Any, type_: str) -> Any:
@@ -183,10 +207,16 @@ def _typed(value: Any, type_: str) -> Any:
 
 def _allowed_pattern(limit: Any, value: Any, _type: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_shown(value)} is not text, so no pattern can match it: quote it")  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004
+            f"{_shown(value)} is not text, so no pattern can match it: quote it"
+        )
     found = compiled(limit).match(value)
     # As in Heat, the first match has to reach the end of the value: «a|ab» does not allow «ab».
-    return "" if found and found.end() == len(value) else f'"{value}" does not match pattern "{limit}"'
+    return (
+        ""
+        if found and found.end() == len(value)
+        else f'"{value}" does not match pattern "{limit}"'
+    )
 
 
 def _custom(limit: Any, value: Any, _type: str) -> str:

@@ -53,7 +53,11 @@ def violated(name: str, value: Any) -> str:
     check = _CHECKS.get(name)
     if check is None:
         known = name.partition(".")[0] in SERVICES and "." in name
-        return "" if known else f'"{value}" does not validate {name} (constraint not found)'
+        return (
+            ""
+            if known
+            else f'"{value}" does not validate {name} (constraint not found)'
+        )
     if name not in _ANY and not isinstance(value, str):
         value = str(value)
     problem = check(value)
@@ -73,7 +77,11 @@ def _cidr(value: str) -> str:
         ipaddress.ip_interface(value)
     except ValueError:
         return f"Invalid net cidr {value}"
-    return "" if re.search(r"/(0|[1-9]\d*)$", value) else f"{value} is not a valid IP subnet: it has no /PREFIX"
+    return (
+        ""
+        if re.search(r"/(0|[1-9]\d*)$", value)
+        else f"{value} is not a valid IP subnet: it has no /PREFIX"
+    )
 
 
 def _ip_or_cidr(value: str) -> str:
@@ -93,7 +101,11 @@ _MACS = (
 
 
 def _mac(value: str) -> str:
-    return "" if any(re.fullmatch(each, value, re.IGNORECASE) for each in _MACS) else "Invalid MAC address."
+    return (
+        ""
+        if any(re.fullmatch(each, value, re.IGNORECASE) for each in _MACS)
+        else "Invalid MAC address."
+    )
 
 
 def _dns_name(value: str) -> str:
@@ -109,7 +121,8 @@ def _dns_name(value: str) -> str:
             return f"'{name}' must not start or end with a hyphen"
         if not re.fullmatch("[a-z0-9-]{1,63}", name):
             return (
-                f"'{name}' must be 1-63 characters long, each of which can only be lower-case alphanumeric or a hyphen"
+                f"'{name}' must be 1-63 characters long, "
+                "each of which can only be lower-case alphanumeric or a hyphen"
             )
     if value.endswith(".") and len(names) > 1 and names[-1].isdigit():
         return f"the TLD '{names[-1]}' must not be all numeric"
@@ -125,7 +138,9 @@ def _rel_dns_name(value: str) -> str:
 
 
 def _dns_domain(value: str) -> str:
-    return _dns_name(value) or ("it must end with '.'" if value and not value.endswith(".") else "")
+    return _dns_name(value) or (
+        "it must end with '.'" if value and not value.endswith(".") else ""
+    )
 
 
 _TIME = re.compile(
@@ -139,8 +154,18 @@ def _time(value: str) -> dt.datetime:
     match = _TIME.fullmatch(value)
     if not match:
         raise ValueError("it is not a time in ISO 8601")
-    year, month, day, hour, minute, second = (int(each) if each else None for each in match.groups()[:6])
-    time = dt.datetime(year or 0, month or 1, day or 1, hour or 0, minute or 0, second or 0, tzinfo=dt.timezone.utc)
+    year, month, day, hour, minute, second = (
+        int(each) if each else None for each in match.groups()[:6]
+    )
+    time = dt.datetime(
+        year or 0,
+        month or 1,
+        day or 1,
+        hour or 0,
+        minute or 0,
+        second or 0,
+        tzinfo=dt.timezone.utc,
+    )
     zone = match[7]
     if zone and zone != "Z":
         digits = zone[1:].replace(":", "").ljust(4, "0")
@@ -178,7 +203,20 @@ def _timezone(value: str) -> str:
     return ""
 
 
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTHS = [
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
     ("minute", 0, 59, []),
@@ -189,8 +227,19 @@ _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
     ("second", 0, 59, []),
     ("year", 1970, 2099, []),
 )
-_PART = re.compile(r"(?:\*|r(?:\(\d+-\d+\))?|(\w+)(?:-(\w+))?)(?:/([1-9]\d*))?(?:#[1-5])?", re.IGNORECASE)
-_NAMED = {"@midnight", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually"}
+_PART = re.compile(
+    r"(?:\*|r(?:\(\d+-\d+\))?|(\w+)(?:-(\w+))?)(?:/([1-9]\d*))?(?:#[1-5])?",
+    re.IGNORECASE,
+)
+_NAMED = {
+    "@midnight",
+    "@hourly",
+    "@daily",
+    "@weekly",
+    "@monthly",
+    "@yearly",
+    "@annually",
+}
 _LAST = {"day": re.compile(r"l|last|\?"), "day of the week": re.compile(r"l[0-7]|\?")}
 
 
@@ -205,7 +254,11 @@ def _cron(value: str) -> str:
             if field in _LAST and _LAST[field].fullmatch(part):
                 continue
             match = _PART.fullmatch(part)
-            bounds = [_cron_number(bound, names) for bound in match.groups()[:2] if bound] if match else [-1]
+            bounds = (
+                [_cron_number(bound, names) for bound in match.groups()[:2] if bound]
+                if match
+                else [-1]
+            )
             if not all(least <= bound <= most for bound in bounds):
                 return f"Invalid CRON expression: [{text}] is not acceptable for the {field}"
     return ""

@@ -26,7 +26,9 @@ class File:
 
 def path_of(name: str) -> str:
     """Return the path that a name stands for; the name may be a `file://` URL."""
-    return parse.unquote(parse.urlsplit(name).path) if name.startswith("file://") else name
+    return (
+        parse.unquote(parse.urlsplit(name).path) if name.startswith("file://") else name
+    )
 
 
 def beside(name: str, base: str) -> str:
@@ -48,7 +50,9 @@ def needed(name: str, content: Callable[[str], bytes] = take) -> File:
     try:
         return written(path, content(path))
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+        raise UsageError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        ) from None
 
 
 def written(path: str, content: bytes) -> File:
@@ -56,8 +60,17 @@ def written(path: str, content: bytes) -> File:
     try:
         return File(path, content.decode())
     except UnicodeDecodeError as error:
-        line, column = content.count(b"\n", 0, error.start) + 1, error.start - content.rfind(b"\n", 0, error.start)
-        mistake = Mistake("it is not UTF-8 text", (), Place(path, line, column), "save it as UTF-8", "template_format")
+        line, column = (
+            content.count(b"\n", 0, error.start) + 1,
+            error.start - content.rfind(b"\n", 0, error.start),
+        )
+        mistake = Mistake(
+            "it is not UTF-8 text",
+            (),
+            Place(path, line, column),
+            "save it as UTF-8",
+            "template_format",
+        )
         raise Invalid([mistake], OPEN) from None
 
 

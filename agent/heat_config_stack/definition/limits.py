@@ -87,7 +87,10 @@ def within(seconds: float, work: Callable[[], _T]) -> _T:
             return work()
         finally:
             del _ends[depth:]
-            signal.setitimer(signal.ITIMER_REAL, max(_ends[-1] - time.monotonic(), 1e-6) if _ends else 0.0)
+            signal.setitimer(
+                signal.ITIMER_REAL,
+                max(_ends[-1] - time.monotonic(), 1e-6) if _ends else 0.0,
+            )
     except TimeOver as over:
         if over.end != end:
             raise
@@ -137,7 +140,9 @@ _freezes: list[bool] = []
 
 def _count_as_old() -> None:
     """Exclude the objects that exist now from the next collection."""
-    if not _freezes and gc.get_freeze_count():  # to count is to go through all that is frozen
+    if (
+        not _freezes and gc.get_freeze_count()
+    ):  # to count is to go through all that is frozen
         _freezes.append(True)
     if not _freezes:
         gc.freeze()
@@ -156,7 +161,12 @@ def memory(most: int = MEMORY) -> Iterator[None]:
             limit = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE") + most
     except OSError:
         limit = soft
-    lowered = soft if limit == resource.RLIM_INFINITY or (soft != resource.RLIM_INFINITY and soft < limit) else limit
+    lowered = (
+        soft
+        if limit == resource.RLIM_INFINITY
+        or (soft != resource.RLIM_INFINITY and soft < limit)
+        else limit
+    )
     resource.setrlimit(resource.RLIMIT_AS, (lowered, hard))
     try:
         yield
@@ -231,7 +241,9 @@ def split(text: str, delimiter: str) -> list[str]:
 
 def joined(delimiter: str, texts: list[str]) -> str:
     """Return the texts joined. Raises `TooMuch` before creating a text that is too long."""
-    Room().spend(characters=sum(map(len, texts)) + len(delimiter) * max(len(texts) - 1, 0))
+    Room().spend(
+        characters=sum(map(len, texts)) + len(delimiter) * max(len(texts) - 1, 0)
+    )
     return delimiter.join(texts)
 
 

@@ -43,7 +43,10 @@ class Steps:
     def followers(self) -> frozenset[str]:
         """Return the names of the steps that come after another step."""
         return frozenset(
-            name for step in self.steps.values() for names in (step.on_success, step.on_failure) for name in names
+            name
+            for step in self.steps.values()
+            for names in (step.on_success, step.on_failure)
+            for name in names
         )
 
 

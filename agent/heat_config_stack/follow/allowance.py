@@ -31,5 +31,8 @@ class Allowance:
         left = self._end - time.monotonic()
         if left <= 0:
             problem = f"the revision did not arrive within {self._seconds * TIMES:g} s"
-            raise SourceError(problem, hint=f"all requests of a revision may take {TIMES} times the setting timeout")
+            raise SourceError(
+                problem,
+                hint=f"all requests of a revision may take {TIMES} times the setting timeout",
+            )
         return min(self._seconds, left)

@@ -32,7 +32,9 @@ class FileUrl:
         self._origin = origin
         parts = urlsplit(origin.url)
         self._host = parts.netloc
-        self._server = web.Connection(f"{parts.scheme}://{parts.netloc}", origin.ca_file, seconds=origin.seconds)
+        self._server = web.Connection(
+            f"{parts.scheme}://{parts.netloc}", origin.ca_file, seconds=origin.seconds
+        )
         self._allowance = Allowance(origin.seconds)
         self._tag = ""
         """The ETag of the newest answer."""
@@ -48,12 +50,15 @@ class FileUrl:
         if answer.status == 304 and self._revision:
             return self._revision
         if answer.status != 200:
-            raise SourceError(f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip())
+            raise SourceError(
+                f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip()
+            )
         if answer.is_page:
             raise SourceError(f"{self._host} answers with a web page")
         if len(answer.body) > self._origin.size:
             raise UsageError(
-                f"the revision is larger than {self._origin.size} bytes", hint="size_limit sets how large it may be"
+                f"the revision is larger than {self._origin.size} bytes",
+                hint="size_limit sets how large it may be",
             )
         self._tag = answer.headers.get("ETag", "").strip()
         self._revision = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
@@ -62,7 +67,9 @@ class FileUrl:
 
     def fetch(self, revision: str, tree: Path) -> str:
         """Put the file into an empty folder, or the content of an archive."""
-        if not self._content:  # of a revision that was carried out, only the digest is kept
+        if (
+            not self._content
+        ):  # of a revision that was carried out, only the digest is kept
             self._revision = ""
             revision = self.newest()
         name = _file_name(self._origin.url)
@@ -82,23 +89,34 @@ class FileUrl:
         if answer.status == 404:
             raise UsageError(f"{name} is not signed: there is no {shown} next to it")
         if answer.status != 200 or self.demand is None:
-            raise SourceError(f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip())
-        evidence = signed.evidence(signed.FILES, answer.body.decode("utf-8", "surrogateescape"))
+            raise SourceError(
+                f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip()
+            )
+        evidence = signed.evidence(
+            signed.FILES, answer.body.decode("utf-8", "surrogateescape")
+        )
         self.demand.require(evidence, shown)
         try:
             digests = signed.files(evidence.partition("\n")[2])
         except ValueError as error:
             raise UsageError(f"cannot use {shown}: {error}") from None
         if digests.get(name) != signed.digest(content):
-            raise UsageError(f"{shown} signs another version of {name}", hint="upload both together")
+            raise UsageError(
+                f"{shown} signs another version of {name}", hint="upload both together"
+            )
         return evidence
 
     def _ask(self, headers: Mapping[str, str], url: str = "") -> web.Answer:
         if self._origin.token:
             pair = f"{self._origin.user}:{self._origin.token}".encode()
-            headers = {**headers, "Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+            headers = {
+                **headers,
+                "Authorization": f"Basic {base64.b64encode(pair).decode()}",
+            }
         try:
-            return self._server.fetch(url or self._origin.url, headers, self._allowance.seconds)
+            return self._server.fetch(
+                url or self._origin.url, headers, self._allowance.seconds
+            )
         except UnreachableError as error:
             raise SourceError(f"{self._host} does not answer: {error}") from error
 
@@ -106,5 +124,11 @@ class FileUrl:
 def _file_name(url: str) -> str:
     """Return the name of the file at a URL; `document` if it has no usable one."""
     name = PurePosixPath(unquote(urlsplit(url).path)).name
-    usable = name and not name.startswith(".") and os.sep not in name and name.isprintable() and len(name) <= 100
+    usable = (
+        name
+        and not name.startswith(".")
+        and os.sep not in name
+        and name.isprintable()
+        and len(name) <= 100
+    )
     return name if usable else "document"

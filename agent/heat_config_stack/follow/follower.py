@@ -67,7 +67,9 @@ def command(program: str, *words: str) -> list[str]:
 class Follower:
     """One stack that follows a source. The caller holds the lock of its folder, see `held`."""
 
-    def __init__(self, settings: Settings, name: str, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: Settings, name: str, note: Callable[[str], None]
+    ) -> None:
         """Use the section `[follow NAME]`; `note` is called with a line for each event."""
         self._settings, self._name, self._note = settings, name, note
         self._values = settings.section(f"follow {name}")
@@ -80,7 +82,9 @@ class Follower:
         self._mark: tuple[object, ...] = ()
         """The mark of the stack or the document when it was last compared with its revision."""
         if self._record.begun:
-            self._note(f"{name}: an earlier process has begun revision {short(self._record.begun)}")
+            self._note(
+                f"{name}: an earlier process has begun revision {short(self._record.begun)}"
+            )
 
     @property
     def interval(self) -> float:
@@ -99,7 +103,11 @@ class Follower:
             except AgentError as error:
                 self._trouble(str(error))
             except OSError as error:
-                self._trouble(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error))
+                self._trouble(
+                    f"{error.strerror}: {error.filename}"
+                    if error.filename
+                    else str(error.strerror or error)
+                )
             except Exception as error:  # noqa: BLE001  # whatever a server sends, it does not end the follower
                 self._trouble(self._defect(error))
         self._noted = self._record.trouble
@@ -109,7 +117,9 @@ class Follower:
     def _defect(self, error: Exception) -> str:
         """Return a sentence about an unforeseen error: its kind, and its text without the secret of the source."""
         token = str(self._values["token"])
-        text = str(error)[:_SHOWN].replace(token, MASK) if token else str(error)[:_SHOWN]
+        text = (
+            str(error)[:_SHOWN].replace(token, MASK) if token else str(error)[:_SHOWN]
+        )
         self._source = None  # the connection may be in the middle of an answer
         return f"the answer of the source cannot be used: {type(error).__name__}{f': {text}' if text else ''}"
 
@@ -127,12 +137,16 @@ class Follower:
             source=str(without_secrets(self._text("url"))),
             delete=bool(self._values["delete"]),
         )
-        due = 0 < self._record.again < time.time() or followed.is_asked_again(self._settings.state, self._name)
+        due = 0 < self._record.again < time.time() or followed.is_asked_again(
+            self._settings.state, self._name
+        )
         if self._key(revision) == self._record.concluded and not due:
             return
         pause = asked.paused(self._settings.state)
         if pause:
-            self._trouble(f"revision {short(revision)} waits: the agent is paused ({pause[0]})")
+            self._trouble(
+                f"revision {short(revision)} waits: the agent is paused ({pause[0]})"
+            )
             return
         try:
             revision = self._fetch(self._source, revision)
@@ -149,7 +163,9 @@ class Follower:
             return
         drift = in_step.drift(self._settings.state, self._record)[:_SHOWN]
         if drift and drift != self._record.drift:
-            self._note(f"{self._name}: out of step with revision {short(self._record.revision)}: {drift}")
+            self._note(
+                f"{self._name}: out of step with revision {short(self._record.revision)}: {drift}"
+            )
         self._mark, self._record = mark, replace(self._record, drift=drift)
 
     def _text(self, name: str) -> str:
@@ -175,7 +191,9 @@ class Follower:
     def _key(self, revision: str) -> str:
         """Return a revision with a digest of the settings with which it is carried out."""
         names = ("url", "path", "parameters", "environments", "rollback")
-        digest = hashlib.sha256(json.dumps([self._values[name] for name in names]).encode()).hexdigest()
+        digest = hashlib.sha256(
+            json.dumps([self._values[name] for name in names]).encode()
+        ).hexdigest()
         return f"{revision} {digest[:16]}"
 
     # Fetching.
@@ -194,7 +212,9 @@ class Follower:
             trees.check(new)
             tree = place / _folder_name(revision)
             demand.keep(tree, origin.evidence)
-            self._record = replace(self._record, signed=f"{self._record.source} {revision}")
+            self._record = replace(
+                self._record, signed=f"{self._record.source} {revision}"
+            )
             if tree.is_dir():
                 shutil.rmtree(new)
             else:
@@ -218,7 +238,10 @@ class Follower:
         with contextlib.suppress(OSError):  # the next revision tries again
             kept = (self._folder / _CURRENT).readlink().name
             for tree in (self._folder / _TREES).iterdir():
-                if tree.name.endswith(demand.SUFFIX) and tree.name != f"{kept}{demand.SUFFIX}":
+                if (
+                    tree.name.endswith(demand.SUFFIX)
+                    and tree.name != f"{kept}{demand.SUFFIX}"
+                ):
                     tree.unlink()
                 elif tree.name != kept and tree.is_dir():
                     shutil.rmtree(tree, ignore_errors=True)
@@ -230,9 +253,16 @@ class Follower:
         tree = self._folder / _CURRENT
         setting = self._text("path")
         names = [each.name for each in tree.iterdir()]
-        names = [name for name in names if not name.endswith(SUFFIX) or name.removesuffix(SUFFIX) not in names]
+        names = [
+            name
+            for name in names
+            if not name.endswith(SUFFIX) or name.removesuffix(SUFFIX) not in names
+        ]
         if not setting and len(names) != 1:
-            raise UsageError("the source has several files", hint="path names the template or document in it")
+            raise UsageError(
+                "the source has several files",
+                hint="path names the template or document in it",
+            )
         return self._inside(setting or names[0])
 
     def _inside(self, name: str) -> Path:
@@ -241,15 +271,24 @@ class Follower:
         path = tree / name
         inside = os.path.realpath(tree)
         if not f"{os.path.realpath(path)}/".startswith(f"{inside}/"):
-            raise UsageError(f"{name} is not in the source", hint="correct path or environments")
+            raise UsageError(
+                f"{name} is not in the source", hint="correct path or environments"
+            )
         if not path.exists():
-            raise UsageError(f"the revision has no {name}", hint="path and environments name files in it")
+            raise UsageError(
+                f"the revision has no {name}",
+                hint="path and environments name files in it",
+            )
         return path
 
     def _config(self) -> Sequence[str]:
         """Return the option that names the settings for another command; empty if none was given."""
         options = self._settings.options
-        return options[options.index("--config") : options.index("--config") + 2] if "--config" in options else ()
+        return (
+            options[options.index("--config") : options.index("--config") + 2]
+            if "--config" in options
+            else ()
+        )
 
     def _words_of(self, path: Path) -> tuple[list[str], bool]:
         """Return the command that carries out the tree in force, and whether it is a document."""
@@ -259,9 +298,19 @@ class Follower:
         config = (*self._config(), *signature)
         if self._has_document(path):
             return command(
-                "apply", *config, "--state-dir", str(followed.document(self._settings.state, self._name)), str(path)
+                "apply",
+                *config,
+                "--state-dir",
+                str(followed.document(self._settings.state, self._name)),
+                str(path),
             ), True
-        words = [*config, "--state-dir", str(self._settings.state), "--name", self._name]
+        words = [
+            *config,
+            "--state-dir",
+            str(self._settings.state),
+            "--name",
+            self._name,
+        ]
         if self._values["rollback"]:
             words.append("--rollback")
         for each in self._words("environments"):
@@ -272,8 +321,13 @@ class Follower:
         for number, pair in enumerate(self._words("parameters")):
             name, sign, value = pair.partition("=")
             if not sign or not name:
-                raise UsageError("a parameter has another form than NAME=VALUE", hint="correct parameters")
-            files.replace(values / str(number), value.encode())  # others can see the command line of a process
+                raise UsageError(
+                    "a parameter has another form than NAME=VALUE",
+                    hint="correct parameters",
+                )
+            files.replace(
+                values / str(number), value.encode()
+            )  # others can see the command line of a process
             words += ["--parameter-file", f"{name}={values / str(number)}"]
         return command("apply", *words, str(path)), False
 
@@ -292,27 +346,45 @@ class Follower:
             return self._record.document
         state, name = self._settings.state, self._name
         if self._record.document and journal.read(followed.document(state, name)):
-            problem, forget = "it is a template, and the machine has the deployments of a document", "forget them"
+            problem, forget = (
+                "it is a template, and the machine has the deployments of a document",
+                "forget them",
+            )
         elif not self._record.document and self._has_stack():
-            problem, forget = "it is a document with deployments, and the machine has a stack", "delete the stack"
+            problem, forget = (
+                "it is a document with deployments, and the machine has a stack",
+                "delete the stack",
+            )
         else:
             return kind == _DOCUMENT
-        raise UsageError(problem, hint=f"{forget} first, or follow the source under another name")
+        raise UsageError(
+            problem, hint=f"{forget} first, or follow the source under another name"
+        )
 
     def _begin(self, revision: str) -> None:
         """Carry out the tree in force, and record how that ends."""
         words, document = self._words_of(self._file())
         self._note(f"{self._name}: begins revision {short(revision)}")
         self._record = replace(
-            self._record, begun=self._key(revision), attempt=self._attempt()[0], document=document, trouble=""
+            self._record,
+            begun=self._key(revision),
+            attempt=self._attempt()[0],
+            document=document,
+            trouble="",
         )
         self._keep()
-        followed.settle_again(self._settings.state, self._name)  # a request from now on is another one
+        followed.settle_again(
+            self._settings.state, self._name
+        )  # a request from now on is another one
         self._run(words, revision)
 
     def _run(self, words: Sequence[str], revision: str) -> None:
         output = self._folder / _OUTPUT
-        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(
+            output,
+            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW,
+            0o600,
+        )
         try:
             environment = {**os.environ, "COLUMNS": "500"}
             code = subprocess.run(
@@ -328,25 +400,35 @@ class Follower:
         finally:
             os.close(descriptor)
         printed = (
-            files.read(output, _OUTPUT_SHOWN).decode("utf-8", "replace").replace(f"{self._folder}/{_CURRENT}/", "")
+            files.read(output, _OUTPUT_SHOWN)
+            .decode("utf-8", "replace")
+            .replace(f"{self._folder}/{_CURRENT}/", "")
         )
         boot = processes.boot_id() if code == ExitCode.REBOOT else ""
         self._record = replace(self._record, reboot=boot)
         if code in (ExitCode.OK, ExitCode.UNDELIVERED):
-            earlier = self._failures() if self._record.document else ""  # they are not run again by themselves
+            earlier = (
+                self._failures() if self._record.document else ""
+            )  # they are not run again by themselves
             self._conclude(revision, earlier, failed=bool(earlier))
         elif code in (ExitCode.FAILED, ExitCode.USAGE) and not self._is_transient(code):
             failed = self._has_begun(code)
             self._conclude(
                 revision,
-                (self._failures() if failed else "") or reason_of(printed) or f"exit code {code}",
+                (self._failures() if failed else "")
+                or reason_of(printed)
+                or f"exit code {code}",
                 again=code == ExitCode.USAGE,
                 failed=failed,
             )
         elif boot:
-            self._trouble(f"revision {short(revision)} waits for a reboot of the machine")
+            self._trouble(
+                f"revision {short(revision)} waits for a reboot of the machine"
+            )
         else:
-            self._trouble(f"revision {short(revision)} is tried again: {reason_of(printed) or f'exit code {code}'}")
+            self._trouble(
+                f"revision {short(revision)} is tried again: {reason_of(printed) or f'exit code {code}'}"
+            )
 
     def _is_transient(self, code: int) -> bool:
         """Return whether a command has failed for a reason of the machine, and has begun nothing."""
@@ -366,8 +448,12 @@ class Follower:
         state = self._settings.state
         if self._record.document:
             return outcome.failures(failed_deployments(state, self._name))
-        words = command("agent", "status", "--json", *self._config(), "--state-dir", str(state))
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/")
+        words = command(
+            "agent", "status", "--json", *self._config(), "--state-dir", str(state)
+        )
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/"
+        )
         return outcome.reason_of_stack(done.stdout, self._name)
 
     def _has_stack(self) -> bool:
@@ -393,7 +479,9 @@ class Follower:
             return self._resume()
         except UsageError as error:
             failed = self._has_begun(ExitCode.FAILED)
-            self._conclude(key.partition(" ")[0], str(error), key=key, again=True, failed=failed)
+            self._conclude(
+                key.partition(" ")[0], str(error), key=key, again=True, failed=failed
+            )
             return False
 
     def _resume(self) -> bool:
@@ -401,19 +489,39 @@ class Follower:
         key = self._record.begun
         revision = key.partition(" ")[0]
         state = self._settings.state
-        working = followed.document(state, self._name) if self._record.document else state / "stacks" / self._name
+        working = (
+            followed.document(state, self._name)
+            if self._record.document
+            else state / "stacks" / self._name
+        )
         if self._record.reboot == processes.boot_id():
             return True
         holder = lock.holder(working)
         if holder is not None:
-            self._trouble(f"revision {short(revision)} is being carried out by process {holder[0]}")
+            self._trouble(
+                f"revision {short(revision)} is being carried out by process {holder[0]}"
+            )
             return True
         attempt, status = self._attempt()
-        if not self._record.document and attempt != self._record.attempt and status == "FAILED":
-            self._conclude(revision, self._failures() or "its stack has failed", key=key, failed=True)
+        if (
+            not self._record.document
+            and attempt != self._record.attempt
+            and status == "FAILED"
+        ):
+            self._conclude(
+                revision,
+                self._failures() or "its stack has failed",
+                key=key,
+                failed=True,
+            )
             return False
-        if key != self._key(revision) or not (self._folder / _TREES / _folder_name(revision)).is_dir():
-            self._record = replace(self._record, begun="")  # the settings have changed: it is a new revision
+        if (
+            key != self._key(revision)
+            or not (self._folder / _TREES / _folder_name(revision)).is_dir()
+        ):
+            self._record = replace(
+                self._record, begun=""
+            )  # the settings have changed: it is a new revision
             return False
         self._use(revision)
         words, _ = self._words_of(self._file())
@@ -421,29 +529,56 @@ class Follower:
         return bool(self._record.begun)
 
     def _conclude(
-        self, revision: str, reason: str, *, key: str = "", again: bool = False, failed: bool = False
+        self,
+        revision: str,
+        reason: str,
+        *,
+        key: str = "",
+        again: bool = False,
+        failed: bool = False,
     ) -> None:
         """Record how a revision has ended: `reason` is empty for a success. `again` if it may be tried again.
 
         `failed` is True if it was begun, and False if it was refused before anything began.
         """
         at = time.time() + AGAIN_SECONDS if again else 0.0
-        is_known = (self._record.refused, self._record.reason) == (revision, reason[:_SHOWN])
-        self._record = replace(self._record, begun="", trouble="", concluded=key or self._key(revision), again=at)
+        is_known = (self._record.refused, self._record.reason) == (
+            revision,
+            reason[:_SHOWN],
+        )
+        self._record = replace(
+            self._record,
+            begun="",
+            trouble="",
+            concluded=key or self._key(revision),
+            again=at,
+        )
         if reason:
-            self._record = replace(self._record, refused=revision, reason=reason[:_SHOWN], failed=failed)
+            self._record = replace(
+                self._record, refused=revision, reason=reason[:_SHOWN], failed=failed
+            )
         if reason and not is_known:
             word = "has failed" if failed else "is refused"
-            self._note(f"{self._name}: revision {short(revision)} {word}: {reason[:_SHOWN]}")
+            self._note(
+                f"{self._name}: revision {short(revision)} {word}: {reason[:_SHOWN]}"
+            )
         elif not reason:
             in_step.keep(self._settings.state, self._record)
             self._record = replace(
-                self._record, revision=revision, since=time.time(), refused="", reason="", failed=False, drift=""
+                self._record,
+                revision=revision,
+                since=time.time(),
+                refused="",
+                reason="",
+                failed=False,
+                drift="",
             )
             self._note(f"{self._name}: revision {short(revision)} is in force")
         if self._record.revision and reason:
             with contextlib.suppress(OSError):
-                if (self._folder / _TREES / _folder_name(self._record.revision)).is_dir():
+                if (
+                    self._folder / _TREES / _folder_name(self._record.revision)
+                ).is_dir():
                     self._use(self._record.revision)
         self._keep()
         self._clean()
@@ -470,7 +605,9 @@ def _folder_name(revision: str) -> str:
 def failed_deployments(state: Path, name: str) -> list[Entry]:
     """Return the deployments of the document of a source that have failed, oldest first."""
     entries = journal.read(followed.document(state, name)).values()
-    return sorted((each for each in entries if each.has_failed), key=lambda entry: entry.accepted)
+    return sorted(
+        (each for each in entries if each.has_failed), key=lambda entry: entry.accepted
+    )
 
 
 def _kind(path: Path) -> str:
@@ -489,7 +626,9 @@ def _kind(path: Path) -> str:
             names = folder.files_of(str(path))
         except UsageError:  # the command that carries it out says why
             return _DOCUMENT
-        is_one = str(path) not in names and all(_kind(Path(name)) == _DOCUMENT for name in names)
+        is_one = str(path) not in names and all(
+            _kind(Path(name)) == _DOCUMENT for name in names
+        )
         return _DOCUMENT if is_one else _TEMPLATE
     if path.name.endswith((".csar", ".zip")):
         return _TEMPLATE
@@ -504,7 +643,9 @@ def _kind(path: Path) -> str:
         return _TEMPLATE
     return (
         _DOCUMENT
-        if metadata.parse(Document(source="", content=written.alone(content)), by_name=True).understood
+        if metadata.parse(
+            Document(source="", content=written.alone(content)), by_name=True
+        ).understood
         else ""
     )
 
@@ -521,14 +662,22 @@ def _refuse(path: Path) -> None:
         raise UsageError(f"cannot read {name}: {error.strerror}") from error
     except Invalid as error:
         raise UsageError(str(error.mistakes[0])) from error
-    for mistake in metadata.parse(Document(source="", content=value), by_name=True).mistakes:
-        raise UsageError(f"{written.located(content, name, mistake.path)}: {mistake.problem}")
+    for mistake in metadata.parse(
+        Document(source="", content=value), by_name=True
+    ).mistakes:
+        raise UsageError(
+            f"{written.located(content, name, mistake.path)}: {mistake.problem}"
+        )
 
 
 def abandoned(settings: Settings) -> list[Followed]:
     """Return the records of stacks whose section was removed."""
     there = set(settings.followed)
-    return [record for record in followed.records(settings.state) if record.name not in there]
+    return [
+        record
+        for record in followed.records(settings.state)
+        if record.name not in there
+    ]
 
 
 def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -> None:
@@ -539,12 +688,25 @@ def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -
     state = settings.state
     is_deleted = record.delete and not record.document
     if is_deleted:
-        words = command("agent", "stack", "delete", "--yes", "--state-dir", str(state), record.name)
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
+        words = command(
+            "agent", "stack", "delete", "--yes", "--state-dir", str(state), record.name
+        )
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+        )
         if done.returncode != 0 and "there is no stack" not in done.stderr:
-            raise AgentError(f"cannot delete the stack {record.name}: {reason_of(done.stdout + done.stderr)}")
+            raise AgentError(
+                f"cannot delete the stack {record.name}: {reason_of(done.stdout + done.stderr)}"
+            )
     try:
         shutil.rmtree(followed.folder(state, record.name))
     except OSError as error:
         raise StateError(f"cannot remove {error.filename}: {error.strerror}") from error
-    note(f"{record.name}: is followed no longer{'; the stack was deleted' if is_deleted else ''}")
+    note(
+        f"{record.name}: is followed no longer{'; the stack was deleted' if is_deleted else ''}"
+    )

@@ -79,7 +79,9 @@ class Git:
         self._store = folder / "git"
         self._allowance = Allowance(origin.seconds)
         if origin.ref.startswith("-"):
-            raise UsageError(f"no branch or tag has the name {origin.ref}", hint="correct ref")
+            raise UsageError(
+                f"no branch or tag has the name {origin.ref}", hint="correct ref"
+            )
         self._full = ""
         """The full name of the branch or tag, such as `refs/heads/main`; empty until it is known."""
 
@@ -93,15 +95,32 @@ class Git:
             return ref
         self._allowance.begin()
         self._prepare()
-        printed = self._git("ls-remote", "--quiet", "origin", ref, f"{ref}^{{}}").splitlines()
-        commits = {name: commit for commit, tab, name in (line.partition("\t") for line in printed) if tab}
-        names = (ref, f"refs/heads/{ref}", f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/{ref}")
+        printed = self._git(
+            "ls-remote", "--quiet", "origin", ref, f"{ref}^{{}}"
+        ).splitlines()
+        commits = {
+            name: commit
+            for commit, tab, name in (line.partition("\t") for line in printed)
+            if tab
+        }
+        names = (
+            ref,
+            f"refs/heads/{ref}",
+            f"refs/tags/{ref}^{{}}",
+            f"refs/tags/{ref}",
+            f"refs/{ref}",
+        )
         there = [name for name in names if re.fullmatch(_COMMIT, commits.get(name, ""))]
         if not there:
-            raise SourceError(f"the repository has no branch or tag {ref}", hint="correct ref")
+            raise SourceError(
+                f"the repository has no branch or tag {ref}", hint="correct ref"
+            )
         branch, tag = f"refs/heads/{ref}", f"refs/tags/{ref}"
         if branch in there and tag in there:
-            raise SourceError(f"{ref} is a branch and a tag of the repository", hint=f"set ref to {branch} or {tag}")
+            raise SourceError(
+                f"{ref} is a branch and a tag of the repository",
+                hint=f"set ref to {branch} or {tag}",
+            )
         self._full = there[0].removesuffix("^{}")
         return commits[there[0]]
 
@@ -114,9 +133,19 @@ class Git:
         wanted = self._full or self._origin.ref
         depth = _ALL if self.demand else "1"
         try:
-            self._git("fetch", "--quiet", "--no-tags", f"--depth={depth}", "--force", "origin", f"{wanted}:{_REF}")
+            self._git(
+                "fetch",
+                "--quiet",
+                "--no-tags",
+                f"--depth={depth}",
+                "--force",
+                "origin",
+                f"{wanted}:{_REF}",
+            )
         except SourceError:
-            shutil.rmtree(self._store, ignore_errors=True)  # git leaves there what has arrived
+            shutil.rmtree(
+                self._store, ignore_errors=True
+            )  # git leaves there what has arrived
             raise
         revision = self._git("rev-parse", "--verify", f"{_REF}^{{commit}}").strip()
         self.evidence = self._signature(self.demand, revision) if self.demand else ""
@@ -126,11 +155,15 @@ class Git:
             size = line.partition("\t")[0].split()[3]
             budget.spend(int(size) if size.isdecimal() else 0, 1)
             if line.count("/") >= trees.DEEPEST:
-                raise UsageError(f"there are more than {trees.DEEPEST} folders within folders")
+                raise UsageError(
+                    f"there are more than {trees.DEEPEST} folders within folders"
+                )
         index = tree.with_name(f"{tree.name}.index")
         try:
             self._git(f"--work-tree={tree}", "read-tree", revision, index=index)
-            self._git(f"--work-tree={tree}", "checkout-index", "--all", "--force", index=index)
+            self._git(
+                f"--work-tree={tree}", "checkout-index", "--all", "--force", index=index
+            )
         finally:
             index.unlink(missing_ok=True)
         return revision
@@ -147,17 +180,25 @@ class Git:
                 self._git("merge-base", "--is-ancestor", demand.after, revision)
             except SourceError:
                 problem = f"commit {revision[:12]} does not follow {demand.after[:12]}, which was in force"
-                raise UsageError(problem, hint="with the rule signers, ref is followed forward only") from None
+                raise UsageError(
+                    problem, hint="with the rule signers, ref is followed forward only"
+                ) from None
         return evidence
 
     def _prepare(self) -> None:
         """Make the repository for what is fetched. One that is too large, or incomplete, is made again."""
         if (self._store / "HEAD").is_file():
-            size = sum(place.stat().st_size for place in self._store.rglob("*") if place.is_file())
+            size = sum(
+                place.stat().st_size
+                for place in self._store.rglob("*")
+                if place.is_file()
+            )
             if size <= self._origin.size:
                 return
         shutil.rmtree(self._store, ignore_errors=True)
-        self._git("init", "--quiet", "--bare", "--template=", str(self._store), here=False)
+        self._git(
+            "init", "--quiet", "--bare", "--template=", str(self._store), here=False
+        )
 
     def _git(self, *words: str, here: bool = True, index: Path | None = None) -> str:
         """Run git, and return what it prints. Raises SourceError."""
@@ -176,7 +217,9 @@ class Git:
                 stderr=subprocess.PIPE,
                 env=environment,
                 cwd="/",
-                umask=0o077 if index is None else -1,  # the files of a revision have the modes of their users
+                umask=0o077
+                if index is None
+                else -1,  # the files of a revision have the modes of their users
                 start_new_session=True,
             )
         except OSError as error:
@@ -187,7 +230,10 @@ class Git:
         printed = messages.decode("utf-8", "replace")
         if "dubious ownership" in printed:
             problem = "the repository belongs to another user than the agent's, so git does not read it"
-            raise SourceError(problem, hint="give it to the agent's user (chown -R), or follow it over ssh or HTTPS")
+            raise SourceError(
+                problem,
+                hint="give it to the agent's user (chown -R), or follow it over ssh or HTTPS",
+            )
         raise SourceError(self._why(words, process.returncode, printed))
 
     def _why(self, words: Sequence[str], code: int, printed: str) -> str:
@@ -196,12 +242,18 @@ class Git:
             return f"the repository did not answer within {self._origin.seconds:g} s"
         if code == -signal.SIGKILL or "memory" in printed.lower():
             return "git has stopped: the repository sends more than fits into the memory for it"
-        if code in (126, 127) or shutil.which("git", path=self._environment()["PATH"]) is None:
+        if (
+            code in (126, 127)
+            or shutil.which("git", path=self._environment()["PATH"]) is None
+        ):
             return "the program git is missing: install git"
         if os.strerror(errno.EFBIG) in printed:
             return f"the repository is larger than {self._origin.size} bytes (size_limit sets how large it may be)"
         lines = [line.strip() for line in printed.splitlines() if line.strip()]
-        told = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
+        told = next(
+            (line for line in lines if line.startswith(("fatal:", "error:"))),
+            lines[-1] if lines else "",
+        )
         for secret in filter(None, (self._origin.token, self._credentials())):
             told = told.replace(secret, "***")
         verb = next(word for word in words if not word.startswith("-"))
@@ -210,7 +262,9 @@ class Git:
     def _credentials(self) -> str:
         if not self._origin.token:
             return ""
-        return base64.b64encode(f"{self._origin.user}:{self._origin.token}".encode()).decode()
+        return base64.b64encode(
+            f"{self._origin.user}:{self._origin.token}".encode()
+        ).decode()
 
     def _environment(self) -> dict[str, str]:
         """Return the whole environment of git. Secrets are in it, and not on the command line, which others can see."""
@@ -219,8 +273,16 @@ class Git:
             settings["http.extraHeader"] = f"Authorization: Basic {self._credentials()}"
         if self._origin.ca_file:
             settings["http.sslCAInfo"] = self._origin.ca_file
-        config = f"-F {shlex.quote(self._origin.ssh_config)}" if self._origin.ssh_config else ""
-        kept = {name: value for name, value in self._origin.environment.items() if not name.startswith("GIT_")}
+        config = (
+            f"-F {shlex.quote(self._origin.ssh_config)}"
+            if self._origin.ssh_config
+            else ""
+        )
+        kept = {
+            name: value
+            for name, value in self._origin.environment.items()
+            if not name.startswith("GIT_")
+        }
         return {
             **kept,
             "PATH": kept.get("PATH", os.defpath),
@@ -233,8 +295,13 @@ class Git:
             "GIT_SSH_COMMAND": f"ssh {config} -oBatchMode=yes -oConnectTimeout=10",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_CONFIG_COUNT": str(len(settings)),
-            **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(settings)},
-            **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(settings.values())},
+            **{
+                f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(settings)
+            },
+            **{
+                f"GIT_CONFIG_VALUE_{number}": value
+                for number, value in enumerate(settings.values())
+            },
         }
 
 

@@ -34,14 +34,24 @@ _SHOWN = 3
 
 def keep(state: Path, record: Followed) -> None:
     """Note what the revision of a source has left. Raises OSError, StateError."""
-    left = _of_document(state, record.name) if record.document else _of_stack(state, record.name)
-    files.replace(followed.folder(state, record.name) / _LEFT, json.dumps(left).encode(), durable=True)
+    left = (
+        _of_document(state, record.name)
+        if record.document
+        else _of_stack(state, record.name)
+    )
+    files.replace(
+        followed.folder(state, record.name) / _LEFT,
+        json.dumps(left).encode(),
+        durable=True,
+    )
 
 
 def mark(state: Path, record: Followed) -> tuple[object, ...]:
     """Return a value that changes whenever the stack or the document of a source may have changed."""
     journaled = followed.document(state, record.name) / journal.FILE
-    place = journaled if record.document else state / listing.FOLDER / record.name / STACK
+    place = (
+        journaled if record.document else state / listing.FOLDER / record.name / STACK
+    )
     try:
         found = os.stat(place)  # noqa: PTH116  # at every poll
     except OSError:
@@ -54,7 +64,9 @@ def drift(state: Path, record: Followed) -> str:
     if not record.revision or record.begun or record.failed:
         return ""
     try:
-        left = json.loads(files.read(followed.folder(state, record.name) / _LEFT, _LARGEST))
+        left = json.loads(
+            files.read(followed.folder(state, record.name) / _LEFT, _LARGEST)
+        )
     except (OSError, ValueError, RecursionError):
         return ""
     if not isinstance(left, dict):
@@ -71,7 +83,13 @@ def drift(state: Path, record: Followed) -> str:
 def _of_document(state: Path, name: str) -> dict[str, Any]:
     """Return the deployments of a document by their keys, each with its name and the end of its last run."""
     entries = journal.read(followed.document(state, name)).values()
-    return {"deployments": {each.key: [each.title, each.ended] for each in entries if each.left_at is None}}
+    return {
+        "deployments": {
+            each.key: [each.title, each.ended]
+            for each in entries
+            if each.left_at is None
+        }
+    }
 
 
 def _differences_of_document(state: Path, name: str, left: dict[str, Any]) -> list[str]:
@@ -89,7 +107,11 @@ def _differences_of_document(state: Path, name: str, left: dict[str, Any]) -> li
             differences.append(f"{title} was forgotten")
         elif said := _difference(entry, ended):
             differences.append(f"{title} {said}")
-    added = [each for key, each in entries.items() if key not in before and each.left_at is None]
+    added = [
+        each
+        for key, each in entries.items()
+        if key not in before and each.left_at is None
+    ]
     return differences + [f"{each.title} is not of it" for each in added]
 
 
@@ -117,21 +139,29 @@ def _differences_of_stack(state: Path, name: str, left: dict[str, Any]) -> list[
     store = Store(folder, write=False, warn=lambda _text: None)
     record = store.root
     if record is None:
-        return [f"the records of the stack {name} are damaged" if store.damage else f"there is no stack {name}"]
+        return [
+            f"the records of the stack {name} are damaged"
+            if store.damage
+            else f"there is no stack {name}"
+        ]
     if _digest(record.source) != left.get("stack"):
         return [f"the stack was changed {_whence(state, name, folder)}"]
     if record.status == IN_PROGRESS:
         return [f"the stack is in {record.action}_{record.status}"]
     if record.action == SUSPEND:
         return ["the stack is suspended"]
-    failed = sorted({each.name for each in store.resources.values() if each.status == FAILED})
+    failed = sorted(
+        {each.name for each in store.resources.values() if each.status == FAILED}
+    )
     if record.status == FAILED:
         return [f"the stack is in {record.action}_{record.status}"]
     return [f"{each} is to run again" for each in failed]
 
 
 def _digest(source: object) -> str:
-    return hashlib.sha256(json.dumps(source, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(source, sort_keys=True, default=str).encode()
+    ).hexdigest()
 
 
 def _whence(state: Path, name: str, folder: Path) -> str:
@@ -140,5 +170,9 @@ def _whence(state: Path, name: str, folder: Path) -> str:
         path = json.loads(files.read(folder / _ORIGIN, _LARGEST))["path"]
     except (OSError, ValueError, KeyError, TypeError):
         path = ""
-    is_other = isinstance(path, str) and path and not path.startswith(f"{followed.folder(state, name)}/")
+    is_other = (
+        isinstance(path, str)
+        and path
+        and not path.startswith(f"{followed.folder(state, name)}/")
+    )
     return f"with {path}" if is_other else "by another command"

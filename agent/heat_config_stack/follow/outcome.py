@@ -15,8 +15,17 @@ _NAMED = 3
 def reason_of(printed: str) -> str:
     """Return why a command has failed, out of what it has printed."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("error:") or ": error: " in line]
-    ended = next((number for number, line in enumerate(lines) if re.search(r": [A-Z]+_FAILED in ", line)), None)
+    errors = [
+        line for line in lines if line.startswith("error:") or ": error: " in line
+    ]
+    ended = next(
+        (
+            number
+            for number, line in enumerate(lines)
+            if re.search(r": [A-Z]+_FAILED in ", line)
+        ),
+        None,
+    )
     if errors:
         return errors[0].removeprefix("error:").strip()
     if ended is not None:
@@ -26,7 +35,9 @@ def reason_of(printed: str) -> str:
 
 def failures(failed: Sequence[Entry]) -> str:
     """Return which deployments of a document have failed, and why; empty if none has."""
-    named = "; ".join(f"{each.title}: {each.reason or 'it has failed'}" for each in failed[:_NAMED])
+    named = "; ".join(
+        f"{each.title}: {each.reason or 'it has failed'}" for each in failed[:_NAMED]
+    )
     return named + (f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else "")
 
 

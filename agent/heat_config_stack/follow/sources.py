@@ -40,13 +40,21 @@ def source(origin: Origin, folder: Path) -> Source:
     try:
         parts = urlsplit(origin.url)
         has_secret = bool(parts.password) or (
-            parts.scheme in ("http", "https", "oci", "oci+http") and bool(parts.username)
+            parts.scheme in ("http", "https", "oci", "oci+http")
+            and bool(parts.username)
         )
     except ValueError as error:
-        raise UsageError("the URL of the source cannot be understood", hint="correct url") from error
+        raise UsageError(
+            "the URL of the source cannot be understood", hint="correct url"
+        ) from error
     if has_secret:
-        raise UsageError("the URL of the source has a user or a password", hint="set user and token instead")
-    if parts.scheme in ("ssh", "git", "file") or (parts.scheme in ("http", "https") and parts.path.endswith(".git")):
+        raise UsageError(
+            "the URL of the source has a user or a password",
+            hint="set user and token instead",
+        )
+    if parts.scheme in ("ssh", "git", "file") or (
+        parts.scheme in ("http", "https") and parts.path.endswith(".git")
+    ):
         from heat_config_stack.follow.git import Git  # noqa: PLC0415  # only where a repository is followed
 
         return Git(origin, folder)
@@ -59,7 +67,8 @@ def source(origin: Origin, folder: Path) -> Source:
 
         return Oci(origin)
     raise UsageError(
-        f"no source has a URL of {parts.scheme or 'this form'}", hint="it begins with https, ssh, git, file, oci or /"
+        f"no source has a URL of {parts.scheme or 'this form'}",
+        hint="it begins with https, ssh, git, file, oci or /",
     )
 
 
@@ -79,16 +88,24 @@ class Local:
     def newest(self) -> str:
         """Return the digest of the content."""
         try:
-            digests = [trees.digest(path, trees.Budget(self._size)) for path in self._paths()]
+            digests = [
+                trees.digest(path, trees.Budget(self._size)) for path in self._paths()
+            ]
         except OSError as error:
-            raise SourceError(f"cannot read {error.filename or self._path}: {error.strerror}") from error
+            raise SourceError(
+                f"cannot read {error.filename or self._path}: {error.strerror}"
+            ) from error
         if len(digests) == 1:
             return digests[0]
         return f"sha256:{hashlib.sha256(' '.join(digests).encode()).hexdigest()}"
 
     def _paths(self) -> list[Path]:
         listed = self._path.with_name(self._path.name + signed.SUFFIX)
-        return [self._path, listed] if self._path.is_file() and listed.is_file() else [self._path]
+        return (
+            [self._path, listed]
+            if self._path.is_file() and listed.is_file()
+            else [self._path]
+        )
 
     def fetch(self, revision: str, tree: Path) -> str:  # noqa: ARG002  # it has only the newest one
         """Copy the content."""
@@ -97,7 +114,9 @@ class Local:
             for path in self._paths():
                 trees.copy(path, tree, trees.Budget(self._size))
         except OSError as error:
-            raise SourceError(f"cannot copy {error.filename or self._path}: {error.strerror}") from error
+            raise SourceError(
+                f"cannot copy {error.filename or self._path}: {error.strerror}"
+            ) from error
         if self.newest() != before:
             raise SourceError(f"{self._path} was changed while it was copied")
         return before

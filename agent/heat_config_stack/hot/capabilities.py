@@ -26,7 +26,12 @@ from heat_config_stack.definition.files import File, beside, needed
 from heat_config_stack.hot import environment, template
 from heat_config_stack.hot.environment import SECTIONS, Merged
 from heat_config_stack.hot.source import heat_text
-from heat_config_stack.hot.template import Capabilities, Template, fits, written_capabilities
+from heat_config_stack.hot.template import (
+    Capabilities,
+    Template,
+    fits,
+    written_capabilities,
+)
 
 
 class Choice:
@@ -48,33 +53,73 @@ class Choice:
         the templates of lists that mention it, so that several choices can be made independently of each other. One
         that no list mentions decides nothing, which is a warning.
         """
-        registry_lists = dict(_lists(self._merged.resource_registry, ("resource_registry",)))
-        candidates = {path: self._candidates(names, path) for path, names in registry_lists.items()}
-        mentioned = {key for known in candidates.values() for each in known.values() for key in each or ()}
-        is_known = all(each is not None for known in candidates.values() for each in known.values())
-        unknown = [key for key in self._merged.requires if key not in mentioned] if candidates and is_known else []
+        registry_lists = dict(
+            _lists(self._merged.resource_registry, ("resource_registry",))
+        )
+        candidates = {
+            path: self._candidates(names, path)
+            for path, names in registry_lists.items()
+        }
+        mentioned = {
+            key
+            for known in candidates.values()
+            for each in known.values()
+            for key in each or ()
+        }
+        is_known = all(
+            each is not None for known in candidates.values() for each in known.values()
+        )
+        unknown = (
+            [key for key in self._merged.requires if key not in mentioned]
+            if candidates and is_known
+            else []
+        )
         for key in unknown:
             problem = f"no template of a list in the resource_registry has the required capability {key}"
-            place, hint = self._merged.required_at.get(key), meant(key, sorted(mentioned))
-            self.warnings.append(Mistake(problem, ("requires", key), place, hint, "environment"))
+            place, hint = (
+                self._merged.required_at.get(key),
+                meant(key, sorted(mentioned)),
+            )
+            self.warnings.append(
+                Mistake(problem, ("requires", key), place, hint, "environment")
+            )
         chosen = {path: self._one(known, path) for path, known in candidates.items()}
         return _with(self._merged.resource_registry, chosen, ("resource_registry",))
 
-    def _candidates(self, names: list[str], path: Path) -> dict[str, Capabilities | None]:
+    def _candidates(
+        self, names: list[str], path: Path
+    ) -> dict[str, Capabilities | None]:
         """Return the capabilities of each template of a list; None for one with mistakes."""
         report = Diagnostics(self._merged.lists[path])
-        known = {name: self._capabilities(name, report, (*path, index)) for index, name in enumerate(names)}
+        known = {
+            name: self._capabilities(name, report, (*path, index))
+            for index, name in enumerate(names)
+        }
         self.mistakes += report.mistakes
         return known
 
     def _one(self, known: Mapping[str, Capabilities | None], path: Path) -> str | None:
         """Return the template of a list that fits; None if it cannot be chosen."""
-        candidates = {name: capabilities for name, capabilities in known.items() if capabilities is not None}
+        candidates = {
+            name: capabilities
+            for name, capabilities in known.items()
+            if capabilities is not None
+        }
         if len(candidates) < len(known):
             return None
-        mentioned = {key for capabilities in candidates.values() for key in capabilities}
-        requires = {key: values for key, values in self._merged.requires.items() if key in mentioned}
-        fitting = [name for name, capabilities in candidates.items() if fits(capabilities, requires)]
+        mentioned = {
+            key for capabilities in candidates.values() for key in capabilities
+        }
+        requires = {
+            key: values
+            for key, values in self._merged.requires.items()
+            if key in mentioned
+        }
+        fitting = [
+            name
+            for name, capabilities in candidates.items()
+            if fits(capabilities, requires)
+        ]
         if len(fitting) == 1:
             return fitting[0]
         report = Diagnostics(self._merged.lists[path])
@@ -82,15 +127,22 @@ class Choice:
         self.mistakes += report.mistakes
         return None
 
-    def _capabilities(self, name: str, report: Diagnostics, path: Path) -> Capabilities | None:
+    def _capabilities(
+        self, name: str, report: Diagnostics, path: Path
+    ) -> Capabilities | None:
         """Return the capabilities of a candidate; None if it has mistakes."""
         try:
             template = self._template(name)
-            wrong = [each for each in template.mistakes if each.path[:1] == ("capabilities",)]
+            wrong = [
+                each for each in template.mistakes if each.path[:1] == ("capabilities",)
+            ]
         except Invalid as invalid:
             wrong = list(invalid.mistakes)
         place = self._merged.lists[path[:-1]].place(path)
-        report.mistakes += [each if each.place else replace(each, path=path, place=place) for each in wrong]
+        report.mistakes += [
+            each if each.place else replace(each, path=path, place=place)
+            for each in wrong
+        ]
         return None if wrong else template.capabilities
 
 
@@ -103,17 +155,24 @@ def _lists(section: Mapping[str, Json], path: Path) -> Iterator[tuple[Path, list
             yield (*path, name), value
 
 
-def _with(section: Mapping[str, Json], chosen: Mapping[Path, str | None], path: Path) -> dict[str, Json]:
+def _with(
+    section: Mapping[str, Json], chosen: Mapping[Path, str | None], path: Path
+) -> dict[str, Json]:
     """Return a registry with the template that was chosen in place of each list, without the others."""
     replaced = {
-        name: _with(value, chosen, (*path, name)) if isinstance(value, dict) else chosen.get((*path, name), value)
+        name: _with(value, chosen, (*path, name))
+        if isinstance(value, dict)
+        else chosen.get((*path, name), value)
         for name, value in section.items()
     }
     return {name: value for name, value in replaced.items() if value is not None}
 
 
 def _refusal(
-    candidates: Mapping[str, Capabilities], fitting: list[str], requires: Capabilities, path: Path
+    candidates: Mapping[str, Capabilities],
+    fitting: list[str],
+    requires: Capabilities,
+    path: Path,
 ) -> tuple[str, Path, str]:
     """Return the problem of a list, its path and a hint."""
     required = f"what is required ({written_capabilities(requires)})"
@@ -123,17 +182,30 @@ def _refusal(
         if name not in fitting
     ]
     if not fitting:
-        return f"no template fits {required}: {'; '.join(others)}", path, _meant(candidates.values(), requires)
+        return (
+            f"no template fits {required}: {'; '.join(others)}",
+            path,
+            _meant(candidates.values(), requires),
+        )
     fit = f"fit {required}" if requires else "fit, as nothing is required of them"
     named = "; ".join([", ".join(fitting), *others])
-    return f"{len(fitting)} templates {fit}: {named}", path, _difference([candidates[name] for name in fitting])
+    return (
+        f"{len(fitting)} templates {fit}: {named}",
+        path,
+        _difference([candidates[name] for name in fitting]),
+    )
 
 
 def _instead(capabilities: Capabilities, requires: Capabilities) -> str:
     """Return why a template does not fit."""
-    lacking = [key for key, values in requires.items() if not fits(capabilities, {key: values})]
+    lacking = [
+        key for key, values in requires.items() if not fits(capabilities, {key: values})
+    ]
     return " and ".join(
-        written_capabilities({key: capabilities[key]}) if key in capabilities else f"no {key}" for key in lacking
+        written_capabilities({key: capabilities[key]})
+        if key in capabilities
+        else f"no {key}"
+        for key in lacking
     )
 
 
@@ -155,7 +227,9 @@ def _difference(fitting: list[Capabilities]) -> str:
     for key in dict.fromkeys(key for each in fitting for key in each):
         values = [each.get(key) for each in fitting]
         if any(values.count(value) == 1 for value in values if value):
-            said = ", ".join(dict.fromkeys(each for value in values for each in value or ()))
+            said = ", ".join(
+                dict.fromkeys(each for value in values for each in value or ())
+            )
             return f"require one {key} of {said}"
     return "keep only one of them in the list"
 
@@ -223,7 +297,11 @@ def find(paths: Sequence[str], required: Capabilities, *, recursive: bool) -> Te
                 every.add(needed(name))
             except UsageError as error:
                 every.mistakes.append(Mistake(str(error)))
-    fitting = {name: each for name, each in every.capable.items() if template.fits(each, required)}
+    fitting = {
+        name: each
+        for name, each in every.capable.items()
+        if template.fits(each, required)
+    }
     return Templates(fitting, every.mistakes)
 
 
@@ -262,7 +340,9 @@ def _follow(file: File, templates: Templates) -> None:
     if not isinstance(text.value, dict) or not text.value.keys() & set(SECTIONS):
         raise UsageError(f"{file.name} is neither a template nor an environment")
     section = text.value.get("resource_registry")
-    for path, name, base in environment.templates(section if isinstance(section, dict) else {}, file.name):
+    for path, name, base in environment.templates(
+        section if isinstance(section, dict) else {}, file.name
+    ):
         try:
             templates.add(needed(beside(name, base)))
         except UsageError as error:

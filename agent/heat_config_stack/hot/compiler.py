@@ -82,11 +82,15 @@ class Circumstances:
     """True if the stack is created as it is, so that no more default values come from environments."""
 
 
-def definition(template: Template, circumstances: Circumstances) -> tuple[Definition, list[Mistake]]:
+def definition(
+    template: Template, circumstances: Circumstances
+) -> tuple[Definition, list[Mistake]]:
     """Return the definition of a stack and all mistakes, without secrets. With mistakes, the definition is unusable."""
     report = template.report()
     report.mistakes += template.mistakes
-    report.warnings += [warning for warning in template.warnings if warning not in report.warnings]
+    report.warnings += [
+        warning for warning in template.warnings if warning not in report.warnings
+    ]
     checked = (
         circumstances.known or not circumstances.is_child
     )  # the values of a child are not final before it is created
@@ -125,11 +129,16 @@ def definition(template: Template, circumstances: Circumstances) -> tuple[Defini
         tuple(report.warnings),
         template.text.place,
         conditional=frozenset(
-            name for name, raw in template.section("resources").items() if isinstance(raw, dict) and "condition" in raw
+            name
+            for name, raw in template.section("resources").items()
+            if isinstance(raw, dict) and "condition" in raw
         ),
     )
     conceal = result.conceal
-    result = replace(result, warnings=tuple(warning.concealed(conceal.text) for warning in result.warnings))
+    result = replace(
+        result,
+        warnings=tuple(warning.concealed(conceal.text) for warning in result.warnings),
+    )
     return result, [mistake.concealed(conceal.text) for mistake in report.mistakes]
 
 
@@ -146,7 +155,9 @@ def _conditions(template: Template, scope: Scope) -> Conditions:
         parsed[name] = tree = parse_condition(raw, path, scope)
         if not isinstance(tree, bool | Later):
             hint = "it takes true, false or a function"
-            scope.report.wrong(f'The definition of condition "{name}" is invalid: {raw}', path, hint)
+            scope.report.wrong(
+                f'The definition of condition "{name}" is invalid: {raw}', path, hint
+            )
             parsed[name] = Failing("", path, reported=True)
     return Conditions({name: partial(parsed.__getitem__, name) for name in parsed})
 
@@ -165,38 +176,62 @@ class _Resources:
     def made(self) -> dict[str, ResourceDefinition]:
         """Return the resources that no condition has removed."""
         section = self._template.section("resources")
-        sound = {name: raw for name, raw in section.items() if self._is_sound(name, raw)}
+        sound = {
+            name: raw for name, raw in section.items() if self._is_sound(name, raw)
+        }
         present = {name for name, raw in sound.items() if self._is_wanted(name, raw)}
         # Resources with mistakes count as present, so that each mistake is reported once.
         self._scope.resources = frozenset(present | (section.keys() - sound.keys()))
         both = self._template.schemas.keys() & present
         for name in both:
-            self._report.wrong(f"Duplicate names: {name} is a parameter and a resource", ("resources", name))
+            self._report.wrong(
+                f"Duplicate names: {name} is a parameter and a resource",
+                ("resources", name),
+            )
         # The fields of all resources are checked, also of those that a condition has removed.
         parsed = {name: self._parsed(name, raw) for name, raw in sound.items()}
-        definitions = {name: self._resource(name, sound[name], parsed[name]) for name in sound if name in present}
+        definitions = {
+            name: self._resource(name, sound[name], parsed[name])
+            for name in sound
+            if name in present
+        }
         for resource in definitions.values():
             self._check_type(resource)
         way = circle(definitions)
         if way:
             text = " → ".join([*way, way[0]])
-            self._report.wrong(f"Circular Dependency Found: {text}", (), at=("resources", way[0]))
+            self._report.wrong(
+                f"Circular Dependency Found: {text}", (), at=("resources", way[0])
+            )
         return definitions
 
     def _is_sound(self, name: str, resource: Json) -> bool:
         path: Path = ("resources", name)
         if not resource:
-            self._report.wrong("Each resource must contain a type key.", path, kind="template")
+            self._report.wrong(
+                "Each resource must contain a type key.", path, kind="template"
+            )
             return False
         if not isinstance(resource, dict):
             problem = f'"resources" must contain a map of resource maps. Found a {type(resource).__name__} instead'
-            self._report.wrong(problem, path, "write {type: …} at least", kind="template")
+            self._report.wrong(
+                problem, path, "write {type: …} at least", kind="template"
+            )
             return False
         if "/" in name:
             self._report.wrong(f'the name of a resource has no "/": {name}', path)
         if not resource.get("type"):
-            hint = next((f"is {each} meant to be type?" for each in resource if meant(each, ["type"])), "")
-            self._report.wrong("Each resource must contain a type key.", path, hint, kind="template")
+            hint = next(
+                (
+                    f"is {each} meant to be type?"
+                    for each in resource
+                    if meant(each, ["type"])
+                ),
+                "",
+            )
+            self._report.wrong(
+                "Each resource must contain a type key.", path, hint, kind="template"
+            )
         keys = self._template.version.resource_keys
         for key in resource:
             if key not in keys:
@@ -204,22 +239,37 @@ class _Resources:
                 later = key in {"condition", "external_id"}
                 hint = "it exists from 2016-10-14 on" if later else hint
                 problem = f'"{key}" is not a valid keyword inside a resource definition'
-                self._report.wrong(problem, path, hint, kind="validate" if later else "template", at=(*path, key))
+                self._report.wrong(
+                    problem,
+                    path,
+                    hint,
+                    kind="validate" if later else "template",
+                    at=(*path, key),
+                )
         return bool(resource.get("type"))
 
     def _is_wanted(self, name: str, resource: Mapping[str, Json]) -> bool:
-        if "condition" not in resource or "condition" not in self._template.version.resource_keys:
+        if (
+            "condition" not in resource
+            or "condition" not in self._template.version.resource_keys
+        ):
             return True
         raw = resource["condition"]
         path: Path = ("resources", name, "condition")
-        if not isinstance(raw, bool | str | dict) or (isinstance(raw, dict) and not self._is_function(raw)):
-            self._report.wrong(f"Resource {name} condition type must be string_or_boolean", path)
+        if not isinstance(raw, bool | str | dict) or (
+            isinstance(raw, dict) and not self._is_function(raw)
+        ):
+            self._report.wrong(
+                f"Resource {name} condition type must be string_or_boolean", path
+            )
             return True
         return decide(raw, path, self._scope)
 
     def _is_function(self, raw: Mapping[str, Json]) -> bool:
         version = self._template.version
-        return len(raw) == 1 and bool(raw.keys() & (version.condition_functions.keys() | version.functions.keys()))
+        return len(raw) == 1 and bool(
+            raw.keys() & (version.condition_functions.keys() | version.functions.keys())
+        )
 
     def _parsed(self, name: str, resource: Mapping[str, Json]) -> dict[str, Tree]:
         """Return the fields that have no mistake in their form."""
@@ -228,18 +278,28 @@ class _Resources:
             if key not in resource or key not in self._template.version.resource_keys:
                 continue
             path: Path = ("resources", name, key)
-            tree = resource[key] if key in _NO_FUNCTIONS else parse(resource[key], path, self._scope)
-            if not isinstance(tree, type_) and (key == "type" or not isinstance(tree, Later)):
+            tree = (
+                resource[key]
+                if key in _NO_FUNCTIONS
+                else parse(resource[key], path, self._scope)
+            )
+            if not isinstance(tree, type_) and (
+                key == "type" or not isinstance(tree, Later)
+            ):
                 self._report.wrong(f"Resource {name} {key} type must be {what}", path)
                 continue
             if key == "properties" and isinstance(tree, Later):
                 problem = "a function cannot stand for all properties at once"
-                self._report.wrong(problem, path[:2], "write it for each property", at=path)
+                self._report.wrong(
+                    problem, path[:2], "write it for each property", at=path
+                )
                 continue
             trees[key] = tree
         return trees
 
-    def _resource(self, name: str, raw: Mapping[str, Json], parsed: Mapping[str, Tree]) -> ResourceDefinition:
+    def _resource(
+        self, name: str, raw: Mapping[str, Json], parsed: Mapping[str, Tree]
+    ) -> ResourceDefinition:
         path: Path = ("resources", name)
         folded = {key: fold(tree, self._scope) for key, tree in parsed.items()}
         for key in ("properties", "metadata"):
@@ -255,12 +315,19 @@ class _Resources:
         self._check_references(metadata)
         if metadata is NOTHING or not isinstance(metadata, dict | Later):
             if metadata is not NOTHING:
-                self._report.wrong(f"Resource {name} metadata type must be object", (*path, "metadata"))
+                self._report.wrong(
+                    f"Resource {name} metadata type must be object", (*path, "metadata")
+                )
             metadata = {}
         external = folded.get("external_id")
-        external = external.resource if isinstance(external, Reference) else external  # it has no other id yet
+        external = (
+            external.resource if isinstance(external, Reference) else external
+        )  # it has no other id yet
         if external is not None and not isinstance(external, str):
-            self._report.wrong(f"Resource {name} external_id type must be string", (*path, "external_id"))
+            self._report.wrong(
+                f"Resource {name} external_id type must be string",
+                (*path, "external_id"),
+            )
             external = None
         depends_on = self._depends_on(name, raw)
         if external is not None and depends_on:
@@ -277,7 +344,11 @@ class _Resources:
             external,
             str(folded.get("description", "")),
             frozenset(parsed.get("properties", {}).keys() - properties.keys()),
-            condition if isinstance(condition := raw.get("condition"), str) else None if condition is None else True,
+            condition
+            if isinstance(condition := raw.get("condition"), str)
+            else None
+            if condition is None
+            else True,
             frozenset(key for key in SECTIONS if raw.get(key) is not None),
         )
 
@@ -286,7 +357,9 @@ class _Resources:
         for each in open_values(tree):
             if isinstance(each, Failing) and not each.reported:
                 code = "" if each.path[-1] in _NAMING else OF_VALUE
-                self._report.wrong(each.problem, path, self._hint(each), at=each.path, code=code)
+                self._report.wrong(
+                    each.problem, path, self._hint(each), at=each.path, code=code
+                )
 
     def _check_references(self, metadata: Tree) -> None:
         for value in open_values(metadata):
@@ -294,7 +367,9 @@ class _Resources:
                 if value.path[-1] in {"get_resource", "get_attr", "Ref"}:
                     self._report.wrong(value.problem, value.path, self._hint(value))
                 else:
-                    self._report.warn(f"the resource will fail: {value.problem}", value.path)
+                    self._report.warn(
+                        f"the resource will fail: {value.problem}", value.path
+                    )
 
     def _hint(self, failing: Failing) -> str:
         return _hint(failing, self._scope, self._template)
@@ -308,10 +383,14 @@ class _Resources:
             found = next(self._of.environment.candidates(resource.type, resource.name))
             if found.template and self._of.content(found.template) is None:
                 path: Path = ("resources", resource.name)
-                self._report.wrong(f"there is no file {found.template}", path, at=(*path, "type"))
+                self._report.wrong(
+                    f"there is no file {found.template}", path, at=(*path, "type")
+                )
         except Invalid as invalid:
             for each in invalid.mistakes:
-                self._report.wrong(each.problem, each.path, each.hint, at=(*each.path, "type"))
+                self._report.wrong(
+                    each.problem, each.path, each.hint, at=(*each.path, "type")
+                )
 
     def _depends_on(self, name: str, raw: Mapping[str, Json]) -> tuple[str, ...]:
         if "depends_on" not in raw:
@@ -320,17 +399,24 @@ class _Resources:
         said = raw["depends_on"]
         names = [said] if isinstance(said, str) else said
         if not isinstance(names, list):
-            self._report.wrong(f"Resource {name} depends_on type must be list or string", path)
+            self._report.wrong(
+                f"Resource {name} depends_on type must be list or string", path
+            )
             return ()
         dependencies = []
         section = self._template.section("resources")
         for index, dependency in enumerate(names):
             if not isinstance(dependency, str):
-                self._report.wrong(f"Resource {name} depends_on must be a list of strings", (*path, index))
+                self._report.wrong(
+                    f"Resource {name} depends_on must be a list of strings",
+                    (*path, index),
+                )
             elif dependency not in section:
                 hint = meant(dependency, section)
                 self._report.wrong(
-                    f'The specified reference "{dependency}" (in {name}) is incorrect.', (*path, index), hint
+                    f'The specified reference "{dependency}" (in {name}) is incorrect.',
+                    (*path, index),
+                    hint,
                 )
             else:
                 dependencies.append(dependency)
@@ -357,16 +443,25 @@ class _Resources:
         if any(isinstance(each, Unknown) for each in values):
             return "Delete"
         if isinstance(policy, Facade) and policy.what != "deletion_policy":
-            self._report.wrong(f"the {policy.what} of another resource cannot be a deletion policy", path)
+            self._report.wrong(
+                f"the {policy.what} of another resource cannot be a deletion policy",
+                path,
+            )
             return "Delete"
-        if values and all(isinstance(each, Call | Facade) for each in values):  # the policy of another resource
+        if values and all(
+            isinstance(each, Call | Facade) for each in values
+        ):  # the policy of another resource
             return policy
         if isinstance(policy, Failing):
             if not policy.reported:
                 self._report.wrong(policy.problem, path, self._hint(policy))
             return "Delete"
         if not isinstance(policy, str) or policy not in policies:
-            shown = policy if is_settled(policy) else "that of a resource that is not there yet"
+            shown = (
+                policy
+                if is_settled(policy)
+                else "that of a resource that is not there yet"
+            )
             hint = meant(str(policy), policies) or f"one of {', '.join(policies)}"
             self._report.wrong(f'Invalid deletion policy "{shown}"', path, hint)
             return "Delete"
@@ -397,26 +492,50 @@ def _outputs(template: Template, scope: Scope) -> dict[str, Output]:
         path: Path = ("outputs", name)
         if not isinstance(raw, dict):
             kind = "null" if raw is None else f"a {type(raw).__name__}"
-            scope.report.wrong(f"Output definitions must be a map. Found {kind} instead", path, "write {value: …}")
+            scope.report.wrong(
+                f"Output definitions must be a map. Found {kind} instead",
+                path,
+                "write {value: …}",
+            )
             continue
         if "value" not in raw:
-            scope.report.wrong("Each output definition must contain a value key.", path, meant("value", raw))
+            scope.report.wrong(
+                "Each output definition must contain a value key.",
+                path,
+                meant("value", raw),
+            )
             continue
         _check_keys(raw, path, template.version.output_keys, scope.report)
         description = str(raw.get("description") or "")
-        condition = raw.get("condition") if "condition" in template.version.output_keys else None
+        condition = (
+            raw.get("condition")
+            if "condition" in template.version.output_keys
+            else None
+        )
         if condition is not None and not decide(condition, (*path, "condition"), scope):
             outputs[name] = Output(name, None, description)
             continue
-        outputs[name] = Output(name, _output_value(raw["value"], (*path, "value"), template, scope), description)
+        outputs[name] = Output(
+            name,
+            _output_value(raw["value"], (*path, "value"), template, scope),
+            description,
+        )
     return outputs
 
 
-def _check_keys(raw: Iterable[str], path: Path, keys: frozenset[str], report: Diagnostics) -> None:
+def _check_keys(
+    raw: Iterable[str], path: Path, keys: frozenset[str], report: Diagnostics
+) -> None:
     for key in raw:
         if key not in keys:
-            hint = "it exists from 2016-10-14 on" if key == "condition" else meant(key, keys)
-            report.warn(f"an output has no key {key}: it is ignored", (*path, key), hint)
+            hint = (
+                "it exists from 2016-10-14 on"
+                if key == "condition"
+                else meant(key, keys)
+            )
+            report.warn(
+                f"an output has no key {key}: it is ignored", (*path, key), hint
+            )
 
 
 def _output_value(raw: Json, path: Path, template: Template, scope: Scope) -> Tree:
@@ -427,5 +546,7 @@ def _output_value(raw: Json, path: Path, template: Template, scope: Scope) -> Tr
             if value.fatal:
                 scope.report.wrong(value.problem, value.path, hint)
             else:
-                scope.report.warn(f"this output will have no value: {value.problem}", value.path, hint)
+                scope.report.warn(
+                    f"this output will have no value: {value.problem}", value.path, hint
+                )
     return None if tree is NOTHING else tree

@@ -37,7 +37,14 @@ from heat_config_stack.definition import MappedType, Schema
 from heat_config_stack.hot import template
 from heat_config_stack.hot.source import COMMAND_LINE, Source, base_of, heat_text
 
-HOOKS = ("pre-create", "pre-update", "pre-delete", "post-create", "post-update", "post-delete")
+HOOKS = (
+    "pre-create",
+    "pre-update",
+    "pre-delete",
+    "post-create",
+    "post-update",
+    "post-delete",
+)
 RESTRICTED = ("update", "replace")
 TEMPLATES = (".yaml", ".template")
 """The endings of names of nested templates."""
@@ -67,7 +74,11 @@ def is_template(name: str) -> bool:
 def is_list(name: str, value: Json) -> bool:
     """Return whether an entry is a list of templates to choose from."""
     is_type = name not in _SETTINGS and not is_template(name)
-    return is_type and isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return (
+        is_type
+        and isinstance(value, list)
+        and all(isinstance(each, str) for each in value)
+    )
 
 
 def mappings_of(name: str, value: Json) -> dict[str, Json] | None:
@@ -85,15 +96,25 @@ def templates(
         if (mappings := mappings_of(name, value)) is not None:
             yield from templates(mappings, base, at)
         elif name != "base_url":
-            several = [((*at, index), each) for index, each in enumerate(value)] if is_list(name, value) else []
-            yield from ((where, each, base) for where, each in several or [(at, value)] if _names_template(each))
+            several = (
+                [((*at, index), each) for index, each in enumerate(value)]
+                if is_list(name, value)
+                else []
+            )
+            yield from (
+                (where, each, base)
+                for where, each in several or [(at, value)]
+                if _names_template(each)
+            )
 
 
 def _names_template(value: Json) -> bool:
     return isinstance(value, str) and is_template(value)
 
 
-def registry_lists(section: Mapping[str, Json], path: Path = ("resource_registry",)) -> Iterator[Path]:
+def registry_lists(
+    section: Mapping[str, Json], path: Path = ("resource_registry",)
+) -> Iterator[Path]:
     """Yield the path of each list of templates."""
     for name, value in section.items():
         if (mappings := mappings_of(name, value)) is not None:
@@ -116,7 +137,9 @@ class Registry:
         found = self._mappings.get("resources")
         return found if isinstance(found, dict) else {}
 
-    def candidates(self, type_: str, resource: str, way: tuple[str, ...] = ()) -> Iterator[MappedType]:
+    def candidates(
+        self, type_: str, resource: str, way: tuple[str, ...] = ()
+    ) -> Iterator[MappedType]:
         """Yield the types and templates that a type may stand for, in order of precedence, the type itself last.
 
         Raises `Circular`.
@@ -129,17 +152,31 @@ class Registry:
             return
         if type_ in way:
             raise Circular(" → ".join([*way, type_]))
-        if len(way) == LONGEST:  # each step leads to a longer name, as with `My::*: My::My::*`
+        if (
+            len(way) == LONGEST
+        ):  # each step leads to a longer name, as with `My::*: My::My::*`
             raise Circular(" → ".join([*way[:3], "…"]))
-        for path, target in sorted(self._matches(type_, resource), key=lambda each: (-len(each[0]), each[0])):
+        for path, target in sorted(
+            self._matches(type_, resource), key=lambda each: (-len(each[0]), each[0])
+        ):
             if is_template(path[-1]) or is_template(target):
-                yield MappedType(path[-1], path[-1] if is_template(path[-1]) else target, path)
+                yield MappedType(
+                    path[-1], path[-1] if is_template(path[-1]) else target, path
+                )
                 continue
-            rest = type_[len(path[-1]) - 1 :] if path[-1].endswith("*") and target.endswith("*") else ""
-            yield from self.candidates(target.removesuffix("*") + rest, resource, (*way, type_))
+            rest = (
+                type_[len(path[-1]) - 1 :]
+                if path[-1].endswith("*") and target.endswith("*")
+                else ""
+            )
+            yield from self.candidates(
+                target.removesuffix("*") + rest, resource, (*way, type_)
+            )
         yield MappedType(type_)
 
-    def _matches(self, type_: str, resource: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    def _matches(
+        self, type_: str, resource: str
+    ) -> Iterator[tuple[tuple[str, ...], str]]:
         if is_template(type_) and type_ not in self._mappings:
             yield (type_,), type_
         own = self._resources.get(resource)
@@ -149,7 +186,10 @@ class Registry:
             if not isinstance(target, str):
                 continue
             if name == type_ or (
-                name.endswith("*") and type_.startswith(name[:-1]) and target != type_ and not is_template(target)
+                name.endswith("*")
+                and type_.startswith(name[:-1])
+                and target != type_
+                and not is_template(target)
             ):
                 yield (name,), target
 
@@ -181,7 +221,9 @@ class Registry:
 
 
 def _words(value: Json) -> list[str]:
-    return [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return (
+        [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    )
 
 
 def _removed(entries: Mapping[str, Json], path: Path) -> dict[str, Json]:
@@ -195,35 +237,56 @@ def _removed(entries: Mapping[str, Json], path: Path) -> dict[str, Json]:
 
 
 def read_registry(
-    section: Mapping[str, Json], report: Diagnostics, path: Path = ("resource_registry",)
+    section: Mapping[str, Json],
+    report: Diagnostics,
+    path: Path = ("resource_registry",),
 ) -> dict[str, Json]:
     """Return the section without the entries that a null removes. Mistakes go to the report."""
     mappings: dict[str, Json] = {}
     for name, value in section.items():
         at = (*path, name)
-        if name == "resources" and path == ("resource_registry",) and not isinstance(value, dict):
+        if (
+            name == "resources"
+            and path == ("resource_registry",)
+            and not isinstance(value, dict)
+        ):
             kind = "environment" if isinstance(value, list) else "validate"
-            report.wrong("resources are a map of names to what holds for each", at, "remove it", kind=kind)
+            report.wrong(
+                "resources are a map of names to what holds for each",
+                at,
+                "remove it",
+                kind=kind,
+            )
         elif name in _SETTINGS:
             if value is not None:
                 _check_words(name, value, report, at)
                 mappings[name] = value
         elif value is None:
             for other in list(mappings):
-                if other == name or (name.endswith("*") and other.startswith(name[:-1])):
+                if other == name or (
+                    name.endswith("*") and other.startswith(name[:-1])
+                ):
                     del mappings[other]
         elif isinstance(value, dict):
             mappings[name] = read_registry(value, report, at)
         elif path == ("resource_registry", "resources"):
             problem = f"the entry of the resource {name} must be a map, not {value!r}"
-            report.wrong(problem, at, kind="validate" if isinstance(value, str) else "environment")
-        elif isinstance(value, str) or is_template(name):  # a template stands for itself, and the value is ignored
+            report.wrong(
+                problem,
+                at,
+                kind="validate" if isinstance(value, str) else "environment",
+            )
+        elif isinstance(value, str) or is_template(
+            name
+        ):  # a template stands for itself, and the value is ignored
             mappings[name] = value if isinstance(value, str) else name
         elif isinstance(value, list):
             if _is_sound(name, value, report, at):
                 mappings[name] = value
         else:
-            problem = f"a type is mapped to another type or to a template, not to {value!r}"
+            problem = (
+                f"a type is mapped to another type or to a template, not to {value!r}"
+            )
             report.wrong(problem, at, kind="environment")
     return mappings
 
@@ -234,19 +297,34 @@ def _is_sound(name: str, value: list[Json], report: Diagnostics, path: Path) -> 
     for index in wrong:
         problem = f"a list has templates, of which one is chosen, not {value[index]!r}"
         report.wrong(
-            problem, (*path, index), f"the name of a template ends with {' or '.join(TEMPLATES)}", kind="environment"
+            problem,
+            (*path, index),
+            f"the name of a template ends with {' or '.join(TEMPLATES)}",
+            kind="environment",
         )
     if not value:
-        report.wrong("a list with no template in it stands for nothing", path, kind="environment")
+        report.wrong(
+            "a list with no template in it stands for nothing", path, kind="environment"
+        )
     if name.endswith("*") or name == "base_url":
-        report.wrong(f"a list of templates belongs to one type, and {name} is not a type", path, kind="environment")
+        report.wrong(
+            f"a list of templates belongs to one type, and {name} is not a type",
+            path,
+            kind="environment",
+        )
     return bool(value) and not wrong and not name.endswith("*") and name != "base_url"
 
 
 def _check_words(name: str, value: Json, report: Diagnostics, path: Path) -> None:
     words, what, rest = _SETTINGS[name]
-    if not isinstance(value, str | list) or not set(map(str, _words(value))) <= set(words):
-        report.wrong(f'Invalid {what} "{value}" {rest}: {", ".join(words)}', path, kind="environment")
+    if not isinstance(value, str | list) or not set(map(str, _words(value))) <= set(
+        words
+    ):
+        report.wrong(
+            f'Invalid {what} "{value}" {rest}: {", ".join(words)}',
+            path,
+            kind="environment",
+        )
 
 
 SECTIONS = (
@@ -294,22 +372,54 @@ def read(text: Text, report: Diagnostics, *, several: bool = True) -> dict[str, 
         return {}
     if not isinstance(text.value, dict):
         problem = "The environment is not a valid YAML mapping data type."
-        report.wrong(problem, (), "begin it with parameters: or resource_registry:", kind="environment_format")
+        report.wrong(
+            problem,
+            (),
+            "begin it with parameters: or resource_registry:",
+            kind="environment_format",
+        )
         return {}
     sections: dict[str, Json] = {}
-    is_merged = several and bool(text.value.get("parameters") or text.value.get("parameter_defaults"))
+    is_merged = several and bool(
+        text.value.get("parameters") or text.value.get("parameter_defaults")
+    )
     for name, section in text.value.items():
         if name not in SECTIONS:
             hint = among(name, SECTIONS, "there are")
-            report.wrong(f'environment has wrong section "{name}"', (name,), hint, kind="environment_format")
+            report.wrong(
+                f'environment has wrong section "{name}"',
+                (name,),
+                hint,
+                kind="environment_format",
+            )
         elif section is None:
-            report.wrong(f'environment has empty section "{name}"', (name,), "remove it", kind="environment_format")
-        elif name == "parameter_merge_strategies" and not is_merged and not isinstance(section, dict):
-            report.warn("it is ignored, because nothing is merged; if it is used, it must be a map", (name,))
+            report.wrong(
+                f'environment has empty section "{name}"',
+                (name,),
+                "remove it",
+                kind="environment_format",
+            )
+        elif (
+            name == "parameter_merge_strategies"
+            and not is_merged
+            and not isinstance(section, dict)
+        ):
+            report.warn(
+                "it is ignored, because nothing is merged; if it is used, it must be a map",
+                (name,),
+            )
         elif not section and (several or name != "resource_registry"):
-            sections[name] = [] if name in _LISTS else {}  # as in Heat, for every empty value
+            sections[name] = (
+                [] if name in _LISTS else {}
+            )  # as in Heat, for every empty value
         elif not isinstance(section, list if name in _LISTS else dict):
-            _report_shape(name, report, "validate" if name == "parameter_defaults" and not several else "environment")
+            _report_shape(
+                name,
+                report,
+                "validate"
+                if name == "parameter_defaults" and not several
+                else "environment",
+            )
         else:
             sections[name] = section
     strategies = text.value.get("parameter_merge_strategies")
@@ -321,19 +431,30 @@ def read(text: Text, report: Diagnostics, *, several: bool = True) -> dict[str, 
 
 def _report_shape(name: str, report: Diagnostics, stage: str = "environment") -> None:
     kind = "list" if name in _LISTS else "map"
-    report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), kind=stage)
+    report.wrong(
+        f'the section "{name}" of an environment is a {kind}', (name,), kind=stage
+    )
 
 
 def _check_sinks(sinks: Sequence[Json], report: Diagnostics) -> None:
     for index, sink in enumerate(sinks):
         kind = sink.get("type") if isinstance(sink, dict) else None
         if kind not in SINKS:
-            report.wrong(f"there is no event sink of the type {kind!r}", ("event_sinks", index), kind="environment")
+            report.wrong(
+                f"there is no event sink of the type {kind!r}",
+                ("event_sinks", index),
+                kind="environment",
+            )
         else:
-            report.warn("an event sink does nothing here: there is no cloud to tell", ("event_sinks", index))
+            report.warn(
+                "an event sink does nothing here: there is no cloud to tell",
+                ("event_sinks", index),
+            )
 
 
-def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) -> Merged:
+def merge(
+    texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]
+) -> Merged:
     """Return the environments of a source, merged with the parameters that are given directly.
 
     `texts` are the environments that could be read. `schemas` are those of the root template and of all nested
@@ -347,9 +468,14 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         report = Diagnostics(text)
         sections = read(text, report, several=files_win)
         strategies = sections.get("parameter_merge_strategies", {})
-        for name, into in (("parameters", merged.parameters), ("parameter_defaults", merged.parameter_defaults)):
+        for name, into in (
+            ("parameters", merged.parameters),
+            ("parameter_defaults", merged.parameter_defaults),
+        ):
             if sections.get(name):
-                _Merging(report, strategies, chosen, schemas, name).merge(into, sections[name])
+                _Merging(report, strategies, chosen, schemas, name).merge(
+                    into, sections[name]
+                )
         if files_win and sections.get("parameters"):
             _say_who_wins(parameters, sections["parameters"], report)
         for name in sections.get("parameters", {}):
@@ -359,39 +485,61 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         read_registry(mappings_here, report)
         merged.lists.update(dict.fromkeys(registry_lists(mappings_here), text))
         if "requires" in sections:
-            requires = template.read_capabilities(sections["requires"], report, ("requires",), "environment")
+            requires = template.read_capabilities(
+                sections["requires"], report, ("requires",), "environment"
+            )
             merged.requires |= requires
             positions = {key: text.place(("requires", key)) for key in requires}
-            merged.required_at |= {key: place for key, place in positions.items() if place}
+            merged.required_at |= {
+                key: place for key, place in positions.items() if place
+            }
             report.warn(template.NOT_HEATS, ("requires",), code=template.CAPABILITIES)
         if "attributes" in sections:
             _take_attributes(merged.attributes, sections["attributes"], report)
             if text.file != COMMAND_LINE:
-                report.warn("Heat refuses this section: there, resources have attributes of their own", ("attributes",))
+                report.warn(
+                    "Heat refuses this section: there, resources have attributes of their own",
+                    ("attributes",),
+                )
         _say_what_does_nothing(mappings_here, report, ("resource_registry",))
         mappings_here = located(mappings_here, text.file, source)
         # The map as a whole is merged, not the maps in it; a null takes nothing back in another file.
         mappings = (
-            {**mappings, **{key: each for key, each in mappings_here.items() if each is not None}}
+            {
+                **mappings,
+                **{
+                    key: each for key, each in mappings_here.items() if each is not None
+                },
+            }
             if mappings
             else mappings_here
         )
         # An entry that a later file overrides is never read.
         overriding = {key for key, each in mappings_here.items() if each is not None}
-        merged.mistakes = [each for each in merged.mistakes if not _is_of_entry(each, overriding)] + report.mistakes
+        merged.mistakes = [
+            each for each in merged.mistakes if not _is_of_entry(each, overriding)
+        ] + report.mistakes
         merged.warnings += report.warnings
     if not files_win:
         merged.parameters.update(parameters)
-    merged.resource_registry = read_registry(mappings, Diagnostics(heat_text("", "", "environment")))
+    merged.resource_registry = read_registry(
+        mappings, Diagnostics(heat_text("", "", "environment"))
+    )
     return merged
 
 
 def _is_of_entry(mistake: Mistake, names: Container[str]) -> bool:
     """Return whether a mistake is in one of these entries of a registry."""
-    return mistake.path[:1] == ("resource_registry",) and len(mistake.path) > 1 and mistake.path[1] in names
+    return (
+        mistake.path[:1] == ("resource_registry",)
+        and len(mistake.path) > 1
+        and mistake.path[1] in names
+    )
 
 
-def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Json], report: Diagnostics) -> None:
+def _take_attributes(
+    into: dict[str, dict[str, Json]], section: Mapping[str, Json], report: Diagnostics
+) -> None:
     for of, values in section.items():
         if isinstance(values, dict):
             into.setdefault(of, {}).update(values)
@@ -400,17 +548,26 @@ def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Jso
             report.wrong(problem, ("attributes", of), kind="environment")
 
 
-def _say_who_wins(parameters: Mapping[str, Json], section: Mapping[str, Json], report: Diagnostics) -> None:
+def _say_who_wins(
+    parameters: Mapping[str, Json], section: Mapping[str, Json], report: Diagnostics
+) -> None:
     for name in parameters.keys() & section.keys():
         if parameters[name] != section[name]:
-            problem = f"this value of {name} overrides the one given directly, as in Heat"
+            problem = (
+                f"this value of {name} overrides the one given directly, as in Heat"
+            )
             report.warn(problem, ("parameters", name), "remove it here")
 
 
-def _say_what_does_nothing(section: Mapping[str, Json], report: Diagnostics, path: Path) -> None:
+def _say_what_does_nothing(
+    section: Mapping[str, Json], report: Diagnostics, path: Path
+) -> None:
     for name, value in section.items():
         if name == "hooks":
-            report.warn("hooks do nothing here: a stack on this machine never pauses", (*path, name))
+            report.warn(
+                "hooks do nothing here: a stack on this machine never pauses",
+                (*path, name),
+            )
         elif isinstance(value, dict):
             _say_what_does_nothing(value, report, (*path, name))
 
@@ -455,7 +612,8 @@ class _Merging:
         for name, value in section.items():
             if name not in self._schemas:
                 self._report.warn(
-                    f"{name} is not used: no template has a parameter of that name", (self._section, name)
+                    f"{name} is not used: no template has a parameter of that name",
+                    (self._section, name),
                 )
             elif value is not None:
                 into[name] = self._value(name, into, value)
@@ -468,7 +626,10 @@ class _Merging:
         if self._chosen.setdefault(name, strategy) != strategy:
             problem = f'Conflicting merge strategy "{strategy}" for parameter "{name}": it is {self._chosen[name]}'
             self._report.wrong(
-                problem, ("parameter_merge_strategies", name), "name one in one file", kind="environment"
+                problem,
+                ("parameter_merge_strategies", name),
+                "name one in one file",
+                kind="environment",
             )
 
     def _value(self, name: str, earlier: Mapping[str, Json], new: Json) -> Json:
@@ -477,7 +638,9 @@ class _Merging:
             return new
         type_, old = self._schemas[name].type, earlier.get(name)
         try:
-            if type_ == "json" and not (old and isinstance(old, str)):  # Heat reads the newer text alone
+            if type_ == "json" and not (
+                old and isinstance(old, str)
+            ):  # Heat reads the newer text alone
                 return merge_maps(old, _json(new), deep=strategy == "deep_merge")
             if type_ == "comma_delimited_list" and isinstance(new, str | list):
                 return merge_lists(old, new)
@@ -502,7 +665,9 @@ def merge_lists(old: Json, new: Json) -> Json:
         return new
     if isinstance(new, list):
         return [*old, *new] if isinstance(old, list) else _refuse()
-    return f"{old},{new}" if isinstance(old, str) and isinstance(new, str) else _refuse()
+    return (
+        f"{old},{new}" if isinstance(old, str) and isinstance(new, str) else _refuse()
+    )
 
 
 def _refuse() -> Json:

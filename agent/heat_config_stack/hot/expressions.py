@@ -17,7 +17,17 @@ from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import TimeOver, blame
 from heat_config_agent.model.positions import Json, Path
 from heat_config_hooks.words import CERTAIN
-from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, limits, requires, resolve, select
+from heat_config_stack.definition import (
+    Later,
+    Look,
+    Need,
+    Tree,
+    Unresolved,
+    limits,
+    requires,
+    resolve,
+    select,
+)
 from heat_config_stack.hot import versions
 from heat_config_stack.hot.functions.base import Function, Wrong, is_function
 from heat_config_stack.hot.versions import Version
@@ -31,7 +41,9 @@ class Call(Later):
 
     __slots__ = ("args", "compute", "name", "path")
 
-    def __init__(self, name: str, args: Tree, path: Path, compute: Callable[[Json], Tree]) -> None:
+    def __init__(
+        self, name: str, args: Tree, path: Path, compute: Callable[[Json], Tree]
+    ) -> None:
         self.name, self.args, self.path, self.compute = name, args, path, compute
 
     @property
@@ -56,9 +68,16 @@ class Failing(Later):
 
     __slots__ = ("fatal", "path", "problem", "reported")
 
-    def __init__(self, problem: str, path: Path, *, reported: bool = False, fatal: bool = False) -> None:
+    def __init__(
+        self, problem: str, path: Path, *, reported: bool = False, fatal: bool = False
+    ) -> None:
         """Take the reason; `reported` if it is a mistake already, `fatal` if it is a mistake in outputs too."""
-        self.problem, self.path, self.reported, self.fatal = problem, path, reported, fatal
+        self.problem, self.path, self.reported, self.fatal = (
+            problem,
+            path,
+            reported,
+            fatal,
+        )
 
     @property
     def requires(self) -> tuple[Need, ...]:
@@ -109,8 +128,22 @@ class Attribute(Later):
 
     __slots__ = ("attribute", "inner", "keys", "path", "resource")
 
-    def __init__(self, resource: str, attribute: str, keys: list[Tree], path: Path, *, inner: bool) -> None:
-        self.resource, self.attribute, self.keys, self.path, self.inner = resource, attribute, keys, path, inner
+    def __init__(
+        self,
+        resource: str,
+        attribute: str,
+        keys: list[Tree],
+        path: Path,
+        *,
+        inner: bool,
+    ) -> None:
+        self.resource, self.attribute, self.keys, self.path, self.inner = (
+            resource,
+            attribute,
+            keys,
+            path,
+            inner,
+        )
 
     @property
     def requires(self) -> tuple[Need, ...]:
@@ -118,7 +151,10 @@ class Attribute(Later):
             return (Need(self.resource, self.attribute, self.path),)
         known = self.inner and all(isinstance(each, str | int) for each in self.keys)
         keys = tuple(self.keys) if known else ()
-        return (Need(self.resource, self.attribute, self.path, keys), *requires(self.keys))
+        return (
+            Need(self.resource, self.attribute, self.path, keys),
+            *requires(self.keys),
+        )
 
     def resolve(self, look: Look) -> Json:
         if not self.attribute:
@@ -126,7 +162,9 @@ class Attribute(Later):
         keys = resolve(self.keys, look)
         if self.inner:
             if any(isinstance(key, list | dict) for key in keys):
-                raise Unresolved("the path of get_attr is one of keys and indexes, not of lists and maps")
+                raise Unresolved(
+                    "the path of get_attr is one of keys and indexes, not of lists and maps"
+                )
             return look.attribute(self.resource, self.attribute, keys)
         return select(look.attribute(self.resource, self.attribute, ()), keys)
 
@@ -200,7 +238,8 @@ class Conditions:
         if not isinstance(value, str) or value not in self._definitions:
             hint = meant(value, self._definitions) if isinstance(value, str) else ""
             raise Wanting(
-                f'Invalid condition "{value}"', hint or "it takes a condition's name, true, false or a function"
+                f'Invalid condition "{value}"',
+                hint or "it takes a condition's name, true, false or a function",
             )
         return self._named(value)
 
@@ -217,7 +256,8 @@ class Conditions:
             self._asked.remove(name)
         if not isinstance(value, bool):
             raise Wanting(
-                f'The definition of condition "{name}" is invalid: {value}', "its result must be true or false"
+                f'The definition of condition "{name}" is invalid: {value}',
+                "its result must be true or false",
             )
         self._known[name] = value
         return value
@@ -252,11 +292,28 @@ class Conditions:
         return tree
 
 
-FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}
-FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "UpdatePolicy": "update_policy"}
+FACADE = {
+    "metadata": "metadata",
+    "deletion_policy": "deletion_policy",
+    "update_policy": "update_policy",
+}
+FORMER_FACADE = {
+    "Metadata": "metadata",
+    "DeletionPolicy": "deletion_policy",
+    "UpdatePolicy": "update_policy",
+}
 
 POSITIONS = frozenset(
-    {"list_join", "filter", "contains", "equals", "Fn::Join", "Fn::Select", "Fn::Split", "Fn::Replace"}
+    {
+        "list_join",
+        "filter",
+        "contains",
+        "equals",
+        "Fn::Join",
+        "Fn::Select",
+        "Fn::Split",
+        "Fn::Replace",
+    }
 )
 """Functions whose arguments have positions, so that a missing one becomes null."""
 
@@ -294,7 +351,9 @@ def parse(raw: Json, path: Path, scope: Scope) -> Tree:
     if len(raw) == 1:
         [(name, args)] = raw.items()
         if name in scope.version.removed:
-            parse(args, (*path, name), scope)  # Heat finds the mistakes of the arguments first
+            parse(
+                args, (*path, name), scope
+            )  # Heat finds the mistakes of the arguments first
             return _removed(name, (*path, name), scope)
         if name in scope.version.functions:
             return _call(name, args, (*path, name), scope)
@@ -304,7 +363,12 @@ def parse(raw: Json, path: Path, scope: Scope) -> Tree:
 
 def _removed(name: str, path: Path, scope: Scope) -> Tree:
     hint = f"it was last in {versions.until(name)}"
-    return _refused(f"The function {name} is not supported in this version of HOT.", path, scope, hint)
+    return _refused(
+        f"The function {name} is not supported in this version of HOT.",
+        path,
+        scope,
+        hint,
+    )
 
 
 def _refused(problem: str, path: Path, scope: Scope, hint: str = "") -> Failing:
@@ -316,7 +380,9 @@ def _is_it_misspelt(name: str, path: Path, scope: Scope) -> None:
     """Warn of a map whose only key is nearly the name of a function, or is a function of another version."""
     if name in DATA:
         return
-    what = f"{name} is not a function of {scope.version.name}: this map is used as it is"
+    what = (
+        f"{name} is not a function of {scope.version.name}: this map is used as it is"
+    )
     if name in versions.EVERY:
         since = versions.since(name)
         if since and since > scope.version.name:
@@ -328,7 +394,9 @@ def _is_it_misspelt(name: str, path: Path, scope: Scope) -> None:
 @functools.lru_cache(maxsize=1000)
 def _near(name: str, version: str) -> str:
     """Return the hint that a function of that version may have been meant, or nothing."""
-    plain = name.islower() or name.startswith("Fn::")  # no other name of a function has capitals
+    plain = name.islower() or name.startswith(
+        "Fn::"
+    )  # no other name of a function has capitals
     return meant(name, versions.VERSIONS[version].functions, CERTAIN) if plain else ""
 
 
@@ -340,13 +408,20 @@ def _call(name: str, args: Json, path: Path, scope: Scope) -> Tree:
     try:
         if function:
             function.check(parsed, name)
-            return Call(name, parsed, path, lambda given: _limited(function, given, name))
+            return Call(
+                name, parsed, path, lambda given: _limited(function, given, name)
+            )
         _check_innate(name, parsed, scope)
     except Wrong as error:
         return _refused(str(error), path, scope)
     if name == "get_file":
         is_literal = isinstance(parsed, str)
-        return Call(name, parsed, path, lambda given: _file(name, given, scope, is_literal=is_literal))
+        return Call(
+            name,
+            parsed,
+            path,
+            lambda given: _file(name, given, scope, is_literal=is_literal),
+        )
     return Call(name, parsed, path, lambda given: _computed(name, given, path, scope))
 
 
@@ -372,15 +447,23 @@ def _check_innate(name: str, args: Tree, scope: Scope) -> None:
     """Check the arguments of a function that uses the stack. Raises `Wrong`."""
     if name == "get_attr":
         if scope.version.all_attributes and not args:
-            raise Wrong(f'Arguments to "{name}" can be [resource_name] or [resource_name, attribute, (path), ...]')
-        if not isinstance(args, list) and not (scope.version.all_attributes and _is_letter(args)):
+            raise Wrong(
+                f'Arguments to "{name}" can be [resource_name] or [resource_name, attribute, (path), ...]'
+            )
+        if not isinstance(args, list) and not (
+            scope.version.all_attributes and _is_letter(args)
+        ):
             raise Wrong(f'Argument to "{name}" must be a list')
         if not scope.version.all_attributes and len(args) < 2:
-            raise Wrong(f'Arguments to "{name}" must be of the form [resource_name, attribute, (path), ...]')
+            raise Wrong(
+                f'Arguments to "{name}" must be of the form [resource_name, attribute, (path), ...]'
+            )
     elif name in {"resource_facade", "Fn::ResourceFacade"} and not is_function(args):
         known = FACADE if name == "resource_facade" else FORMER_FACADE
         if not isinstance(args, str) or args not in known:
-            raise Wrong(f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}')
+            raise Wrong(
+                f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}'
+            )
 
 
 def _is_letter(args: Tree) -> bool:
@@ -403,7 +486,10 @@ def _if(args: Json, path: Path, scope: Scope) -> Tree:
 def parse_condition(raw: Json, path: Path, scope: Scope) -> Tree:
     """Return a condition with its functions; only a few functions are allowed in conditions."""
     if isinstance(raw, list):
-        return [parse_condition(item, (*path, index), scope) for index, item in enumerate(raw)]
+        return [
+            parse_condition(item, (*path, index), scope)
+            for index, item in enumerate(raw)
+        ]
     if not isinstance(raw, dict):
         return raw
     if len(raw) == 1:
@@ -414,15 +500,22 @@ def parse_condition(raw: Json, path: Path, scope: Scope) -> Tree:
         if name in scope.version.functions or name in scope.version.removed:
             parse_condition(args, at, scope)
             return _refused(
-                f'The function "{name}" is invalid in this context', at, scope, "conditions see parameters only"
+                f'The function "{name}" is invalid in this context',
+                at,
+                scope,
+                "conditions see parameters only",
             )
-    return {key: parse_condition(item, (*path, key), scope) for key, item in raw.items()}
+    return {
+        key: parse_condition(item, (*path, key), scope) for key, item in raw.items()
+    }
 
 
 def _condition_call(name: str, args: Tree, path: Path, scope: Scope) -> Tree:
     function = scope.version.condition_functions[name]
     if function is None:
-        return Call(name, args, path, lambda arguments: _parameter(name, arguments, scope))
+        return Call(
+            name, args, path, lambda arguments: _parameter(name, arguments, scope)
+        )
     try:
         function.check(args, name)
     except Wrong as error:
@@ -460,7 +553,11 @@ def fold(tree: Tree, scope: Scope) -> Tree:
         folded = {key: fold(item, scope) for key, item in tree.items()}
         return {key: item for key, item in folded.items() if item is not NOTHING}
     if isinstance(tree, list):
-        return [folded for folded in (fold(item, scope) for item in tree) if folded is not NOTHING]
+        return [
+            folded
+            for folded in (fold(item, scope) for item in tree)
+            if folded is not NOTHING
+        ]
     if isinstance(tree, Chosen):
         return fold(tree.value, scope)
     if not isinstance(tree, Call):
@@ -470,7 +567,10 @@ def fold(tree: Tree, scope: Scope) -> Tree:
         return _attribute(args, tree.path, scope)
     if not is_settled(args):
         if tree.name in {"get_resource", "Ref"}:
-            return Failing(f'"{tree.name}" needs a name that is known before the stack is created', tree.path)
+            return Failing(
+                f'"{tree.name}" needs a name that is known before the stack is created',
+                tree.path,
+            )
         if any(isinstance(value, Unknown) for value in open_values(args)):
             return Unknown(tuple(need for need in requires(args) if need.resource))
         return Call(tree.name, args, tree.path, tree.compute)
@@ -499,19 +599,30 @@ def _or_null(value: Tree) -> Tree:
 def _computed(name: str, args: Json, path: Path, scope: Scope) -> Tree:
     if name == "get_param":
         return _parameter(name, args, scope)
-    if name == "Ref" and isinstance(args, str) and args in scope.parameters and args not in scope.resources:
+    if (
+        name == "Ref"
+        and isinstance(args, str)
+        and args in scope.parameters
+        and args not in scope.resources
+    ):
         return scope.parameters[args]
     if name in {"get_resource", "Ref"}:
         if not isinstance(args, str) or args not in scope.resources:
             fatal = isinstance(args, list | dict) and bool(scope.resources)
-            return Failing(f'The specified reference "{args}" is incorrect.', path, fatal=fatal)
+            return Failing(
+                f'The specified reference "{args}" is incorrect.', path, fatal=fatal
+            )
         return Reference(args, path)
     known = FACADE if name == "resource_facade" else FORMER_FACADE
     if not isinstance(args, str) or args not in known:
-        problem = f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}'
+        problem = (
+            f'Incorrect arguments to "{name}" should be one of: {", ".join(known)}'
+        )
         return Failing(problem, path, fatal=True)
     if not scope.is_child:
-        raise Unresolved(f'"{name}" is for nested templates: this stack is not nested in another')
+        raise Unresolved(
+            f'"{name}" is for nested templates: this stack is not nested in another'
+        )
     return Facade(known[args])
 
 
@@ -521,7 +632,9 @@ def _parameter(name: str, args: Json, scope: Scope) -> Tree:
         raise Unresolved(f'Function "{name}" must have arguments')
     parameter, *path = args if isinstance(args, list) else [args]
     if isinstance(args, dict) or not isinstance(parameter, str):
-        raise Unresolved(f'"{name}" takes the name of a parameter, or a list that begins with one')
+        raise Unresolved(
+            f'"{name}" takes the name of a parameter, or a list that begins with one'
+        )
     if parameter not in scope.parameters:
         raise Unresolved(f"The Parameter ({parameter}) was not provided.")
     value = scope.parameters[parameter]
@@ -529,7 +642,11 @@ def _parameter(name: str, args: Json, scope: Scope) -> Tree:
         return value
     for key in path:
         try:
-            value = value[int(key) if isinstance(value, list | str) and isinstance(key, str) else key]
+            value = value[
+                int(key)
+                if isinstance(value, list | str) and isinstance(key, str)
+                else key
+            ]
         except (KeyError, IndexError, TypeError, ValueError):
             return ""
     return value
@@ -545,7 +662,11 @@ def _file(name: str, args: Json, scope: Scope, *, is_literal: bool) -> str:
     content = scope.content(args)
     if content is None:
         problem = f"{NO_CONTENT} for {name} path: {args}"
-        why = "" if is_literal else ": the name must be literal, because files are read before functions are computed"
+        why = (
+            ""
+            if is_literal
+            else ": the name must be literal, because files are read before functions are computed"
+        )
         raise Unresolved(f"{problem}{why}")
     return content
 
@@ -553,13 +674,27 @@ def _file(name: str, args: Json, scope: Scope, *, is_literal: bool) -> str:
 def _attribute(args: Tree, path: Path, scope: Scope) -> Tree:
     resource, attribute, *keys = [*args, None] if len(args) == 1 else args
     if isinstance(resource, Later) or isinstance(attribute, Later):
-        return Failing("get_attr needs names that are known before the stack is created", path, fatal=True)
+        return Failing(
+            "get_attr needs names that are known before the stack is created",
+            path,
+            fatal=True,
+        )
     if not isinstance(resource, str) or resource not in scope.resources:
-        return Failing(f'The specified reference "{resource}" is incorrect.', path, fatal=True)
+        return Failing(
+            f'The specified reference "{resource}" is incorrect.', path, fatal=True
+        )
     if attribute is None and scope.version.all_attributes:
         return Attribute(resource, "", [], path, inner=True)
     if not isinstance(attribute, str):
-        return Failing(f"The Referenced Attribute ({resource} {attribute}) is incorrect.", path, fatal=True)
+        return Failing(
+            f"The Referenced Attribute ({resource} {attribute}) is incorrect.",
+            path,
+            fatal=True,
+        )
     if any(isinstance(each, list | dict) for each in keys):
-        return Failing("the path of get_attr is one of keys and indexes, not of lists and maps", path, fatal=True)
+        return Failing(
+            "the path of get_attr is one of keys and indexes, not of lists and maps",
+            path,
+            fatal=True,
+        )
     return Attribute(resource, attribute, keys, path, inner=scope.version.paths)

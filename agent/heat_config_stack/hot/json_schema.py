@@ -35,12 +35,21 @@ def either(schema: Schema) -> Schema:
 def _list(fewest: int, most: int | None = None, *first: Schema) -> Schema:
     """Return the schema of arguments in a list: `first` has the schemas of the first ones, others may be any value."""
     limits = {"minItems": fewest} | ({"maxItems": most} if most else {})
-    items: Schema = {"items": [*first], "additionalItems": VALUE} if first else {"items": VALUE}
+    items: Schema = (
+        {"items": [*first], "additionalItems": VALUE} if first else {"items": VALUE}
+    )
     return {"type": "array", **limits, **items}
 
 
-def _map(required: list[str], keys: dict[str, Schema], *, others: bool = True) -> Schema:
-    return {"type": "object", "required": required, "properties": keys, "additionalProperties": others}
+def _map(
+    required: list[str], keys: dict[str, Schema], *, others: bool = True
+) -> Schema:
+    return {
+        "type": "object",
+        "required": required,
+        "properties": keys,
+        "additionalProperties": others,
+    }
 
 
 _LISTS = either({"type": "array", "items": VALUE})
@@ -58,7 +67,10 @@ _FUNCTIONS: dict[str, tuple[str, Schema]] = {
         "An attribute of a resource: a list of the resource, the attribute, and a path into its value.",
         {"anyOf": [_list(1), {"type": "string", "minLength": 1, "maxLength": 1}]},
     ),
-    "get_file": ("The content of a file, which is looked for next to the template.", VALUE),
+    "get_file": (
+        "The content of a file, which is looked for next to the template.",
+        VALUE,
+    ),
     "resource_facade": (
         "In a nested template: metadata, deletion_policy or update_policy of the resource that it stands for.",
         {"anyOf": [{"enum": sorted(FACADE)}, FUNCTION]},
@@ -68,7 +80,10 @@ _FUNCTIONS: dict[str, tuple[str, Schema]] = {
         "A text with parts replaced. Keys of params that are not in the template are passed over.",
         _REPLACE,
     ),
-    "str_replace_strict": ("A text with parts replaced. Each key of params has to be in the template.", _REPLACE),
+    "str_replace_strict": (
+        "A text with parts replaced. Each key of params has to be in the template.",
+        _REPLACE,
+    ),
     "str_replace_vstrict": (
         "A text with parts replaced. Each key of params has to be in the template, and no value may be empty.",
         _REPLACE,
@@ -81,12 +96,22 @@ _FUNCTIONS: dict[str, tuple[str, Schema]] = {
         "A list with a copy of the template for each combination of items, or with permutations false for each place.",
         _map(
             ["template", "for_each"],
-            {"template": VALUE, "for_each": _PARAMS, "permutations": {"type": "boolean", "default": True}},
+            {
+                "template": VALUE,
+                "for_each": _PARAMS,
+                "permutations": {"type": "boolean", "default": True},
+            },
         ),
     ),
-    "digest": ("The hash of a text: an algorithm, such as sha256, and the text.", VALUE),
+    "digest": (
+        "The hash of a text: an algorithm, such as sha256, and the text.",
+        VALUE,
+    ),
     "map_merge": ("One map of several: a later key replaces an earlier one.", VALUE),
-    "map_replace": ("A map with other keys and values: the map, and a map with `keys` and `values`.", VALUE),
+    "map_replace": (
+        "A map with other keys and values: the map, and a map with `keys` and `values`.",
+        VALUE,
+    ),
     "yaql": (
         "The value of an expression in YAQL, which sees `data` as `$.data`.",
         _map(["expression"], {"expression": VALUE, "data": VALUE}, others=False),
@@ -110,14 +135,23 @@ _FUNCTIONS: dict[str, tuple[str, Schema]] = {
     ),
     "list_concat": ("One list of several.", VALUE),
     "list_concat_unique": ("One list of several, each item once.", VALUE),
-    "contains": ("Whether a value is in a list, or a text in a text: the value, and the list.", _list(2, 2)),
+    "contains": (
+        "Whether a value is in a list, or a text in a text: the value, and the list.",
+        _list(2, 2),
+    ),
 }
 """Function → what it returns, and the schema of its arguments."""
 
 _CONDITIONS: dict[str, tuple[str, Schema]] = {
     "equals": ("Whether two values are equal.", _list(2, 2)),
-    "and": ("Whether all of several conditions are true.", {"type": "array", "minItems": 2, "items": CONDITION}),
-    "or": ("Whether one of several conditions is true.", {"type": "array", "minItems": 2, "items": CONDITION}),
+    "and": (
+        "Whether all of several conditions are true.",
+        {"type": "array", "minItems": 2, "items": CONDITION},
+    ),
+    "or": (
+        "Whether one of several conditions is true.",
+        {"type": "array", "minItems": 2, "items": CONDITION},
+    ),
     "not": ("Whether a condition is false.", CONDITION),
 }
 """Function of conditions → what it returns, and the schema of its arguments."""
@@ -125,10 +159,19 @@ _CONDITIONS: dict[str, tuple[str, Schema]] = {
 
 def definitions() -> dict[str, Schema]:
     """Return the definitions of functions, values and conditions."""
-    former = {name: (f"The function of CloudFormation, until {versions.until(name)}.", VALUE) for name in _former()}
+    former = {
+        name: (f"The function of CloudFormation, until {versions.until(name)}.", VALUE)
+        for name in _former()
+    }
     functions = {**_FUNCTIONS, **former}
-    in_conditions = set().union(*(each.condition_functions for each in versions.VERSIONS.values())) - _CONDITIONS.keys()
-    conditions = {**_CONDITIONS, **{name: _FUNCTIONS[name] for name in sorted(in_conditions)}}
+    in_conditions = (
+        set().union(*(each.condition_functions for each in versions.VERSIONS.values()))
+        - _CONDITIONS.keys()
+    )
+    conditions = {
+        **_CONDITIONS,
+        **{name: _FUNCTIONS[name] for name in sorted(in_conditions)},
+    }
     return {
         "call": {
             "type": "object",
@@ -146,7 +189,13 @@ def definitions() -> dict[str, Schema]:
                 ]
             }
         ),
-        "condition": {"anyOf": [{"type": ["boolean", "string", "null"]}, _one_of(conditions), FUNCTION]},
+        "condition": {
+            "anyOf": [
+                {"type": ["boolean", "string", "null"]},
+                _one_of(conditions),
+                FUNCTION,
+            ]
+        },
     }
 
 
@@ -157,7 +206,12 @@ def _former() -> list[str]:
 
 def _one_of(functions: dict[str, tuple[str, Schema]]) -> Schema:
     properties = {
-        name: {"description": f"{about} Since {since}." if (since := versions.since(name)) else about, "allOf": [args]}
+        name: {
+            "description": f"{about} Since {since}."
+            if (since := versions.since(name))
+            else about,
+            "allOf": [args],
+        }
         for name, (about, args) in functions.items()
     }
     return {
@@ -177,14 +231,24 @@ _NUMBER = {"type": ["number", "string", "null"]}
 
 _KEYS: dict[str, tuple[str, Schema]] = {
     "type": ("The type of the resource.", {}),
-    "properties": ("The properties of the resource, as its type has them.", {"type": ["object", "null"]}),
+    "properties": (
+        "The properties of the resource, as its type has them.",
+        {"type": ["object", "null"]},
+    ),
     "metadata": (
         "Data that belongs to the resource.",
         either({"type": ["object", "null"], "additionalProperties": VALUE}),
     ),
     "depends_on": (
         "Resources after which this one is created, besides those that it refers to.",
-        either({"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}}]}),
+        either(
+            {
+                "anyOf": [
+                    {"type": ["string", "null"]},
+                    {"type": "array", "items": {"type": "string"}},
+                ]
+            }
+        ),
     ),
     "deletion_policy": (
         "What becomes of the resource when it is deleted.",
@@ -193,7 +257,10 @@ _KEYS: dict[str, tuple[str, Schema]] = {
     "update_policy": ("How a group is updated.", either({"type": ["object", "null"]})),
     "description": ("For people.", _TEXT),
     "condition": ("The resource is left out unless this is true.", CONDITION),
-    "external_id": ("The id of a resource that exists already.", either({"type": ["string", "null"]})),
+    "external_id": (
+        "The id of a resource that exists already.",
+        either({"type": ["string", "null"]}),
+    ),
 }
 """Key of a resource → what it is, and its schema; the type says more of some."""
 
@@ -247,13 +314,24 @@ def _sections() -> dict[str, Schema]:
     return {
         "description": _described("For people.", {}),
         "parameter_groups": _described(
-            "How parameters are shown to people.", {"type": ["array", "null"], "items": group}
+            "How parameters are shown to people.",
+            {"type": ["array", "null"], "items": group},
         ),
-        "parameters": _described("The values that a stack takes, by their names.", _map_of("parameter")),
-        "conditions": _described("Conditions by their names.", {"type": "object", "additionalProperties": CONDITION}),
+        "parameters": _described(
+            "The values that a stack takes, by their names.", _map_of("parameter")
+        ),
+        "conditions": _described(
+            "Conditions by their names.",
+            {"type": "object", "additionalProperties": CONDITION},
+        ),
         "resources": _described("What the stack makes, by names.", _map_of("resource")),
-        "outputs": _described("The values that a stack gives, by their names.", _map_of("output")),
-        "capabilities": _described("What the template can stand for; Heat refuses this section.", {"type": "object"}),
+        "outputs": _described(
+            "The values that a stack gives, by their names.", _map_of("output")
+        ),
+        "capabilities": _described(
+            "What the template can stand for; Heat refuses this section.",
+            {"type": "object"},
+        ),
     }
 
 
@@ -262,7 +340,10 @@ def _described(about: str, schema: Schema) -> Schema:
 
 
 def _map_of(definition: str) -> Schema:
-    return {"type": ["object", "null"], "additionalProperties": {"$ref": f"#/definitions/{definition}"}}
+    return {
+        "type": ["object", "null"],
+        "additionalProperties": {"$ref": f"#/definitions/{definition}"},
+    }
 
 
 _FLAG = {"type": ["boolean", "string", "null"]}
@@ -274,10 +355,17 @@ def _parameter(version: versions.Version) -> Schema:
         "label": _described("The name that is shown to people.", _TEXT),
         "description": _described("For people.", _TEXT),
         "default": _described("The value if none is given.", {}),
-        "hidden": _described("If true, the value is a secret, and is not shown.", _FLAG),
-        "constraints": _described("What a value has to fulfil.", {"type": ["array", "null"], "items": _constraint()}),
+        "hidden": _described(
+            "If true, the value is a secret, and is not shown.", _FLAG
+        ),
+        "constraints": _described(
+            "What a value has to fulfil.",
+            {"type": ["array", "null"], "items": _constraint()},
+        ),
         "immutable": _described("If true, an update may not change the value.", _FLAG),
-        "tags": _described("Words for programs that show the parameter.", {"type": "array"}),
+        "tags": _described(
+            "Words for programs that show the parameter.", {"type": "array"}
+        ),
         "schema": {},
     }
     return {
@@ -289,25 +377,46 @@ def _parameter(version: versions.Version) -> Schema:
 
 
 def _constraint() -> Schema:
-    ends: Schema = {"type": "object", "properties": {"min": _NUMBER, "max": _NUMBER}, "additionalProperties": False}
-    steps: Schema = {"type": "object", "properties": {"step": _NUMBER, "offset": _NUMBER}}
+    ends: Schema = {
+        "type": "object",
+        "properties": {"min": _NUMBER, "max": _NUMBER},
+        "additionalProperties": False,
+    }
+    steps: Schema = {
+        "type": "object",
+        "properties": {"step": _NUMBER, "offset": _NUMBER},
+    }
     return {
         "type": "object",
         "properties": {
-            "description": _described("The message if a value does not fulfil the constraint.", _TEXT),
+            "description": _described(
+                "The message if a value does not fulfil the constraint.", _TEXT
+            ),
             "range": _described("The smallest and the largest number.", ends),
             "length": _described("The smallest and the largest length.", ends),
-            "modulo": _described("The value is a multiple of `step`, plus `offset`.", steps),
-            "allowed_values": _described("The values of which the value is one.", {"type": ["array", "string"]}),
-            "allowed_pattern": _described("A regular expression that the whole value matches.", {"type": "string"}),
-            "custom_constraint": _described("A check by name, such as nova.flavor.", {"type": "string"}),
+            "modulo": _described(
+                "The value is a multiple of `step`, plus `offset`.", steps
+            ),
+            "allowed_values": _described(
+                "The values of which the value is one.", {"type": ["array", "string"]}
+            ),
+            "allowed_pattern": _described(
+                "A regular expression that the whole value matches.", {"type": "string"}
+            ),
+            "custom_constraint": _described(
+                "A check by name, such as nova.flavor.", {"type": "string"}
+            ),
         },
         "additionalProperties": False,
     }
 
 
 def _resource(version: versions.Version, types: Mapping[str, Schema]) -> Schema:
-    keys = {key: _described(about, schema) for key, (about, schema) in _KEYS.items() if key in version.resource_keys}
+    keys = {
+        key: _described(about, schema)
+        for key, (about, schema) in _KEYS.items()
+        if key in version.resource_keys
+    }
     return {
         "type": "object",
         "required": ["type"],
@@ -335,9 +444,16 @@ def _choices(types: Mapping[str, Schema]) -> list[Schema]:
     """Return the schemas for each type of resource, chosen by its service first because there are hundreds of types."""
     services: dict[str, list[Schema]] = {}
     for name in types:
-        then = {"$ref": f"#/definitions/types/{name.replace('~', '~0').replace('/', '~1')}"}
-        services.setdefault(name.rpartition("::")[0], []).append(_if({"const": name}, then))
-    return [_if({"pattern": f"^{re.escape(name)}::"}, {"allOf": inner}) for name, inner in services.items()]
+        then = {
+            "$ref": f"#/definitions/types/{name.replace('~', '~0').replace('/', '~1')}"
+        }
+        services.setdefault(name.rpartition("::")[0], []).append(
+            _if({"const": name}, then)
+        )
+    return [
+        _if({"pattern": f"^{re.escape(name)}::"}, {"allOf": inner})
+        for name, inner in services.items()
+    ]
 
 
 def _if(type_: Schema, then: Schema) -> Schema:
@@ -350,6 +466,9 @@ def _output() -> Schema:
         "properties": {
             "description": _described("For people.", _TEXT),
             "value": {"description": "The value.", "allOf": [VALUE]},
-            "condition": {"description": "The output is left out unless this is true.", "allOf": [CONDITION]},
+            "condition": {
+                "description": "The output is left out unless this is true.",
+                "allOf": [CONDITION],
+            },
         },
     }

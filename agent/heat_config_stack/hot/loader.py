@@ -10,7 +10,14 @@ from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.masking.redaction import OPEN, Concealer
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Place
-from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Schema, limits
+from heat_config_stack.definition import (
+    Definition,
+    Identity,
+    Interface,
+    MappedType,
+    Schema,
+    limits,
+)
 from heat_config_stack.hot import environment, parameters, reader
 from heat_config_stack.hot.capabilities import Choice
 from heat_config_stack.hot.compiler import Circumstances, definition
@@ -42,13 +49,23 @@ def examine(
     With `known` false, a missing value of a parameter is not a mistake; then the definition can be shown, but not used.
     """
     try:
-        definition, mistakes, warnings = limits.within_template(lambda: _examined(source, identity, known=known))
+        definition, mistakes, warnings = limits.within_template(
+            lambda: _examined(source, identity, known=known)
+        )
     except Invalid as invalid:
         return None, ordered([*invalid.mistakes, *_repeated_keys(source)]), []
     except limits.TooMuch:
-        return None, [Mistake(limits.OUT_OF_TIME, (), Place(source.template.name, 1, 1))], []
-    if mistakes and (repeated := [each for each in warnings if each.code == "duplicate"]):
-        mistakes = ordered([*mistakes, *repeated])  # it may be the reason for the others
+        return (
+            None,
+            [Mistake(limits.OUT_OF_TIME, (), Place(source.template.name, 1, 1))],
+            [],
+        )
+    if mistakes and (
+        repeated := [each for each in warnings if each.code == "duplicate"]
+    ):
+        mistakes = ordered(
+            [*mistakes, *repeated]
+        )  # it may be the reason for the others
         warnings = [each for each in warnings if each not in repeated]
     return definition, mistakes, warnings
 
@@ -78,14 +95,18 @@ def _examined(
     try:
         root = Template(source.template.name, source.template.text)
     except Invalid as invalid:
-        reports = [Diagnostics(text) for text in texts]  # their mistakes are shown as well
+        reports = [
+            Diagnostics(text) for text in texts
+        ]  # their mistakes are shown as well
         for text, report in zip(texts, reports, strict=True):
             environment.read(text, report)
             mistakes += report.mistakes
         return None, ordered([*mistakes, *invalid.mistakes]), []
     merged = environment.merge(texts, source, {**templates.schemas(), **root.schemas})
     choice = Choice(merged, lambda name: templates.template(name, name))
-    surroundings = _Surroundings(templates, merged, Registry(choice.made()), root.file, is_final=known)
+    surroundings = _Surroundings(
+        templates, merged, Registry(choice.made()), root.file, is_final=known
+    )
     circumstances = Circumstances(
         merged.parameters,
         merged.places,
@@ -98,10 +119,15 @@ def _examined(
     )
     root_definition, more = definition(root, circumstances)
     conceal = root_definition.conceal
-    mistakes = [mistake.concealed(conceal.text) for mistake in (*mistakes, *merged.mistakes, *choice.mistakes, *more)]
+    mistakes = [
+        mistake.concealed(conceal.text)
+        for mistake in (*mistakes, *merged.mistakes, *choice.mistakes, *more)
+    ]
     warnings = [
         warning.concealed(conceal.text)
-        for warning in capabilities_once((*merged.warnings, *choice.warnings, *root_definition.warnings))
+        for warning in capabilities_once(
+            (*merged.warnings, *choice.warnings, *root_definition.warnings)
+        )
     ]
     return root_definition, ordered(mistakes), ordered(warnings)
 
@@ -118,7 +144,15 @@ class _Templates:
         path = self.source.find(name, base)
         if path is None:
             raise Invalid(
-                [Mistake(f"there is no file {name}", (), None, "its path begins at the file that names it")], OPEN
+                [
+                    Mistake(
+                        f"there is no file {name}",
+                        (),
+                        None,
+                        "its path begins at the file that names it",
+                    )
+                ],
+                OPEN,
             )
         if path not in self._read:
             self._read[path] = Template(path, self.source.files[path])
@@ -145,19 +179,40 @@ class _Surroundings:
     """The environment of a running stack (`definition.Environment`)."""
 
     def __init__(
-        self, templates: _Templates, merged: environment.Merged, registry: Registry, base: str, *, is_final: bool
+        self,
+        templates: _Templates,
+        merged: environment.Merged,
+        registry: Registry,
+        base: str,
+        *,
+        is_final: bool,
     ) -> None:
-        self._templates, self._merged, self._registry, self._base = templates, merged, registry, base
+        self._templates, self._merged, self._registry, self._base = (
+            templates,
+            merged,
+            registry,
+            base,
+        )
         self._is_final = is_final
 
     def candidates(self, type_: str, resource: str) -> Iterator[MappedType]:
         try:
             for candidate in self._registry.candidates(type_, resource):
-                path = self._templates.source.find(candidate.template, self._base) if candidate.template else None
+                path = (
+                    self._templates.source.find(candidate.template, self._base)
+                    if candidate.template
+                    else None
+                )
                 yield replace(candidate, template=path) if path else candidate
         except Circular as error:
             raise Invalid(
-                [Mistake(f"the type {type_} is mapped to itself: {error}", ("resources", resource))], OPEN
+                [
+                    Mistake(
+                        f"the type {type_} is mapped to itself: {error}",
+                        ("resources", resource),
+                    )
+                ],
+                OPEN,
             ) from None
 
     def interface(self, template: str) -> Interface:
@@ -167,7 +222,11 @@ class _Surroundings:
         outputs = inner.section("outputs")
         return Interface(
             parameters.as_properties(inner.schemas, self._merged.parameter_defaults),
-            {name: str(each.get("description") or "") for name, each in outputs.items() if isinstance(each, dict)},
+            {
+                name: str(each.get("description") or "")
+                for name, each in outputs.items()
+                if isinstance(each, dict)
+            },
             inner.description,
             self._is_final,
         )
@@ -184,9 +243,14 @@ class _Surroundings:
         try:
             template = self._templates.template(type_.template, self._base)
         except Invalid as invalid:
-            raise Invalid([_of_child(each) for each in invalid.mistakes], OPEN) from None
+            raise Invalid(
+                [_of_child(each) for each in invalid.mistakes], OPEN
+            ) from None
         inner = self._registry.without(type_.mapping).inside(resource)
-        given = {name: _handed_down(template, name, value) for name, value in parameters.items()}
+        given = {
+            name: _handed_down(template, name, value)
+            for name, value in parameters.items()
+        }
         return self._child(template, inner, identity, given, known=known)
 
     def of_text(
@@ -201,26 +265,47 @@ class _Surroundings:
     ) -> Definition:
         # The text of a file names other files next to that file; text of a property, next to its own template.
         files = self._templates.source.files
-        name = next((name for name, text in files.items() if text == template), f"{self._base}#{resource}")
+        name = next(
+            (name for name, text in files.items() if text == template),
+            f"{self._base}#{resource}",
+        )
         try:
             made = Template(name, template)
         except Invalid as invalid:
-            raise Invalid([_of_child(each) for each in invalid.mistakes], OPEN) from None
+            raise Invalid(
+                [_of_child(each) for each in invalid.mistakes], OPEN
+            ) from None
         registry = self._registry.inside(resource)
         inner = registry.preceded_by(mappings) if mappings else registry
         return self._child(made, inner, identity, parameters, known=known)
 
     def of_file(
-        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], *, known: bool = True
+        self,
+        resource: str,
+        template: str,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool = True,
     ) -> Definition:
         try:
             made = self._templates.template(template, self._base)
         except Invalid as invalid:
-            raise Invalid([_of_child(each) for each in invalid.mistakes], OPEN) from None
-        return self._child(made, self._registry.inside(resource), identity, parameters, known=known)
+            raise Invalid(
+                [_of_child(each) for each in invalid.mistakes], OPEN
+            ) from None
+        return self._child(
+            made, self._registry.inside(resource), identity, parameters, known=known
+        )
 
     def _child(
-        self, template: Template, inner: Registry, identity: Identity, parameters: Mapping[str, Json], *, known: bool
+        self,
+        template: Template,
+        inner: Registry,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        *,
+        known: bool,
     ) -> Definition:
         """Return the definition of a child stack. Raises `Invalid`."""
         surroundings = self._with(inner, template.file)
@@ -240,7 +325,9 @@ class _Surroundings:
             ),
         )
         if mistakes:
-            raise Invalid([_of_child(each) for each in ordered(mistakes)], child.conceal)
+            raise Invalid(
+                [_of_child(each) for each in ordered(mistakes)], child.conceal
+            )
         return child
 
     def inside(self, resource: str) -> _Surroundings:
@@ -248,7 +335,9 @@ class _Surroundings:
         return self._with(inner, self._base)
 
     def _with(self, registry: Registry, base: str) -> _Surroundings:
-        return _Surroundings(self._templates, self._merged, registry, base, is_final=self._is_final)
+        return _Surroundings(
+            self._templates, self._merged, registry, base, is_final=self._is_final
+        )
 
     def restricted(self, resource: str) -> frozenset[str]:
         return self._registry.settings(resource, "restricted_actions")
@@ -262,25 +351,41 @@ class _Surroundings:
 
 def _of_child(mistake: Mistake) -> Mistake:
     """Return a mistake of a nested template with the stage in which Heat finds it: validation of the parent."""
-    return replace(mistake, kind="environment" if mistake.kind == "parameters" else "validate")
+    return replace(
+        mistake, kind="environment" if mistake.kind == "parameters" else "validate"
+    )
 
 
 def _handed_down(template: Template, name: str, value: Json) -> Json:
     """Return a property as its child stack gets it: a list becomes text with commas, which splits items with commas."""
     schema = template.schemas.get(name)
-    if schema is None or schema.type != "comma_delimited_list" or not isinstance(value, list):
+    if (
+        schema is None
+        or schema.type != "comma_delimited_list"
+        or not isinstance(value, list)
+    ):
         return value
     if value and isinstance(value[0], dict):
-        pairs = ((index, item) for index, item in enumerate(value) if isinstance(item, dict))
-        return ",".join(f".member.{index}.{key}={text}" for index, item in pairs for key, text in item.items())
+        pairs = (
+            (index, item) for index, item in enumerate(value) if isinstance(item, dict)
+        )
+        return ",".join(
+            f".member.{index}.{key}={text}"
+            for index, item in pairs
+            for key, text in item.items()
+        )
     wrong = [item for item in value if item is not None and not isinstance(item, str)]
     if wrong:
         problem = f"the list {name} of a nested template must contain text, and {wrong[0]!r} is not text"
-        raise Invalid([Mistake(problem, (), None, "quote it")], OPEN)  # the parent hides its secrets
+        raise Invalid(
+            [Mistake(problem, (), None, "quote it")], OPEN
+        )  # the parent hides its secrets
     return ",".join(item or "" for item in value)
 
 
-def check_children(made: Definition, depth: int = 5) -> tuple[list[Mistake], list[Mistake]]:
+def check_children(
+    made: Definition, depth: int = 5
+) -> tuple[list[Mistake], list[Mistake]]:
     """Return the mistakes and warnings of the nested templates of a stack, down to that depth."""
     try:
         return limits.within_template(lambda: _children_checked(made, depth))
@@ -288,18 +393,29 @@ def check_children(made: Definition, depth: int = 5) -> tuple[list[Mistake], lis
         return [Mistake(f"with its nested templates, {limits.OUT_OF_TIME}")], []
 
 
-def _children_checked(parent: Definition, depth: int) -> tuple[list[Mistake], list[Mistake]]:
+def _children_checked(
+    parent: Definition, depth: int
+) -> tuple[list[Mistake], list[Mistake]]:
     mistakes: list[Mistake] = []
     warnings: list[Mistake] = []
     for name, resource in parent.resources.items():
-        under = ("resources", f"{name}<{resource.type}>" if is_template(resource.type) else name)
+        under = (
+            "resources",
+            f"{name}<{resource.type}>" if is_template(resource.type) else name,
+        )
         try:
             type_ = next(parent.environment.candidates(resource.type, name))
             if not type_.template:
                 continue
-            child = parent.environment.nested(name, type_, Identity(name, ""), {}, known=False)
-        except Invalid as invalid:  # a mistake without a place is reported for the resource
-            mistakes += [mistake.under(*under) for mistake in invalid.mistakes if mistake.place]
+            child = parent.environment.nested(
+                name, type_, Identity(name, ""), {}, known=False
+            )
+        except (
+            Invalid
+        ) as invalid:  # a mistake without a place is reported for the resource
+            mistakes += [
+                mistake.under(*under) for mistake in invalid.mistakes if mistake.place
+            ]
             continue
         warnings += [mistake.under(*under) for mistake in child.warnings]
         if depth:
@@ -329,7 +445,9 @@ class Checked:
         return self.definition.conceal if self.definition else OPEN
 
 
-def check(template: str, environments: Sequence[str], parameters: Mapping[str, Json]) -> Checked:
+def check(
+    template: str, environments: Sequence[str], parameters: Mapping[str, Json]
+) -> Checked:
     """Return the result of checking a template with the given values of parameters.
 
     The properties of types are checked by the stack. Raises `UsageError` if the template or an environment cannot be
@@ -344,12 +462,18 @@ def check(template: str, environments: Sequence[str], parameters: Mapping[str, J
     return Checked(source, made, ordered(mistakes), ordered(warnings))
 
 
-def with_missing(missing: Sequence[Mistake], mistakes: Sequence[Mistake]) -> list[Mistake]:
+def with_missing(
+    missing: Sequence[Mistake], mistakes: Sequence[Mistake]
+) -> list[Mistake]:
     """Return the missing files, and the mistakes of a template that are not about them: each file is reported once."""
     places = {each.place for each in missing}
     return [
         *missing,
-        *(each for each in mistakes if each.place not in places and not (missing and is_of_missing_file(each))),
+        *(
+            each
+            for each in mistakes
+            if each.place not in places and not (missing and is_of_missing_file(each))
+        ),
     ]
 
 

@@ -12,7 +12,15 @@ from heat_config_agent.diagnostics.diagnostics import Diagnostics
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_hooks import strict_json
-from heat_config_stack.definition import Constraint, Identity, Parameter, Schema, Tree, constraints, limits
+from heat_config_stack.definition import (
+    Constraint,
+    Identity,
+    Parameter,
+    Schema,
+    Tree,
+    constraints,
+    limits,
+)
 from heat_config_stack.hot.expressions import UNKNOWN
 from heat_config_stack.hot.source import heat_text
 from heat_config_stack.hot.versions import Version
@@ -34,7 +42,9 @@ _STAGE = "parameters"
 # Declarations.
 
 
-def schemas(section: Mapping[str, Json], version: Version, report: Diagnostics) -> dict[str, Schema]:
+def schemas(
+    section: Mapping[str, Json], version: Version, report: Diagnostics
+) -> dict[str, Schema]:
     """Return the schemas of the parameters whose declarations have no mistakes."""
     sound: dict[str, Schema] = {}
     for name, declared in section.items():
@@ -45,26 +55,55 @@ def schemas(section: Mapping[str, Json], version: Version, report: Diagnostics) 
     return sound
 
 
-def _schema(name: str, declared: Json, version: Version, report: Diagnostics) -> Schema | None:
+def _schema(
+    name: str, declared: Json, version: Version, report: Diagnostics
+) -> Schema | None:
     path: Path = ("parameters", name)
     if not isinstance(declared, dict):
-        report.wrong(f"Invalid parameter ({name}), expected a mapping", path, "it needs a type at least", kind=_STAGE)
+        report.wrong(
+            f"Invalid parameter ({name}), expected a mapping",
+            path,
+            "it needs a type at least",
+            kind=_STAGE,
+        )
         return None
     for key in declared:
         if key not in version.parameter_keys:
             hint = meant(key, version.parameter_keys)
-            report.wrong(f"Invalid key '{key}' for parameter ({name})", (*path, key), hint, kind=_STAGE)
+            report.wrong(
+                f"Invalid key '{key}' for parameter ({name})",
+                (*path, key),
+                hint,
+                kind=_STAGE,
+            )
     if "type" not in declared:
-        report.wrong(f"Missing parameter type for parameter: {name}", path, f"one of {', '.join(TYPES)}", kind=_STAGE)
+        report.wrong(
+            f"Missing parameter type for parameter: {name}",
+            path,
+            f"one of {', '.join(TYPES)}",
+            kind=_STAGE,
+        )
     elif str(declared["type"]) not in TYPES:
         hint = among(declared["type"], TYPES, "one of")
-        report.wrong(f"Invalid type ({declared['type']})", (*path, "type"), hint, kind=_STAGE)
+        report.wrong(
+            f"Invalid type ({declared['type']})", (*path, "type"), hint, kind=_STAGE
+        )
     tags = declared.get("tags")
     if "tags" in declared and not isinstance(tags, list):
-        report.wrong(f"Tags property should be a list for parameter: {name}", (*path, "tags"), kind=_STAGE)
+        report.wrong(
+            f"Tags property should be a list for parameter: {name}",
+            (*path, "tags"),
+            kind=_STAGE,
+        )
     for key in ("hidden", "immutable"):
-        if not isinstance(declared.get(key, False), bool) and declared.get(key) is not None:
-            report.warn(f"{key} should be true or false: Heat takes it for {bool(declared[key])}", (*path, key))
+        if (
+            not isinstance(declared.get(key, False), bool)
+            and declared.get(key) is not None
+        ):
+            report.warn(
+                f"{key} should be true or false: Heat takes it for {bool(declared[key])}",
+                (*path, key),
+            )
     return Schema(
         name,
         str(declared.get("type")),
@@ -73,7 +112,9 @@ def _schema(name: str, declared: Json, version: Version, report: Diagnostics) ->
         default=declared.get("default"),
         hidden=bool(declared.get("hidden")),
         immutable=bool(declared.get("immutable")),
-        constraints=tuple(_constraints(declared.get("constraints"), name, version, report)),
+        constraints=tuple(
+            _constraints(declared.get("constraints"), name, version, report)
+        ),
         tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
     )
 
@@ -82,7 +123,9 @@ def _text(value: Json) -> str:
     return "" if value is None else str(value)
 
 
-def _constraints(section: Json, name: str, version: Version, report: Diagnostics) -> list[Constraint]:
+def _constraints(
+    section: Json, name: str, version: Version, report: Diagnostics
+) -> list[Constraint]:
     path: Path = ("parameters", name, "constraints")
     if section is None:
         return []
@@ -90,22 +133,38 @@ def _constraints(section: Json, name: str, version: Version, report: Diagnostics
         problem = f"Invalid parameter constraints for parameter {name}, expected a list"
         report.wrong(problem, path, "begin each constraint with a dash", kind=_STAGE)
         return []
-    found = (_constraint(each, (*path, index), version, report) for index, each in enumerate(section))
+    found = (
+        _constraint(each, (*path, index), version, report)
+        for index, each in enumerate(section)
+    )
     return [each for each in found if each]
 
 
-def _constraint(entry: Json, path: Path, version: Version, report: Diagnostics) -> Constraint | None:
+def _constraint(
+    entry: Json, path: Path, version: Version, report: Diagnostics
+) -> Constraint | None:
     if not isinstance(entry, dict):
-        report.wrong("Invalid parameter constraints, expected a mapping", path, kind=_STAGE)
+        report.wrong(
+            "Invalid parameter constraints, expected a mapping", path, kind=_STAGE
+        )
         return None
     for key in entry:
         if key not in constraints.APPLIES and key != "description":
             hint = meant(key, constraints.APPLIES)
-            report.wrong(f"Invalid key '{key}' for parameter constraints", (*path, key), hint, kind=_STAGE)
+            report.wrong(
+                f"Invalid key '{key}' for parameter constraints",
+                (*path, key),
+                hint,
+                kind=_STAGE,
+            )
             return None
     kinds = [kind for kind in version.constraints if kind in entry]
     if not kinds:
-        hint = "modulo exists from 2017-02-24 on" if "modulo" in entry else f"one of {', '.join(version.constraints)}"
+        hint = (
+            "modulo exists from 2017-02-24 on"
+            if "modulo" in entry
+            else f"one of {', '.join(version.constraints)}"
+        )
         report.wrong("No constraint expressed", path, hint, kind=_STAGE)
         return None
     kind, *others = kinds
@@ -125,15 +184,21 @@ def _constraint(entry: Json, path: Path, version: Version, report: Diagnostics) 
 # Values.
 
 
-def with_defaults(declared: Mapping[str, Schema], defaults: Mapping[str, Json]) -> dict[str, Schema]:
+def with_defaults(
+    declared: Mapping[str, Schema], defaults: Mapping[str, Json]
+) -> dict[str, Schema]:
     """Return the declarations with the parameter_defaults of an environment; a null in them changes nothing."""
     return {
-        name: schema if defaults.get(name) is None else replace(schema, default=defaults[name])
+        name: schema
+        if defaults.get(name) is None
+        else replace(schema, default=defaults[name])
         for name, schema in declared.items()
     }
 
 
-def as_properties(declared: Mapping[str, Schema], defaults: Mapping[str, Json]) -> dict[str, Schema]:
+def as_properties(
+    declared: Mapping[str, Schema], defaults: Mapping[str, Json]
+) -> dict[str, Schema]:
     """Return the declarations of a nested template, whose default a null in parameter_defaults takes away."""
     return {
         name: replace(schema, default=defaults[name]) if name in defaults else schema
@@ -182,13 +247,19 @@ def values(
         is_given = assigned.get(name) is not None
         has_value = is_given or name not in doubtful
         value = (
-            _value(schema, assigned.get(name), values_report, places.get(name), known=known) if has_value else UNKNOWN
+            _value(
+                schema, assigned.get(name), values_report, places.get(name), known=known
+            )
+            if has_value
+            else UNKNOWN
         )
         parameters[name] = Parameter(schema, value, is_given)
     return parameters
 
 
-def _is_well_declared(name: str, schema: Schema, report: Diagnostics, default: Default) -> bool:
+def _is_well_declared(
+    name: str, schema: Schema, report: Diagnostics, default: Default
+) -> bool:
     """Return whether a declaration has no mistakes, its default included. Mistakes go to the report."""
     path: Path = ("parameters", name)
     before = len(report.mistakes)
@@ -196,22 +267,41 @@ def _is_well_declared(name: str, schema: Schema, report: Diagnostics, default: D
     for index, constraint in enumerate(schema.constraints):
         if type_ not in constraints.APPLIES[constraint.kind]:
             problem = f"Parameter '{name}' is invalid: {constraint.kind} constraint invalid for {schema.type}"
-            kinds = ", ".join(sorted(constraints.APPLIES[constraint.kind] & set(TYPES.values())))
-            report.wrong(problem, (*path, "constraints", index, constraint.kind), f"it is for {kinds}")
+            kinds = ", ".join(
+                sorted(constraints.APPLIES[constraint.kind] & set(TYPES.values()))
+            )
+            report.wrong(
+                problem,
+                (*path, "constraints", index, constraint.kind),
+                f"it is for {kinds}",
+            )
         elif schema.default is not None and constraint.kind != "custom_constraint":
-            problem = constraints.violated(constraint.kind, constraint.value, _as_written(schema), type_)
+            problem = constraints.violated(
+                constraint.kind, constraint.value, _as_written(schema), type_
+            )
             if problem:
                 shown = "******" if schema.secret else schema.default
                 problem = constraint.description or _masked(schema, problem)
-                _report_default(schema, f"Invalid default {shown} ({problem})", report, default)
-    if schema.type == "comma_delimited_list" and not isinstance(schema.default, str | list | None):
-        _report_default(schema, "Default must be a comma-delimited list string", report, default)
+                _report_default(
+                    schema, f"Invalid default {shown} ({problem})", report, default
+                )
+    if schema.type == "comma_delimited_list" and not isinstance(
+        schema.default, str | list | None
+    ):
+        _report_default(
+            schema, "Default must be a comma-delimited list string", report, default
+        )
     return len(report.mistakes) == before
 
 
-def _report_default(schema: Schema, problem: str, report: Diagnostics, default: Default) -> None:
+def _report_default(
+    schema: Schema, problem: str, report: Diagnostics, default: Default
+) -> None:
     """Report a default that its own parameter cannot have."""
-    path, said = ("parameters", schema.name, "default"), f"Parameter '{schema.name}' is invalid: {problem}"
+    path, said = (
+        ("parameters", schema.name, "default"),
+        f"Parameter '{schema.name}' is invalid: {problem}",
+    )
     if default is Default.WARNED:
         report.warn(said, path, f"unless parameter_defaults give {schema.name} a value")
     else:
@@ -223,10 +313,21 @@ def _as_written(schema: Schema) -> Json:
     default = schema.default
     if schema.type != "comma_delimited_list":
         return default
-    return [str(each) for each in default] if isinstance(default, list) else str(default).split(",")
+    return (
+        [str(each) for each in default]
+        if isinstance(default, list)
+        else str(default).split(",")
+    )
 
 
-def _value(schema: Schema, assigned: Json, report: Diagnostics, place: Place | None, *, known: bool) -> Tree:
+def _value(
+    schema: Schema,
+    assigned: Json,
+    report: Diagnostics,
+    place: Place | None,
+    *,
+    known: bool,
+) -> Tree:
     path: Path = ("parameters", schema.name)
     value = schema.default if assigned is None else assigned
     if value is None:
@@ -237,19 +338,32 @@ def _value(schema: Schema, assigned: Json, report: Diagnostics, place: Place | N
     try:
         typed = converted(value, schema.type)
     except ValueError as error:
-        report.wrong(f"Parameter '{schema.name}' is invalid: {_masked(schema, str(error))}", path, at=place)
+        report.wrong(
+            f"Parameter '{schema.name}' is invalid: {_masked(schema, str(error))}",
+            path,
+            at=place,
+        )
         return UNKNOWN
     if schema.type == "string" and isinstance(value, list | dict):
         shown = "******" if schema.secret else repr(typed)
-        report.warn(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {shown}", path)
+        report.warn(
+            f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {shown}",
+            path,
+        )
     for constraint in schema.constraints:
         if TYPES[schema.type] not in constraints.APPLIES[constraint.kind]:
             continue
-        held = value if schema.type == "string" else typed  # a number in place of text has no length
-        problem = constraints.violated(constraint.kind, constraint.value, held, TYPES[schema.type])
+        held = (
+            value if schema.type == "string" else typed
+        )  # a number in place of text has no length
+        problem = constraints.violated(
+            constraint.kind, constraint.value, held, TYPES[schema.type]
+        )
         if problem:
             reason = constraint.description or _masked(schema, problem)
-            report.wrong(f"Parameter '{schema.name}' is invalid: {reason}", path, at=place)
+            report.wrong(
+                f"Parameter '{schema.name}' is invalid: {reason}", path, at=place
+            )
             return UNKNOWN
     return typed
 
@@ -258,7 +372,11 @@ def _masked(schema: Schema, problem: str) -> str:
     """Return a problem; without the value if the parameter is secret."""
     if schema.hidden:
         return "it breaks a constraint, and is hidden"
-    return "it breaks a constraint, and its name says that it is a secret" if schema.secret else problem
+    return (
+        "it breaks a constraint, and its name says that it is a secret"
+        if schema.secret
+        else problem
+    )
 
 
 def converted(value: Json, type_: str) -> Json:

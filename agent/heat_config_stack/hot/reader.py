@@ -17,7 +17,14 @@ from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_hooks.files import take
-from heat_config_stack.definition.files import File, Files, Unread, needed, path_of, written
+from heat_config_stack.definition.files import (
+    File,
+    Files,
+    Unread,
+    needed,
+    path_of,
+    written,
+)
 from heat_config_stack.hot import environment
 from heat_config_stack.hot.environment import is_template, templates
 from heat_config_stack.hot.source import Source, heat_text
@@ -36,7 +43,11 @@ def read(
     `UsageError` if the template or an environment cannot be read.
     """
     files = _Files(take)
-    root = needed(template, take) if content is None else written(path_of(template), content)
+    root = (
+        needed(template, take)
+        if content is None
+        else written(path_of(template), content)
+    )
     texts = [needed(each, take) for each in environments]
     files.follow_template(root)
     for each in texts:
@@ -44,7 +55,9 @@ def read(
     return Source(root, tuple(texts), files.found, parameters), files.mistakes
 
 
-def read_environments(names: Sequence[str]) -> tuple[tuple[File, ...], Mapping[str, str], list[Mistake]]:
+def read_environments(
+    names: Sequence[str],
+) -> tuple[tuple[File, ...], Mapping[str, str], list[Mistake]]:
     """Return environments, the files that they name, and a mistake for each unreadable file. Raises `UsageError`."""
     files = _Files()
     texts = tuple(needed(each) for each in names)
@@ -113,7 +126,9 @@ def _named(value: Json, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(value, dict):
         for key, item in value.items():
             if isinstance(item, str) and (
-                key == "get_file" or (key == "type" and is_template(item)) or (key == _URL and _is_local(item))
+                key == "get_file"
+                or (key == "type" and is_template(item))
+                or (key == _URL and _is_local(item))
             ):
                 yield (*path, key), item
             else:
@@ -129,15 +144,26 @@ _FILES = ("get_file", "TemplateURL")
 def exported(source: Json) -> dict[str, Json]:
     """Return `template`, `environment` and `files` of a stored source. Raises `Invalid`."""
     sources = Source.from_json(source)
-    template = heat_text(sources.template.name, sources.template.text, "template_format").value
-    texts = [heat_text(each.name, each.text, "environment_format") for each in sources.environments]
+    template = heat_text(
+        sources.template.name, sources.template.text, "template_format"
+    ).value
+    texts = [
+        heat_text(each.name, each.text, "environment_format")
+        for each in sources.environments
+    ]
     merged = environment.merge(texts, sources, {})
     registry: dict[str, Json] = {}
     sections: dict[str, Json] = {}
     for text in texts:
         said = text.value if isinstance(text.value, dict) else {}
-        registry |= environment.located(said.get("resource_registry") or {}, text.file, sources)
-        sections |= {key: said[key] for key in ("requires", "encrypted_param_names", "event_sinks") if said.get(key)}
+        registry |= environment.located(
+            said.get("resource_registry") or {}, text.file, sources
+        )
+        sections |= {
+            key: said[key]
+            for key in ("requires", "encrypted_param_names", "event_sinks")
+            if said.get(key)
+        }
     return {
         "template": _self_contained(template, sources),
         "environment": {
@@ -156,25 +182,44 @@ def _self_contained(tree: Json, source: Source) -> Json:
     if isinstance(tree, dict):
         return {
             key: source.find(value, source.template.name) or value
-            if isinstance(value, str) and (key in _FILES or (key == "type" and is_template(value)))
+            if isinstance(value, str)
+            and (key in _FILES or (key == "type" and is_template(value)))
             else _self_contained(value, source)
             for key, value in tree.items()
         }
-    return [_self_contained(each, source) for each in tree] if isinstance(tree, list) else tree
+    return (
+        [_self_contained(each, source) for each in tree]
+        if isinstance(tree, list)
+        else tree
+    )
 
 
 def imported(
-    data: Mapping[str, Any], name: str, environments: Sequence[File], files: Mapping[str, str], parameters: Json
+    data: Mapping[str, Any],
+    name: str,
+    environments: Sequence[File],
+    files: Mapping[str, str],
+    parameters: Json,
 ) -> Source:
     """Return the source of a stack that is adopted; `data` is from the file `name`. Raises UsageError."""
-    template, environment, own = data.get("template"), data.get("environment") or {}, data.get("files") or {}
+    template, environment, own = (
+        data.get("template"),
+        data.get("environment") or {},
+        data.get("files") or {},
+    )
     if not isinstance(template, dict):
-        raise UsageError(f"{name} has no template: expected the output of `stack abandon`")
+        raise UsageError(
+            f"{name} has no template: expected the output of `stack abandon`"
+        )
     if not isinstance(environment, dict):
         raise UsageError(f"the environment in {name} is not a map")
-    if not isinstance(own, dict) or not all(isinstance(each, str) for each in own.values()):
+    if not isinstance(own, dict) or not all(
+        isinstance(each, str) for each in own.values()
+    ):
         raise UsageError(f"files in {name} is not a map of texts")
-    own_environment = File(f"{name}#environment", json.dumps(environment, ensure_ascii=False))
+    own_environment = File(
+        f"{name}#environment", json.dumps(environment, ensure_ascii=False)
+    )
     return Source(
         File(f"{name}#template", json.dumps(template, ensure_ascii=False)),
         (own_environment, *environments),

@@ -29,7 +29,10 @@ def heat_text(file: str, text: str, kind: str) -> Text:
 
     A text that several steps of a command need is read once. Raises `Invalid`.
     """
-    if kind == "template_format" and len(text.encode("utf-8", "replace")) > limits.LARGEST_TEMPLATE:
+    if (
+        kind == "template_format"
+        and len(text.encode("utf-8", "replace")) > limits.LARGEST_TEMPLATE
+    ):
         problem = f"the template is longer than the {limits.LARGEST_TEMPLATE:,} bytes that Heat allows"
         hint = "put long text into a file of its own, and use get_file"
         raise Invalid([Mistake(problem, (), Place(file, 1, 1), hint, kind)], OPEN)
@@ -103,8 +106,17 @@ class Source:
 
         The values of parameters that the new template does not declare are dropped, as Heat does.
         """
-        gone = {*clear, *(() if template is None else self.parameters.keys() - _declared(template, self.parameters))}
-        kept = {name: value for name, value in self.parameters.items() if name not in gone}
+        gone = {
+            *clear,
+            *(
+                ()
+                if template is None
+                else self.parameters.keys() - _declared(template, self.parameters)
+            ),
+        }
+        kept = {
+            name: value for name, value in self.parameters.items() if name not in gone
+        }
         return replace(
             self,
             template=template or self.template,

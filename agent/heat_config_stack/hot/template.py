@@ -30,12 +30,16 @@ from heat_config_stack.hot.versions import Version
 Capabilities = Mapping[str, tuple[str, ...]]
 """Key → its values, as text."""
 
-NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
+NOT_HEATS = (
+    "Heat refuses this section: it has specified capabilities, and does not have them"
+)
 CAPABILITIES = "capabilities"
 """The code of that warning, which `validate --strict` lets pass: a template with capabilities cannot avoid it."""
 
 
-def read_capabilities(section: Json, report: Diagnostics, path: Path, kind: str) -> dict[str, tuple[str, ...]]:
+def read_capabilities(
+    section: Json, report: Diagnostics, path: Path, kind: str
+) -> dict[str, tuple[str, ...]]:
     """Return the section `capabilities` or `requires` without the entries that have mistakes.
 
     `kind` is the stage of the mistakes.
@@ -43,15 +47,27 @@ def read_capabilities(section: Json, report: Diagnostics, path: Path, kind: str)
     if section is None:
         return {}
     if not isinstance(section, dict):
-        report.wrong(f'"{path[-1]}" is a map of keys and values, such as deployment: puppet', path, kind=kind)
+        report.wrong(
+            f'"{path[-1]}" is a map of keys and values, such as deployment: puppet',
+            path,
+            kind=kind,
+        )
         return {}
     capabilities = {}
     for key, said in section.items():
         values = said if isinstance(said, list) else [said]
-        wrong = [index for index, each in enumerate(values) if not isinstance(each, str | bool | int | float)]
+        wrong = [
+            index
+            for index, each in enumerate(values)
+            if not isinstance(each, str | bool | int | float)
+        ]
         for index in wrong:
             at = (*path, key, index) if isinstance(said, list) else (*path, key)
-            report.wrong(f"a capability is text, a number or a boolean, not {json.dumps(values[index])}", at, kind=kind)
+            report.wrong(
+                f"a capability is text, a number or a boolean, not {json.dumps(values[index])}",
+                at,
+                kind=kind,
+            )
         if not values:
             report.wrong(f"{key} has no value", (*path, key), "remove it", kind=kind)
         elif not wrong:
@@ -65,7 +81,9 @@ def _as_text(value: Json) -> str:
 
 def capabilities_of(template: Text, report: Diagnostics) -> dict[str, tuple[str, ...]]:
     """Return the capabilities of a template."""
-    return read_capabilities(template.value.get("capabilities"), report, ("capabilities",), "template")
+    return read_capabilities(
+        template.value.get("capabilities"), report, ("capabilities",), "template"
+    )
 
 
 def capabilities_once(warnings: Iterable[Mistake]) -> list[Mistake]:
@@ -83,15 +101,22 @@ def capabilities_once(warnings: Iterable[Mistake]) -> list[Mistake]:
 
 def fits(capabilities: Capabilities, requires: Capabilities) -> bool:
     """Return whether the capabilities have every required value."""
-    return all(set(values) <= set(capabilities.get(key, ())) for key, values in requires.items())
+    return all(
+        set(values) <= set(capabilities.get(key, ()))
+        for key, values in requires.items()
+    )
 
 
 def written_capabilities(capabilities: Capabilities) -> str:
     """Return capabilities as text for a command line: `key=value, key=value`."""
-    return ", ".join(f"{key}={value}" for key, values in capabilities.items() for value in values)
+    return ", ".join(
+        f"{key}={value}" for key, values in capabilities.items() for value in values
+    )
 
 
-DOCUMENT = "this is a document of deployments: heat-config-apply --plan shows what it does"
+DOCUMENT = (
+    "this is a document of deployments: heat-config-apply --plan shows what it does"
+)
 
 
 def _has_deployments(value: Json) -> bool:
@@ -111,12 +136,16 @@ class Template:
         if self.text.value is not None and not isinstance(self.text.value, dict):
             problem = "The template is not a JSON object or YAML mapping."
             hint = DOCUMENT if _has_deployments(self.text.value) else ""
-            raise Invalid([Mistake(problem, (), Place(file, 1, 1), hint, "template_format")], OPEN)
+            raise Invalid(
+                [Mistake(problem, (), Place(file, 1, 1), hint, "template_format")], OPEN
+            )
         self.sections: dict[str, Json] = self.text.value or {}
         self.version = self._version()
         report = self.report()
         self._check_sections(report)
-        self.schemas: dict[str, Schema] = schemas(self.section("parameters"), self.version, report)
+        self.schemas: dict[str, Schema] = schemas(
+            self.section("parameters"), self.version, report
+        )
         self.capabilities = capabilities_of(self.text, report)
         self.groups = tuple(self._groups(report))
         self.mistakes, self.warnings = report.mistakes, report.warnings
@@ -136,7 +165,18 @@ class Template:
         return str(self.sections.get("description") or "No description")
 
     def _refuse(self, problem: str, path: Path, hint: str, kind: str) -> Invalid:
-        return Invalid([Mistake(problem, path, self.text.place(path) or Place(self.file, 1, 1), hint, kind)], OPEN)
+        return Invalid(
+            [
+                Mistake(
+                    problem,
+                    path,
+                    self.text.place(path) or Place(self.file, 1, 1),
+                    hint,
+                    kind,
+                )
+            ],
+            OPEN,
+        )
 
     def _version(self) -> Version:
         keys = [key for key in (versions.KEY, *versions.OTHERS) if key in self.sections]
@@ -145,24 +185,41 @@ class Template:
             hint = f"begin it with {versions.KEY}: {latest}"
             if "tosca_definitions_version" in self.sections:
                 hint = (
-                    "a TOSCA service template is read from a file, not from a pipe, nor as a part of another template"
+                    "a TOSCA service template is read from a file, "
+                    "not from a pipe, nor as a part of another template"
                 )
             elif _has_deployments(self.sections.get("deployments")):
                 hint = DOCUMENT
-            elif misspelt := [key for key in self.sections if meant(key, [versions.KEY])]:
+            elif misspelt := [
+                key for key in self.sections if meant(key, [versions.KEY])
+            ]:
                 hint = f"is {misspelt[0]} meant to be {versions.KEY}?"
-            raise self._refuse("Template format version not found.", (), hint, "template_format")
+            raise self._refuse(
+                "Template format version not found.", (), hint, "template_format"
+            )
         if len(keys) > 1:
-            raise self._refuse(f"Ambiguous versions ({', '.join(keys)})", (keys[1],), "keep one", "template")
+            raise self._refuse(
+                f"Ambiguous versions ({', '.join(keys)})",
+                (keys[1],),
+                "keep one",
+                "template",
+            )
         if keys[0] != versions.KEY:
-            problem = "this template is in CloudFormation's format, which is not supported"
-            raise self._refuse(problem, (keys[0],), f"write it in HOT, with {versions.KEY}", "template")
+            problem = (
+                "this template is in CloudFormation's format, which is not supported"
+            )
+            raise self._refuse(
+                problem, (keys[0],), f"write it in HOT, with {versions.KEY}", "template"
+            )
         version = versions.find(self.sections[versions.KEY])
         if version is None:
             every = ", ".join([*versions.VERSIONS, *versions.ALIASES])
             problem = f'"{self.sections[versions.KEY]}" is not a version of HOT; there are {every}'
             raise self._refuse(
-                problem, (versions.KEY,), meant(self.sections[versions.KEY], versions.VERSIONS), "template"
+                problem,
+                (versions.KEY,),
+                meant(self.sections[versions.KEY], versions.VERSIONS),
+                "template",
             )
         return version
 
@@ -172,18 +229,36 @@ class Template:
                 hint = meant(name, self.version.sections)
                 if name == "conditions":
                     hint = "conditions exist from 2016-10-14 on"
-                report.wrong(f"The template section is invalid: {name}", (name,), hint, kind="template")
+                report.wrong(
+                    f"The template section is invalid: {name}",
+                    (name,),
+                    hint,
+                    kind="template",
+                )
         if "capabilities" in self.sections:
             report.warn(NOT_HEATS, ("capabilities",), code=CAPABILITIES)
-        for name, kind in (("parameters", "parameters"), ("resources", "template"), ("outputs", "validate")):
+        for name, kind in (
+            ("parameters", "parameters"),
+            ("resources", "template"),
+            ("outputs", "validate"),
+        ):
             section = self.sections.get(name)
             if section and not isinstance(section, dict):
                 what = f'The section "{name}" must be a map of names, not a {type(section).__name__}'
-                report.wrong(what, (name,), "each name begins a line, and ends with a colon", kind=kind)
+                report.wrong(
+                    what,
+                    (name,),
+                    "each name begins a line, and ends with a colon",
+                    kind=kind,
+                )
         conditions = self.sections.get("conditions", {})
         if "conditions" in self.version.sections and not isinstance(conditions, dict):
             section = "null" if conditions is None else f"a {type(conditions).__name__}"
-            report.wrong(f"Condition definitions must be a map. Found {section} instead", ("conditions",), "remove it")
+            report.wrong(
+                f"Condition definitions must be a map. Found {section} instead",
+                ("conditions",),
+                "remove it",
+            )
 
     def _groups(self, report: Diagnostics) -> list[ParameterGroup]:
         section = self.sections.get("parameter_groups")
@@ -194,12 +269,19 @@ class Template:
             report.wrong(problem, ("parameter_groups",), "begin each group with a dash")
             return []
         seen: set[str] = set()
-        made = [self._group(each, ("parameter_groups", index), seen, report) for index, each in enumerate(section)]
+        made = [
+            self._group(each, ("parameter_groups", index), seen, report)
+            for index, each in enumerate(section)
+        ]
         return [each for each in made if each]
 
-    def _group(self, group: Json, at: Path, seen: set[str], report: Diagnostics) -> ParameterGroup | None:
+    def _group(
+        self, group: Json, at: Path, seen: set[str], report: Diagnostics
+    ) -> ParameterGroup | None:
         if not isinstance(group, dict):
-            report.wrong("Parameter Groups error: a group is a map with label and parameters", at)
+            report.wrong(
+                "Parameter Groups error: a group is a map with label and parameters", at
+            )
             return None
         label = str(group.get("label", ""))
         names = group.get("parameters")
@@ -207,7 +289,9 @@ class Template:
             problem = "The parameters of parameter group should be a list."
             if names is None:
                 problem = "The parameters must be provided for each parameter group."
-            report.wrong(f"Parameter Groups error: {problem}", ("parameter_groups", label), at=at)
+            report.wrong(
+                f"Parameter Groups error: {problem}", ("parameter_groups", label), at=at
+            )
             return None
         for index, name in enumerate(names):
             problem, hint = "", ""
@@ -218,6 +302,13 @@ class Template:
                 hint = meant(name, self.section("parameters"))
             if problem:
                 path = ("parameter_groups", label)
-                report.wrong(f"Parameter Groups error: {problem}", path, hint, at=(*at, "parameters", index))
+                report.wrong(
+                    f"Parameter Groups error: {problem}",
+                    path,
+                    hint,
+                    at=(*at, "parameters", index),
+                )
             seen.add(str(name))
-        return ParameterGroup(label, str(group.get("description", "")), tuple(map(str, names)))
+        return ParameterGroup(
+            label, str(group.get("description", "")), tuple(map(str, names))
+        )

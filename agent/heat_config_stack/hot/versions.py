@@ -21,7 +21,15 @@ KEY, *OTHERS = HOT_KEYS
 """The key of the version of a template, and those of templates in CloudFormation's format."""
 
 INNATE = frozenset(
-    {"get_param", "get_resource", "get_attr", "get_file", "resource_facade", "Ref", "Fn::ResourceFacade"}
+    {
+        "get_param",
+        "get_resource",
+        "get_attr",
+        "get_file",
+        "resource_facade",
+        "Ref",
+        "Fn::ResourceFacade",
+    }
 )
 """Functions that use the stack, not only their arguments."""
 
@@ -39,7 +47,13 @@ class Version:
     resource_keys: frozenset[str] = frozenset()
     output_keys: frozenset[str] = frozenset({"description", "value"})
     parameter_keys: frozenset[str] = frozenset()
-    constraints: tuple[str, ...] = ("range", "length", "allowed_values", "allowed_pattern", "custom_constraint")
+    constraints: tuple[str, ...] = (
+        "range",
+        "length",
+        "allowed_values",
+        "allowed_pattern",
+        "custom_constraint",
+    )
     """In order of precedence: only the first one in an entry counts."""
     paths: bool = True
     """True if the resource resolves the path of get_attr."""
@@ -54,7 +68,9 @@ class Version:
         """The policy as written → the policy."""
         policies = ("Delete", "Retain", "Snapshot")
         return {each: each for each in policies} | (
-            {each.lower(): each for each in policies} if self.lower_case_policies else {}
+            {each.lower(): each for each in policies}
+            if self.lower_case_policies
+            else {}
         )
 
 
@@ -74,15 +90,39 @@ _FIRST = Version(
     },
     sections=frozenset(
         {
-            *("heat_template_version", "description", "parameter_groups", "parameters", "resources", "outputs"),
+            *(
+                "heat_template_version",
+                "description",
+                "parameter_groups",
+                "parameters",
+                "resources",
+                "outputs",
+            ),
             "capabilities",  # no version of Heat's has them; see `hot.template`
         }
     ),
     resource_keys=frozenset(
-        {"type", "properties", "metadata", "depends_on", "deletion_policy", "update_policy", "description"}
+        {
+            "type",
+            "properties",
+            "metadata",
+            "depends_on",
+            "deletion_policy",
+            "update_policy",
+            "description",
+        }
     ),
     parameter_keys=frozenset(
-        {"type", "label", "description", "default", "hidden", "constraints", "immutable", "schema"}
+        {
+            "type",
+            "label",
+            "description",
+            "default",
+            "hidden",
+            "constraints",
+            "immutable",
+            "schema",
+        }
     ),
     paths=False,
 )
@@ -91,23 +131,44 @@ _FIRST = Version(
 
 def _versions() -> dict[str, Version]:
     """Return date → version: each is the one before it, with what Heat added or removed."""
-    former_ones = {name for name in _FIRST.functions if name.startswith("Fn::") or name == "Ref"}
+    former_ones = {
+        name for name in _FIRST.functions if name.startswith("Fn::") or name == "Ref"
+    }
     versions = [_FIRST]
 
     def add(name: str, **more: Function | None) -> Version:
-        versions.append(replace(versions[-1], name=name, functions=versions[-1].functions | more))
+        versions.append(
+            replace(versions[-1], name=name, functions=versions[-1].functions | more)
+        )
         return versions[-1]
 
     def without(version: Version, names: set[str]) -> Version:
-        kept = {name: function for name, function in version.functions.items() if name not in names}
+        kept = {
+            name: function
+            for name, function in version.functions.items()
+            if name not in names
+        }
         return replace(version, functions=kept, removed=version.removed | names)
 
-    versions[-1] = replace(without(add("2014-10-16"), former_ones - {"Fn::Select"}), paths=True)
+    versions[-1] = replace(
+        without(add("2014-10-16"), former_ones - {"Fn::Select"}), paths=True
+    )
     add("2015-04-30", repeat=data.REPEAT, digest=texts.DIGEST)
-    add("2015-10-15", str_split=texts.SPLIT, list_join=texts.JOIN_MANY, str_replace=texts.REPLACE_JSON)
+    add(
+        "2015-10-15",
+        str_split=texts.SPLIT,
+        list_join=texts.JOIN_MANY,
+        str_replace=texts.REPLACE_JSON,
+    )
     versions[-1] = replace(without(versions[-1], {"Fn::Select"}), all_attributes=True)
     add("2016-04-08", map_merge=data.MAP_MERGE)
-    add("2016-10-14", yaql=yaql.YAQL, map_replace=data.MAP_REPLACE, repeat=data.REPEAT_MAPS, **{"if": None})
+    add(
+        "2016-10-14",
+        yaql=yaql.YAQL,
+        map_replace=data.MAP_REPLACE,
+        repeat=data.REPEAT_MAPS,
+        **{"if": None},
+    )
     versions[-1] = replace(
         versions[-1],
         sections=versions[-1].sections | {"conditions"},
@@ -123,7 +184,9 @@ def _versions() -> dict[str, Version]:
         },
     )
     add("2017-02-24", filter=data.FILTER, str_replace_strict=texts.REPLACE_STRICT)
-    versions[-1] = replace(versions[-1], constraints=("modulo", *versions[-1].constraints))
+    versions[-1] = replace(
+        versions[-1], constraints=("modulo", *versions[-1].constraints)
+    )
     add(
         "2017-09-01",
         make_url=texts.URL,
@@ -134,9 +197,13 @@ def _versions() -> dict[str, Version]:
         repeat=data.REPEAT_IN_STEP,
     )
     more: dict[str, Function | None] = {"yaql": yaql.YAQL, "contains": data.CONTAINS}
-    versions[-1] = replace(versions[-1], condition_functions=versions[-1].condition_functions | more)
+    versions[-1] = replace(
+        versions[-1], condition_functions=versions[-1].condition_functions | more
+    )
     add("2018-03-02")
-    versions[-1] = replace(versions[-1], parameter_keys=versions[-1].parameter_keys | {"tags"})
+    versions[-1] = replace(
+        versions[-1], parameter_keys=versions[-1].parameter_keys | {"tags"}
+    )
     add("2018-08-31")
     add("2021-04-16")
     versions[-1] = replace(versions[-1], nothing=True)
@@ -146,7 +213,11 @@ def _versions() -> dict[str, Version]:
 VERSIONS = _versions()
 """Date → version, the oldest first."""
 
-EVERY = {name: each for version in VERSIONS.values() for name, each in version.functions.items()}
+EVERY = {
+    name: each
+    for version in VERSIONS.values()
+    for name, each in version.functions.items()
+}
 """Functions of all versions."""
 
 
@@ -157,9 +228,18 @@ def find(name: object) -> Version | None:
 
 def since(function: str) -> str:
     """Return the first version that has a function, or an empty text."""
-    return next((each.name for each in VERSIONS.values() if function in each.functions), "")
+    return next(
+        (each.name for each in VERSIONS.values() if function in each.functions), ""
+    )
 
 
 def until(function: str) -> str:
     """Return the last version that has a function, or an empty text."""
-    return next((each.name for each in reversed(VERSIONS.values()) if function in each.functions), "")
+    return next(
+        (
+            each.name
+            for each in reversed(VERSIONS.values())
+            if function in each.functions
+        ),
+        "",
+    )

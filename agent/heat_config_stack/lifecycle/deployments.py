@@ -59,32 +59,51 @@ def key(deployment: str) -> tuple[str, str]:
     return ("deployment", deployment)
 
 
-def inputs_of(config: ConfigRecord, values: Mapping[str, Json], facts: Mapping[str, Json]) -> list[dict[str, Json]]:
+def inputs_of(
+    config: ConfigRecord, values: Mapping[str, Json], facts: Mapping[str, Json]
+) -> list[dict[str, Json]]:
     """Return the inputs of a derived config: declared inputs, undeclared values, and the agent's own (`facts`)."""
     rest = dict(values)  # the first of several inputs with one name gets the value
-    inputs = [{**declared, "value": rest.pop(declared["name"], declared["default"])} for declared in config.inputs]
-    inputs += [{"name": name, "type": "String", "value": value} for name, value in rest.items()]
+    inputs = [
+        {**declared, "value": rest.pop(declared["name"], declared["default"])}
+        for declared in config.inputs
+    ]
+    inputs += [
+        {"name": name, "type": "String", "value": value} for name, value in rest.items()
+    ]
     descriptions = [
         ("deploy_server_id", "ID of the server being deployed to"),
         ("deploy_action", "Name of the current action being deployed"),
         ("deploy_stack_id", "ID of the stack this deployment belongs to"),
         ("deploy_resource_name", "Name of this deployment resource in the stack"),
-        ("deploy_signal_transport", "How the server should signal to heat with the deployment output values."),
+        (
+            "deploy_signal_transport",
+            "How the server should signal to heat with the deployment output values.",
+        ),
         *_WHERE[str(facts["deploy_signal_transport"])],
     ]
     return inputs + [
-        {"name": name, "type": "String", "description": about, "value": facts.get(name, LOCAL)}
+        {
+            "name": name,
+            "type": "String",
+            "description": about,
+            "value": facts.get(name, LOCAL),
+        }
         for name, about in descriptions
     ]
 
 
-def deliver(world: World, deployment: DeploymentRecord, derived: ConfigRecord, *, signal: bool) -> None:
+def deliver(
+    world: World, deployment: DeploymentRecord, derived: ConfigRecord, *, signal: bool
+) -> None:
     """Give a derived config to its server."""
     former = world.store.configs.get(deployment.config)
     world.store.put(derived)
     deployment.config = derived.id
     deployment.status = IN_PROGRESS if signal else COMPLETE
-    deployment.reason = "Deploy data available" if signal else "Not waiting for outputs signal"
+    deployment.reason = (
+        "Deploy data available" if signal else "Not waiting for outputs signal"
+    )
     world.store.put(deployment)
     if former is not None:
         world.store.drop(former)
@@ -103,9 +122,14 @@ def remove(world: World, deployment: DeploymentRecord) -> None:
 def entries(world: World, server: str) -> list[dict[str, Json]]:
     """Return the `deployments` of a server's metadata, sorted by name."""
     configs = (
-        world.store.configs.get(each.config) for each in world.store.deployments.values() if each.server == server
+        world.store.configs.get(each.config)
+        for each in world.store.deployments.values()
+        if each.server == server
     )
-    return sorted((each.entry() for each in configs if each is not None), key=lambda entry: str(entry["name"]))
+    return sorted(
+        (each.entry() for each in configs if each is not None),
+        key=lambda entry: str(entry["name"]),
+    )
 
 
 def take(world: World, deployment: DeploymentRecord, details: Json) -> bool:
@@ -122,7 +146,9 @@ def take(world: World, deployment: DeploymentRecord, details: Json) -> bool:
     reasons: list[str] = []
     code = details.get("deploy_status_code")
     if code and str(code) != "0":
-        reasons.append(f"deploy_status_code : Deployment exited with non-zero status code: {code}")
+        reasons.append(
+            f"deploy_status_code : Deployment exited with non-zero status code: {code}"
+        )
     for output in config.outputs:
         name = output["name"]
         if name in details:
@@ -146,7 +172,11 @@ def _taken(world: World, deployment: DeploymentRecord, reasons: list[str]) -> bo
 def failed_last(root: Stack) -> list[DeploymentRecord]:
     """Return the deployments that failed in the last action of a stack, not those that only had failed before it."""
     store = root.world.store
-    failed = [each for each in store.deployments.values() if each.status == FAILED and each.config in store.configs]
+    failed = [
+        each
+        for each in store.deployments.values()
+        if each.status == FAILED and each.config in store.configs
+    ]
     if root.is_done_by_procedure(root.record.action):
         return failed
     return [each for each in failed if _took_part(store, each.resource)]
@@ -180,7 +210,11 @@ def why(deployment: DeploymentRecord) -> str:
     from heat_config_agent.runs.result import exit_sentence  # noqa: PLC0415  # only after a failure
 
     code = status_code(deployment.outputs)
-    return exit_sentence(code, deployment.outputs.get("deploy_stderr")) if code else deployment.reason
+    return (
+        exit_sentence(code, deployment.outputs.get("deploy_stderr"))
+        if code
+        else deployment.reason
+    )
 
 
 def _took_part(store: Memory, resource: str) -> bool:

@@ -96,7 +96,10 @@ class _Connection:
         head = f"HTTP/1.1 {status} {_ANSWERS[status]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         self.answered, self.received = True, b""
         self.until = processes.since_boot() + LINGER
-        self.socket.send(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        self.socket.send(
+            f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+            + body
+        )
         self.socket.shutdown(socket.SHUT_WR)
 
 
@@ -129,7 +132,11 @@ class Endpoint:
         """The seconds until a connection times out; None if there is none."""
         if not self._connections:
             return None
-        return max(min(each.until for each in self._connections.values()) - processes.since_boot(), 0.0)
+        return max(
+            min(each.until for each in self._connections.values())
+            - processes.since_boot(),
+            0.0,
+        )
 
     def take(self, signal: Take) -> None:
         """Process everything that has arrived, without waiting; `signal` raises ValueError to refuse a signal."""
@@ -139,7 +146,9 @@ class Endpoint:
             elif descriptor in self._connections:
                 self._go_on(descriptor, signal)
         now = processes.since_boot()
-        for descriptor in [key for key, each in self._connections.items() if each.until <= now]:
+        for descriptor in [
+            key for key, each in self._connections.items() if each.until <= now
+        ]:
             self._drop(descriptor)
 
     def close(self) -> None:
@@ -167,7 +176,9 @@ class Endpoint:
 
     def _make_room(self) -> None:
         """Close the oldest connection, preferring those without a token."""
-        held = sorted(self._connections.items(), key=lambda each: each[1].trusted)  # otherwise the oldest first
+        held = sorted(
+            self._connections.items(), key=lambda each: each[1].trusted
+        )  # otherwise the oldest first
         if held:
             self._drop(held[0][0])
 
@@ -205,8 +216,14 @@ class Endpoint:
                 connection.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         request = connection.request
         path, _, query = request.path.partition("?")
-        handle, signature = path.removeprefix("/signal/"), query.removeprefix("Signature=")
-        known, token = self._tokens.get(handle), request.headers.get("x-auth-token", signature)
+        handle, signature = (
+            path.removeprefix("/signal/"),
+            query.removeprefix("Signature="),
+        )
+        known, token = (
+            self._tokens.get(handle),
+            request.headers.get("x-auth-token", signature),
+        )
         if known is None or not secrets.compare_digest(known.encode(), token.encode()):
             raise _Answer(403, "no such handle, or not its token")
         connection.trusted = True
@@ -246,7 +263,10 @@ def _request(received: bytes) -> _Request:
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        if not colon or (name.lower() in headers and name.lower() in ("content-length", "x-auth-token")):
+        if not colon or (
+            name.lower() in headers
+            and name.lower() in ("content-length", "x-auth-token")
+        ):
             raise _Answer(400, "cannot parse a header of the request")
         headers[name.lower()] = value.strip()
     length = headers.get("content-length", "0")
@@ -254,7 +274,9 @@ def _request(received: bytes) -> _Request:
         raise _Answer(411, "a signal needs a Content-Length")
     if len(length) > 9 or int(length) > LIMIT:
         raise _Answer(413, f"a signal has at most {LIMIT} bytes")
-    return _Request(words[0], words[1], headers, int(length), len(head) + len(separator))
+    return _Request(
+        words[0], words[1], headers, int(length), len(head) + len(separator)
+    )
 
 
 def _listening(port: int, *, fixed: bool) -> socket.socket:
@@ -269,8 +291,12 @@ def _listening(port: int, *, fixed: bool) -> socket.socket:
             listening.setblocking(False)
         except OSError as error:
             listening.close()
-            if error.errno != errno.EADDRINUSE and not (fixed and error.errno == errno.EACCES):
-                raise StateError(f"cannot listen on {HERE} for signals: {error.strerror}") from error
+            if error.errno != errno.EADDRINUSE and not (
+                fixed and error.errno == errno.EACCES
+            ):
+                raise StateError(
+                    f"cannot listen on {HERE} for signals: {error.strerror}"
+                ) from error
             if not fixed:
                 return _listening(0, fixed=False)
             if time.monotonic() >= until:
@@ -304,7 +330,10 @@ def _holder(port: int) -> str:
         user = str(uid)
     for each in psutil.process_iter():
         try:
-            if any(link.readlink().name == f"socket:[{inode}]" for link in Path(f"/proc/{each.pid}/fd").iterdir()):
+            if any(
+                link.readlink().name == f"socket:[{inode}]"
+                for link in Path(f"/proc/{each.pid}/fd").iterdir()
+            ):
                 return f"the process {each.pid} ({each.name()}) of the user {user}"
         except (OSError, psutil.Error):
             continue
@@ -315,7 +344,9 @@ def _listeners(port: int) -> Iterator[tuple[int, str]]:
     """Yield the user and the inode of each socket that is bound to a port."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            for line in Path(f"/proc/net/{name}").read_text(encoding="utf-8").splitlines()[1:]:
+            for line in (
+                Path(f"/proc/net/{name}").read_text(encoding="utf-8").splitlines()[1:]
+            ):
                 words = line.split()
                 if int(words[1].rpartition(":")[2], 16) == port and words[9] != "0":
                     yield int(words[7]), words[9]

@@ -13,7 +13,13 @@ from heat_config_agent.model.errors import AgentError, StateError, UsageError, b
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
 from heat_config_stack import definition as plain
-from heat_config_stack.definition import Definition, Environment, Identity, MappedType, Unresolved
+from heat_config_stack.definition import (
+    Definition,
+    Environment,
+    Identity,
+    MappedType,
+    Unresolved,
+)
 from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
 from heat_config_stack.records.exception import EntityNotFound
 from heat_config_stack.records.records import (
@@ -94,7 +100,10 @@ class World:
         """Return whether a deployment for a server, by its id, is for this machine."""
         if not self.server or server == self.server:
             return True
-        return any(each.name == self.server and each.physical == server for each in self.store.resources_of(self.root))
+        return any(
+            each.name == self.server and each.physical == server
+            for each in self.store.resources_of(self.root)
+        )
 
     @property
     def catching_up(self) -> bool:
@@ -106,7 +115,11 @@ class Stack:
     """One stack of a tree: the root, or the child of a resource."""
 
     def __init__(
-        self, world: World, record: StackRecord, definition: Definition | None, owner: Resource | None = None
+        self,
+        world: World,
+        record: StackRecord,
+        definition: Definition | None,
+        owner: Resource | None = None,
     ) -> None:
         """Work on a stack; without a definition, it can only be deleted."""
         self.world, self.record, self.owner = world, record, owner
@@ -136,7 +149,9 @@ class Stack:
             for each in self.world.store.resources_of(self.id):
                 by_name.setdefault(each.name, []).append(each)
             for name in definition.resources:
-                if found := best(by_name.get(name, ()), self.record.revision, self.record.before):
+                if found := best(
+                    by_name.get(name, ()), self.record.revision, self.record.before
+                ):
                     self.resources[name] = self.resource(found)
 
     @property
@@ -169,12 +184,18 @@ class Stack:
     @property
     def identity(self) -> Identity:
         """Return the name and ids of the stack."""
-        return self.definition.identity if self._definition else Identity(self.name, self.id, self.record.project)
+        return (
+            self.definition.identity
+            if self._definition
+            else Identity(self.name, self.id, self.record.project)
+        )
 
     @property
     def arn(self) -> str:
         """Return the name of the stack among all stacks."""
-        return f"arn:openstack:heat::{self.identity.project}:stacks/{self.name}/{self.id}"
+        return (
+            f"arn:openstack:heat::{self.identity.project}:stacks/{self.name}/{self.id}"
+        )
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -222,7 +243,9 @@ class Stack:
 
         Raises UsageError if its class cannot be used.
         """
-        definition = self._definition.resources.get(record.name) if self._definition else None
+        definition = (
+            self._definition.resources.get(record.name) if self._definition else None
+        )
         if definition is None or record.definition is not None:
             definition = thaw(record.name, record.definition or _NOTHING)
         type_ = MappedType(record.type, record.type if record.template else "")
@@ -234,19 +257,25 @@ class Stack:
             self.world.unusable(str(error))
             return self._made(self.world.types.unusable(), definition, record)
 
-    def _class_of_record(self, type_: MappedType, record: ResourceRecord) -> type[Resource]:
+    def _class_of_record(
+        self, type_: MappedType, record: ResourceRecord
+    ) -> type[Resource]:
         """Return the class of an existing resource. Raises UsageError."""
         try:
             return self.world.types.class_of_record(type_)
         except EntityNotFound as error:
             place = "/".join((*self.path, record.name))
             raise UsageError(
-                f"{place} has the type {record.type}, which does not exist", hint="is a plug-in missing?"
+                f"{place} has the type {record.type}, which does not exist",
+                hint="is a plug-in missing?",
             ) from error
 
     def renewed(self, resource: Resource) -> Resource:
         """Return a new object for a resource of a plug-in, which may cache values: Heat has one for each action."""
-        if not type(resource).__module__.startswith(PLUGINS) or self.resources.get(resource.name) is not resource:
+        if (
+            not type(resource).__module__.startswith(PLUGINS)
+            or self.resources.get(resource.name) is not resource
+        ):
             return resource
         self.resources[resource.name] = self.resource(resource.record)
         return self.resources[resource.name]
@@ -255,7 +284,9 @@ class Stack:
         """Return a resource as the definition says, with a record that is not kept."""
         wanted = self.definition.resources[name]
         type_ = self.world.types.mapped_type(wanted, self.environment)
-        record = ResourceRecord("", name, self.id, type_.template or type_.type, bool(type_.template))
+        record = ResourceRecord(
+            "", name, self.id, type_.template or type_.type, bool(type_.template)
+        )
         return self._made(self.world.types.class_of(type_), wanted, record)
 
     def is_done_by_procedure(self, action: str) -> bool:
@@ -263,17 +294,38 @@ class Stack:
         name = UNDEPLOY if action == DELETE else DEPLOY
         run = self.world.store.procedures.get(f"{self.id}/{name}")
         if action == DELETE:
-            return self.record.action == DELETE and run is not None and run.status == COMPLETE
-        if self._definition is None or DEPLOY not in self._definition.procedures or action not in (CREATE, UPDATE):
+            return (
+                self.record.action == DELETE
+                and run is not None
+                and run.status == COMPLETE
+            )
+        if (
+            self._definition is None
+            or DEPLOY not in self._definition.procedures
+            or action not in (CREATE, UPDATE)
+        ):
             return False
-        return self.record.action == CREATE or (run is not None and run.status != COMPLETE)
+        return self.record.action == CREATE or (
+            run is not None and run.status != COMPLETE
+        )
 
-    def beside(self, definition: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
+    def beside(
+        self, definition: plain.ResourceDefinition, record: ResourceRecord
+    ) -> Resource:
         """Return a resource that is none of the definition's, and for some time only: an operation of a procedure."""
         record.type = definition.type
-        return self._made(self.world.types.class_of(MappedType(definition.type, of_service=True)), definition, record)
+        return self._made(
+            self.world.types.class_of(MappedType(definition.type, of_service=True)),
+            definition,
+            record,
+        )
 
-    def _made(self, class_: type[Resource], definition: plain.ResourceDefinition, record: ResourceRecord) -> Resource:
+    def _made(
+        self,
+        class_: type[Resource],
+        definition: plain.ResourceDefinition,
+        record: ResourceRecord,
+    ) -> Resource:
         """Return a resource. Raises UsageError if its class cannot be used."""
         try:
             resource = class_(definition.name, definition, self)
@@ -288,7 +340,10 @@ class Stack:
     @property
     def is_gone(self) -> bool:
         """True if the creation of the stack was rolled back, so that only its record is left."""
-        return (self.record.action, self.record.status) == (ROLLBACK, COMPLETE) and not self.records()
+        return (self.record.action, self.record.status) == (
+            ROLLBACK,
+            COMPLETE,
+        ) and not self.records()
 
     def placeholders(self) -> list[Resource]:
         """Return the placeholders for cloud resources."""
@@ -302,7 +357,13 @@ class Stack:
         return other
 
     def happened(
-        self, path: Sequence[str], action: str, status: str, reason: str = "", *, record: ResourceRecord | None = None
+        self,
+        path: Sequence[str],
+        action: str,
+        status: str,
+        reason: str = "",
+        *,
+        record: ResourceRecord | None = None,
     ) -> None:
         """Record and report an event of a resource, or of the stack itself if the path is empty.
 
@@ -317,7 +378,11 @@ class Stack:
             "action": action,
             "status": status,
             "reason": self.world.conceal.text(reason),
-            **({"replaced": True} if current is not None and current.record is not record else {}),
+            **(
+                {"replaced": True}
+                if current is not None and current.record is not record
+                else {}
+            ),
         }
         self.world.store.event(event)
         self.world.happened(event)
@@ -335,7 +400,9 @@ class Stack:
             "id": record.id,
             "action": record.action,
             "status": record.status,
-            "resources": {name: resource.abandoned() for name, resource in self.resources.items()},
+            "resources": {
+                name: resource.abandoned() for name, resource in self.resources.items()
+            },
             "project_id": record.project,
             "stack_user_project_id": "",
             "tags": [],
@@ -345,7 +412,9 @@ class Stack:
         """Report that an update does not have to change a resource, or leaves it out again."""
         record = self.resources[name].record if name in self.resources else None
         if record is not None and record.is_left_out:
-            self.happened([name], record.action, record.status, record.reason, record=record)
+            self.happened(
+                [name], record.action, record.status, record.reason, record=record
+            )
         else:
             self.world.left_unchanged("/".join((*self.path, name)))
 
@@ -369,16 +438,27 @@ def section_of(owner: Resource, section: str) -> Json:
     """Return a section of the resource that contains a stack: its metadata or one of its policies."""
     if section == "metadata":
         return owner.metadata_get()
-    return owner.t.deletion_policy() if section == "deletion_policy" else owner.t["UpdatePolicy"]
+    return (
+        owner.t.deletion_policy()
+        if section == "deletion_policy"
+        else owner.t["UpdatePolicy"]
+    )
 
 
-def best(records: Sequence[ResourceRecord], revision: int, former: int) -> ResourceRecord | None:
+def best(
+    records: Sequence[ResourceRecord], revision: int, former: int
+) -> ResourceRecord | None:
     """Return the record, of several with one name, that belongs to a revision; else to the revision before."""
     choice = None
     for record in records:
         if record.revision == revision:
-            choice = record  # the newest: a failed one is replaced without a new revision
-        elif (record.revision == former and (choice is None or choice.revision != revision)) or choice is None:
+            choice = (
+                record  # the newest: a failed one is replaced without a new revision
+            )
+        elif (
+            record.revision == former
+            and (choice is None or choice.revision != revision)
+        ) or choice is None:
             choice = record
     return choice
 
@@ -393,7 +473,9 @@ class _Running:
         return self._resource(resource).FnGetRefId()
 
     def attribute(self, resource: str, attribute: str, path: Sequence[Json]) -> Json:
-        return self._ask(resource, lambda found: found.FnGetAtt(attribute, *path), attribute)
+        return self._ask(
+            resource, lambda found: found.FnGetAtt(attribute, *path), attribute
+        )
 
     def attributes(self, resource: str) -> Json:
         return self._ask(resource, lambda found: found.given_attributes())
@@ -401,18 +483,24 @@ class _Running:
     def facade(self, section: str) -> Json:
         owner = self._stack.owner
         if owner is None:
-            raise Unresolved(f"resource_facade {section}: this stack is not a resource of another stack")
+            raise Unresolved(
+                f"resource_facade {section}: this stack is not a resource of another stack"
+            )
         return section_of(owner, section)
 
     def _resource(self, name: str) -> Resource:
         resource = self._stack.resources.get(name)
         if resource is None:
             if name not in self._stack.definition.resources:
-                raise Unresolved(f'The specified reference "{name}" (in unknown) is incorrect.')
+                raise Unresolved(
+                    f'The specified reference "{name}" (in unknown) is incorrect.'
+                )
             resource = self._stack.as_defined(name)
         return resource
 
-    def _ask(self, name: str, question: Callable[[Resource], Json], attribute: str = "") -> Json:
+    def _ask(
+        self, name: str, question: Callable[[Resource], Json], attribute: str = ""
+    ) -> Json:
         found = self._resource(name)
         if found.action in (INIT, DELETE) and attribute not in found.always_known:
             return None

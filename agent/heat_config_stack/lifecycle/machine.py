@@ -14,7 +14,13 @@ from pathlib import Path
 from heat_config_agent.deployments import plan
 from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.workplace import open_state
-from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Result, Target
+from heat_config_agent.model.deployment import (
+    DELETE,
+    TOOLLESS,
+    Document,
+    Result,
+    Target,
+)
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.model.waking import Waker
@@ -42,7 +48,11 @@ class Inbox:
 
     is_stored = True
 
-    def __init__(self, take: Callable[[str, Mapping[str, object]], None], are_safe: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        take: Callable[[str, Mapping[str, object]], None],
+        are_safe: Callable[[], bool],
+    ) -> None:
         """Give each result to `take`, with the key of the deployment. They are delivered when `are_safe` says so."""
         self._take, self._are_safe = take, are_safe
         self._accepted: list[Outcome] = []
@@ -101,7 +111,9 @@ class ThisMachine:
         self._folder = folder
         self._settings, self._report = settings, report
         self._parallel = max(int(settings.number("parallel")), 1)
-        self._inbox = Inbox(self._take, lambda: self._world is None or not self._world.store.owed)
+        self._inbox = Inbox(
+            self._take, lambda: self._world is None or not self._world.store.owed
+        )
         self._environment = dict(settings.run_settings.environment)
         """The environment of all runs."""
         run_settings = replace(
@@ -119,7 +131,11 @@ class ThisMachine:
             deployed=folder / "deployed",
             patience=settings.delivery,
         )
-        self._journal, self._applier, self._announcer = place.journal, place.applier, place.announcer
+        self._journal, self._applier, self._announcer = (
+            place.journal,
+            place.applier,
+            place.announcer,
+        )
         self._journal.flush_with = self._flush_with
         self._world: World | None = None
         self._new: dict[str, DeploymentRecord] = {}
@@ -150,13 +166,19 @@ class ThisMachine:
         self._new.pop(deployment.id, None)
         self._pending.pop(deployment.id, None)
         known = self._documents.pop(deployment.id, None) is not None
-        if known or any(each.source == source(deployment) and _runs(each) for each in self._journal.entries.values()):
+        if known or any(
+            each.source == source(deployment) and _runs(each)
+            for each in self._journal.entries.values()
+        ):
             self._gone.append(Document(source=source(deployment), content=[]))
 
     @property
     def busy(self) -> bool:
         """True if deployments are pending or running, or their results are not on disk yet."""
-        return bool(self._new or self._gone or self._inbox.pending) or self._applier.work.busy
+        return (
+            bool(self._new or self._gone or self._inbox.pending)
+            or self._applier.work.busy
+        )
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         """Carry out deployments until there is a result, or for that many seconds."""
@@ -179,15 +201,21 @@ class ThisMachine:
     def _end_forgotten(self, world: World) -> None:
         """End the runs whose deployments a command that was killed has already removed from the stack."""
         sources = {source(each) for each in world.store.deployments.values()}
-        running = {each.source for each in self._journal.entries.values() if _runs(each)}
-        self._gone += [Document(source=each, content=[]) for each in sorted(running - sources)]
+        running = {
+            each.source for each in self._journal.entries.values() if _runs(each)
+        }
+        self._gone += [
+            Document(source=each, content=[]) for each in sorted(running - sources)
+        ]
 
     def _flush_with(self, flush_journal: Callable[[], None]) -> None:
         """Flush the journal and the records of the stack. Raises StateError."""
         if self._world is None or self._world.store.safe:
             flush_journal()
         else:
-            record_file.flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
+            record_file.flush_both(
+                flush_journal, functools.partial(self._world.store.flush, durable=True)
+            )
 
     def _recall(self, world: World) -> None:
         """Settle the deployments whose results the stack has, and put back the results that the journal lacks.
@@ -196,15 +224,27 @@ class ThisMachine:
         """
         store = world.store
         of_config = {each.config: each for each in store.deployments.values()}
-        for entry in [each for each in self._journal.entries.values() if _may_have_ended(each)]:
+        for entry in [
+            each for each in self._journal.entries.values() if _may_have_ended(each)
+        ]:
             deployment = of_config.get(entry.id)
-            if deployment is None:  # the stack has gone on since; or it has lost the record, and nothing has begun
+            if (
+                deployment is None
+            ):  # the stack has gone on since; or it has lost the record, and nothing has begun
                 self._applier.recall(entry.key, None, None)
             elif deployment.status != IN_PROGRESS:
                 failed = deployment.status == FAILED
-                result = Result(values=deployment.outputs, failed=failed, reason=deployment.reason if failed else "")
+                result = Result(
+                    values=deployment.outputs,
+                    failed=failed,
+                    reason=deployment.reason if failed else "",
+                )
                 resource = store.resources.get(deployment.resource)
-                self._applier.recall(entry.key, result, resource.updated if resource is not None else None)
+                self._applier.recall(
+                    entry.key,
+                    result,
+                    resource.updated if resource is not None else None,
+                )
 
     def _raise_if_stuck(self) -> None:
         """Raise StateError or RebootError if a pending deployment cannot be carried out now."""
@@ -230,16 +270,32 @@ class ThisMachine:
         new, self._new = self._new, {}
         for deployment in new.values():
             self._know(world, deployment)
-        self._pending = {key: deployment for key, deployment in self._pending.items() if self._is_open(deployment)}
+        self._pending = {
+            key: deployment
+            for key, deployment in self._pending.items()
+            if self._is_open(deployment)
+        }
         wanted = dict.fromkeys(self._pending)
         for deployment in new.values():
             wanted.update(dict.fromkeys(self._beside(world, deployment)))
         gone, self._gone = self._gone, []
-        documents = [*(self._documents[deployment] for deployment in wanted if deployment in self._documents), *gone]
+        documents = [
+            *(
+                self._documents[deployment]
+                for deployment in wanted
+                if deployment in self._documents
+            ),
+            *gone,
+        ]
         self._applier.offer(documents, mark=False)
         for document in gone:
-            self._applier.end_runs(document.source, "its deployment was removed from the stack")
-        return all(deployment.status == IN_PROGRESS for deployment in new.values()) and self._applier.work.busy
+            self._applier.end_runs(
+                document.source, "its deployment was removed from the stack"
+            )
+        return (
+            all(deployment.status == IN_PROGRESS for deployment in new.values())
+            and self._applier.work.busy
+        )
 
     def _know(self, world: World, deployment: DeploymentRecord) -> None:
         config = world.store.configs.get(deployment.config)
@@ -250,7 +306,9 @@ class ThisMachine:
             return
         self._by_key[protocol.file_key(config.id)] = deployment
         self._documents[deployment.id] = Document(
-            source=source(deployment), content=[config.entry()], signatures=_signatures(world)
+            source=source(deployment),
+            content=[config.entry()],
+            signatures=_signatures(world),
         )
         for each in self._alike(world, deployment, config.name):
             self._named.setdefault(each, set()).add(deployment.id)
@@ -259,8 +317,12 @@ class ThisMachine:
     def _refuse(self, world: World, deployment: DeploymentRecord, group: str) -> None:
         """Fail a deployment that no agent would answer, so that the stack does not wait forever."""
         sentence = f"no tool carries out the group {group}: set the group to a tool, such as script"
-        deployments.take(world, deployment, {"deploy_stderr": sentence, "deploy_status_code": 1})
-        self._report.warn(f"{world.store.resources[deployment.resource].name}: {sentence}")
+        deployments.take(
+            world, deployment, {"deploy_stderr": sentence, "deploy_status_code": 1}
+        )
+        self._report.warn(
+            f"{world.store.resources[deployment.resource].name}: {sentence}"
+        )
 
     def _beside(self, world: World, deployment: DeploymentRecord) -> Iterable[str]:
         """Return the deployments that a DELETE has to see: it spares what they have taken over."""
@@ -268,10 +330,17 @@ class ThisMachine:
         if deployment.action != DELETE or config is None:
             return ()
         alike = self._alike(world, deployment, config.name)
-        return [each for of in alike for each in self._named.get(of, ()) if each in self._documents]
+        return [
+            each
+            for of in alike
+            for each in self._named.get(of, ())
+            if each in self._documents
+        ]
 
     @staticmethod
-    def _alike(world: World, deployment: DeploymentRecord, name: str) -> tuple[object, object]:
+    def _alike(
+        world: World, deployment: DeploymentRecord, name: str
+    ) -> tuple[object, object]:
         """Return the keys that make deployments the same to a tool: the name of the entry, and that of the resource."""
         return name, (deployment.stack, world.store.resources[deployment.resource].name)
 
@@ -301,12 +370,19 @@ def _may_have_ended(entry: Entry) -> bool:
     if entry.state is State.RUNNING:
         may = entry.run is not None and entry.run.boot != processes.boot_id()
     else:
-        may = entry.state in (State.ACCEPTED, State.FINISHED)  # one that was accepted may be answered without a run
+        may = entry.state in (
+            State.ACCEPTED,
+            State.FINISHED,
+        )  # one that was accepted may be answered without a run
     return may and plan.deployment_of(entry).target.wanted
 
 
 def _signatures(world: World) -> tuple[str, ...]:
     """Return the evidence that the files of a stack are signed."""
     root = world.store.root
-    kept = root.source.get("signatures", ()) if root is not None and isinstance(root.source, dict) else ()
+    kept = (
+        root.source.get("signatures", ())
+        if root is not None and isinstance(root.source, dict)
+        else ()
+    )
     return tuple(kept)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heat_config_stack.records.records import COMPLETE, DELETE, FAILED, IN_PROGRESS, INIT, RESUME, SUSPEND
+from heat_config_stack.records.records import (
+    COMPLETE,
+    DELETE,
+    FAILED,
+    IN_PROGRESS,
+    INIT,
+    RESUME,
+    SUSPEND,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,8 +33,18 @@ Earlier versions of the agent named these by the operation alone.
 
 INITIAL, CONFIGURED, STARTED, ERROR = "initial", "configured", "started", "error"
 
-_MAKING = {"create": "creating", "configure": "configuring", "start": "starting", "add": "starting"}
-_MADE = {"create": "created", "configure": "configured", "start": "started", "add": "started"}
+_MAKING = {
+    "create": "creating",
+    "configure": "configuring",
+    "start": "starting",
+    "add": "starting",
+}
+_MADE = {
+    "create": "created",
+    "configure": "configured",
+    "start": "started",
+    "add": "started",
+}
 _UNDOING = {"create": "deleting", "start": "stopping"}
 
 
@@ -44,7 +62,9 @@ def states(stack: Stack, names: Iterable[str] | None = None) -> dict[str, str]:
         if name in defined:
             own = by_name.get(name)
             chosen = own.data.get(STATE) if own is not None else None
-            node_states[name] = str(chosen) if chosen else _derived(stack, defined[name], by_name)
+            node_states[name] = (
+                str(chosen) if chosen else _derived(stack, defined[name], by_name)
+            )
     return node_states
 
 
@@ -59,7 +79,11 @@ def choose(stack: Stack, name: str, state: str) -> None:
 def forget(stack: Stack, name: str, state: str = "") -> None:
     """Let the state of a node be that of its operations again; with a state, only if it was given that one."""
     resource = stack.resources.get(name)
-    if resource is not None and resource.record.data.get(STATE) and state in ("", resource.record.data[STATE]):
+    if (
+        resource is not None
+        and resource.record.data.get(STATE)
+        and state in ("", resource.record.data[STATE])
+    ):
         del resource.record.data[STATE]
         stack.keep(resource.record)
 
@@ -80,7 +104,9 @@ def of_operation(stack: Stack, operation: str) -> str:
     return name if dot else ""
 
 
-def _derived(stack: Stack, node: NodeDefinition, by_name: dict[str, ResourceRecord]) -> str:
+def _derived(
+    stack: Stack, node: NodeDefinition, by_name: dict[str, ResourceRecord]
+) -> str:
     names = (*node.operations, node.name)
     failure = stack.record.failure
     if failure is not None and failure.path[1:2] and failure.path[1] in names:
@@ -94,7 +120,11 @@ def _derived(stack: Stack, node: NodeDefinition, by_name: dict[str, ResourceReco
             return reached
         if record.status == IN_PROGRESS:
             undoing = record.action in (DELETE, SUSPEND)
-            return _UNDOING.get(kind, "stopping") if undoing else _MAKING.get(kind, reached)
+            return (
+                _UNDOING.get(kind, "stopping")
+                if undoing
+                else _MAKING.get(kind, reached)
+            )
         if kind == "start" and record.action == SUSPEND:
             return CONFIGURED
         reached = _MADE.get(kind, reached)

@@ -15,7 +15,13 @@ from heat_config_stack.resource import actions
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import differ
 
-ADDED, REMOVED, UPDATED, REPLACED, UNCHANGED = "added", "removed", "updated", "replaced", "unchanged"
+ADDED, REMOVED, UPDATED, REPLACED, UNCHANGED = (
+    "added",
+    "removed",
+    "updated",
+    "replaced",
+    "unchanged",
+)
 LEFT_OUT = "left out"
 """The effect on a resource that is for another server than this machine."""
 TEMPORARY = "temporary"
@@ -72,7 +78,15 @@ def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
             effect = _effect(former, new)
             if effect == UNCHANGED and any(each.effect != UNCHANGED for each in inner):
                 effect = UPDATED
-            yield Change(name, new.type(), effect, former.action_of_update(), former, inner, _frozen(new))
+            yield Change(
+                name,
+                new.type(),
+                effect,
+                former.action_of_update(),
+                former,
+                inner,
+                _frozen(new),
+            )
         else:
             yield Change(name, new.type(), ADDED)
     for name, resource in there.items():
@@ -80,13 +94,19 @@ def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
             yield Change(name, resource.type(), REMOVED, former=resource)
     for record in stack.records():  # their removal has failed, or was interrupted
         if record.name not in definition.resources and record.name not in there:
-            yield Change(record.name, record.type, REMOVED, former=stack.resource(record))
+            yield Change(
+                record.name, record.type, REMOVED, former=stack.resource(record)
+            )
 
 
 def _inner(former: Resource, new: Resource) -> tuple[Change, ...]:
     """Return the effects on the child stack of a resource, as far as they are known."""
     child = former.child
-    if not isinstance(new, DefinesChild) or not isinstance(child, Stack) or child.defined is None:
+    if (
+        not isinstance(new, DefinesChild)
+        or not isinstance(child, Stack)
+        or child.defined is None
+    ):
         return ()
     try:
         new.take_data(former)
@@ -112,7 +132,10 @@ def _frozen(new: Resource) -> Mapping[str, Json] | None:
 def _effect(resource: Resource, new: Resource) -> str:
     try:
         frozen = new.frozen()
-        changed = differ(resource.record.definition or {}, frozen) or new.record.type != resource.record.type
+        changed = (
+            differ(resource.record.definition or {}, frozen)
+            or new.record.type != resource.record.type
+        )
         needed = actions.needs_update(resource, new, changed=changed)
         if needed is None:
             return REPLACED
@@ -124,5 +147,13 @@ def _effect(resource: Resource, new: Resource) -> str:
         return REPLACED
     except (HeatException, Unresolved):
         return UPDATED
-    is_open = resource.status != COMPLETE or resource.always_update() or resource.sleeps()
-    return UPDATED if changed else AGAIN if is_open and resource.child is None else UNCHANGED
+    is_open = (
+        resource.status != COMPLETE or resource.always_update() or resource.sleeps()
+    )
+    return (
+        UPDATED
+        if changed
+        else AGAIN
+        if is_open and resource.child is None
+        else UNCHANGED
+    )

@@ -15,7 +15,13 @@ from typing import TypeAlias
 from heat_config_agent.diagnostics.words import among
 from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.model.positions import Json
-from heat_config_stack.definition import OPERATION, ResourceDefinition, Tree, Unresolved, resolve
+from heat_config_stack.definition import (
+    OPERATION,
+    ResourceDefinition,
+    Tree,
+    Unresolved,
+    resolve,
+)
 from heat_config_stack.definition.procedures import (
     DEPLOY,
     UNDEPLOY,
@@ -30,7 +36,13 @@ from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import records
 from heat_config_stack.records.exception import ResourceFailure
-from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, ProcedureRecord, ResourceRecord
+from heat_config_stack.records.records import (
+    COMPLETE,
+    FAILED,
+    IN_PROGRESS,
+    ProcedureRecord,
+    ResourceRecord,
+)
 from heat_config_stack.resource import actions
 
 Carrying: TypeAlias = Generator[Hashable | None, None, str]
@@ -65,7 +77,14 @@ def last(stack: Stack, name: str) -> ProcedureRecord | None:
 
 def unfinished(stack: Stack) -> ProcedureRecord | None:
     """Return the run that an earlier process began and did not finish."""
-    return next((each for each in stack.world.store.procedures.values() if each.status == IN_PROGRESS), None)
+    return next(
+        (
+            each
+            for each in stack.world.store.procedures.values()
+            if each.status == IN_PROGRESS
+        ),
+        None,
+    )
 
 
 def procedure(stack: Stack, name: str) -> Procedure:
@@ -83,7 +102,9 @@ def begin(stack: Stack, name: str, inputs: Mapping[str, Json]) -> Run:
     for each in plan.preconditions:
         if not holds(each.condition, stack):
             raise Refused(f"the workflow {name} was not begun: {each.problem}")
-    record = ProcedureRecord(key(stack, name), name, stack.id, inputs=dict(inputs), outline=_outline(plan))
+    record = ProcedureRecord(
+        key(stack, name), name, stack.id, inputs=dict(inputs), outline=_outline(plan)
+    )
     for former in stack.world.store.resources_of(record.id):
         _drop(stack, former)
     stack.keep(record)
@@ -96,7 +117,11 @@ def go_on(stack: Stack, record: ProcedureRecord) -> Run:
     outline = _outline(plan)
     if outline != record.outline:
         record.outline, record.trace, record.current = outline, "", ""
-    record.trace = record.trace.partition(GONE_WRONG)[0] if record.status == FAILED else record.trace
+    record.trace = (
+        record.trace.partition(GONE_WRONG)[0]
+        if record.status == FAILED
+        else record.trace
+    )
     record.status, record.reason, record.updated = IN_PROGRESS, "", time.time()
     stack.keep(record)
     return Run(stack, record, plan)
@@ -115,12 +140,20 @@ def deployment(stack: Stack) -> Run:
 
 def is_to_deploy(stack: Stack) -> bool:
     """Return whether a procedure has to create the operations of a stack, or to continue to."""
-    if stack.defined is None or stack.owner is not None or DEPLOY not in stack.defined.procedures:
+    if (
+        stack.defined is None
+        or stack.owner is not None
+        or DEPLOY not in stack.defined.procedures
+    ):
         return False
     found = last(stack, DEPLOY)
     if stack.record.action == records.CREATE:
         return found is None or found.status != COMPLETE
-    return stack.record.action == records.UPDATE and found is not None and found.status != COMPLETE
+    return (
+        stack.record.action == records.UPDATE
+        and found is not None
+        and found.status != COMPLETE
+    )
 
 
 def take_over(stack: Stack) -> None:
@@ -163,7 +196,11 @@ class Run:
         """Carry it out, and record how it has ended."""
         problem = yield from self._steps(self._plan.steps)
         record = self.record
-        record.status, record.reason, record.current = FAILED if problem else COMPLETE, problem, ""
+        record.status, record.reason, record.current = (
+            FAILED if problem else COMPLETE,
+            problem,
+            "",
+        )
         record.updated = time.time()
         self.stack.keep(record)
 
@@ -250,7 +287,9 @@ class Run:
             self.record.current = record.id
             stack.keep(record)
             stack.keep(self.record)
-        resource = stack.beside(ResourceDefinition(delivery.name, OPERATION, delivery.properties), record)
+        resource = stack.beside(
+            ResourceDefinition(delivery.name, OPERATION, delivery.properties), record
+        )
         if record.state != (records.CREATE, COMPLETE):
             try:
                 yield from actions.create(resource)
@@ -261,13 +300,21 @@ class Run:
         if self.record.name not in (DEPLOY, UNDEPLOY):
             nodes.forget(stack, _node(stack, delivery), nodes.ERROR)
         keeper = stack.resources.get(delivery.keeper)
-        for outputs in (record.data.get(nodes.OUTPUTS) or {}).values():  # it is one operation
+        for outputs in (
+            record.data.get(nodes.OUTPUTS) or {}
+        ).values():  # it is one operation
             if keeper is not None:
                 data = keeper.record.data
-                data[nodes.OUTPUTS] = {**(data.get(nodes.OUTPUTS) or {}), delivery.kept_as: outputs}
+                data[nodes.OUTPUTS] = {
+                    **(data.get(nodes.OUTPUTS) or {}),
+                    delivery.kept_as: outputs,
+                }
                 stack.keep(keeper.record)
         if keeper is not None and record.is_left_out:
-            keeper.record.data["left_out"], keeper.record.reason = records.CREATE, record.reason
+            keeper.record.data["left_out"], keeper.record.reason = (
+                records.CREATE,
+                record.reason,
+            )
             stack.keep(keeper.record)
         self.record.current = ""
         _drop(stack, record)
@@ -277,7 +324,11 @@ class Run:
         """Return why an operation has failed, in the words of its script; empty if no script has failed."""
         found = self.stack.world.store.deployments.get(record.physical or "")
         is_reason = found is not None and found.status == FAILED
-        return self.stack.conceal.text(deployments.why(found)) if found is not None and is_reason else ""
+        return (
+            self.stack.conceal.text(deployments.why(found))
+            if found is not None and is_reason
+            else ""
+        )
 
 
 def _node(stack: Stack, delivery: Delivery) -> str:

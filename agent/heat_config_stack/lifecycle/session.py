@@ -83,7 +83,16 @@ class Session:
         self.store = Store(folder, warn=warn)
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
-        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened, warn, unusable=unusable)
+        self.world = World(
+            self.store,
+            types,
+            machine,
+            self._scheduler,
+            self._expect,
+            happened,
+            warn,
+            unusable=unusable,
+        )
         self.world.meanwhile = self._carry_on
         self.root: Stack | None = None
         self._resumed = False
@@ -113,22 +122,38 @@ class Session:
             definition = _definition(record, record.source, self._load)
             # Only an interrupted update may still roll back: others begin with the definition of the stack.
             goes_back = self._resumed and record.action == UPDATE
-            earlier = _definition(record, record.source_before, self._load) if goes_back else None
+            earlier = (
+                _definition(record, record.source_before, self._load)
+                if goes_back
+                else None
+            )
         except (StateError, Invalid) as error:
             definition = earlier = None
             self._trouble = self._trouble or error
         self.root = Stack(self.world, record, definition)
         self.root.earlier = earlier
         if self._trouble is None:
-            if self.interrupted and record.action == records.RESTORE and definition is not None:
+            if (
+                self.interrupted
+                and record.action == records.RESTORE
+                and definition is not None
+            ):
                 snapshot = find_snapshot(self.store, record.restores)
                 self.root.define(self._restored(self.root, definition, snapshot))
             self._complete_snapshots()
 
     def _listen_again(self, port: int) -> None:
         """Accept signals for all handles of the stack: running scripts may know the address."""
-        tokens = {each.id: each.data.get("token") for each in self.store.resources.values() if each.type in HANDLES}
-        expected = {handle: token for handle, token in tokens.items() if isinstance(token, str) and token}
+        tokens = {
+            each.id: each.data.get("token")
+            for each in self.store.resources.values()
+            if each.type in HANDLES
+        }
+        expected = {
+            handle: token
+            for handle, token in tokens.items()
+            if isinstance(token, str) and token
+        }
         if expected:
             from heat_config_stack.lifecycle.endpoint import Endpoint  # noqa: PLC0415  # few stacks have handles
 
@@ -155,18 +180,36 @@ class Session:
         """Create the stack, or continue to create it. Raises `Invalid`, UsageError."""
         self._check_usable()
         stack = self.root
-        if stack is not None and self.interrupted and (stack.record.action == CREATE or self._goes_back(definition)):
+        if (
+            stack is not None
+            and self.interrupted
+            and (stack.record.action == CREATE or self._goes_back(definition))
+        ):
             return self.go_on()
-        if stack is not None and self.interrupted and stack.record.action == ROLLBACK and not stack.records():
+        if (
+            stack is not None
+            and self.interrupted
+            and stack.record.action == ROLLBACK
+            and not stack.records()
+        ):
             self.go_on()  # of its rollback, only the end is left
         if stack is not None and not stack.is_gone:
-            raise UsageError(f"there is a stack {stack.name} already", hint="update it, or delete it first")
+            raise UsageError(
+                f"there is a stack {stack.name} already",
+                hint="update it, or delete it first",
+            )
         validation.check(definition, self._types)
         if stack is not None:
             self.store.drop(stack.record)
             self._forget_procedures(stack)
         identity = definition.identity
-        record = StackRecord(identity.id, identity.name, identity.project, source=definition.source, rollback=rollback)
+        record = StackRecord(
+            identity.id,
+            identity.name,
+            identity.project,
+            source=definition.source,
+            rollback=rollback,
+        )
         self.root = Stack(self.world, record, None)
         traversal.converge(self.root, CREATE, definition)
         return self._run()
@@ -178,7 +221,9 @@ class Session:
         if self._goes_back(definition):
             return self.go_on()
         self._finish_procedure(root)
-        if self.interrupted and not self._is_corrected(root, definition, rollback=rollback):
+        if self.interrupted and not self._is_corrected(
+            root, definition, rollback=rollback
+        ):
             self.go_on()
         if self.interrupted and root.record.source == definition.source:
             return self.go_on()
@@ -187,15 +232,24 @@ class Session:
         refuse_suspended(root)
         if root.defined and (changed := root.defined.immutable_changes(definition)):
             problem = str(exception.ImmutableParameterModified(*changed))
-            raise Invalid([definition.mistake(problem, ("parameters", changed[0]))], definition.conceal)
+            raise Invalid(
+                [definition.mistake(problem, ("parameters", changed[0]))],
+                definition.conceal,
+            )
         validation.check(definition, self._types)
         record = root.record
         root.earlier = root.defined
-        record.source_before, record.source, record.rollback = record.source, definition.source, rollback
+        record.source_before, record.source, record.rollback = (
+            record.source,
+            definition.source,
+            rollback,
+        )
         traversal.converge(root, UPDATE, definition)
         return self._run()
 
-    def _is_corrected(self, root: Stack, definition: Definition, *, rollback: bool) -> bool:
+    def _is_corrected(
+        self, root: Stack, definition: Definition, *, rollback: bool
+    ) -> bool:
         """Return whether an update takes the place of the interrupted action: nothing more begins for that one.
 
         A creation with a procedure, or to which the update may have to return, is finished first.
@@ -218,7 +272,9 @@ class Session:
         With `force`, snapshots and resources whose deletion fails are forgotten, each with a warning. Raises AgentError
         if a snapshot cannot be deleted.
         """
-        for snapshot in list(self.store.snapshots.values()) if self.root is not None else ():
+        for snapshot in (
+            list(self.store.snapshots.values()) if self.root is not None else ()
+        ):
             try:
                 self.delete_snapshot(snapshot.id)
             except AgentError as error:
@@ -228,7 +284,9 @@ class Session:
                 self.store.drop(snapshot)
         if self.root is None and (self.store.damage or self.store.blank):
             if self.store.damage:
-                self._warn("the records of its deployments are lost: everything that they created stays")
+                self._warn(
+                    "the records of its deployments are lost: everything that they created stays"
+                )
             self.store.remove()
             return
         root = self._there()
@@ -264,7 +322,9 @@ class Session:
         if root is None or root.record.action != records.SUSPEND or self.interrupted:
             return
         if any(each.sleeps() for each in root.resources.values()):
-            raise UsageError(f"the stack {root.name} is suspended", hint="resume it first")
+            raise UsageError(
+                f"the stack {root.name} is suspended", hint="resume it first"
+            )
 
     def signal(self, resource: str, details: Json) -> None:
         """Signal a resource: `NAME`, or `GROUP/MEMBER` for one of a child stack. Raises UsageError."""
@@ -275,7 +335,9 @@ class Session:
         found = stack.resources.get(name) if stack else None
         if found is None:
             hint = among(name, stack.resources) if stack else ""
-            raise UsageError(f"there is no resource {resource} in {self._there().name}", hint=hint)
+            raise UsageError(
+                f"there is no resource {resource} in {self._there().name}", hint=hint
+            )
         try:
             _signal(found, details)
         except ValueError as error:
@@ -292,7 +354,9 @@ class Session:
             self.go_on()
         stack = self._there()
         if stack.record.action == records.SUSPEND:
-            raise UsageError(f"the stack {stack.name} is suspended", hint="resume it first")
+            raise UsageError(
+                f"the stack {stack.name} is suspended", hint="resume it first"
+            )
         begun = procedure.unfinished(stack)
         if begun is not None:
             self._finish(procedure.go_on(stack, begun))
@@ -304,7 +368,11 @@ class Session:
 
     def _finish_procedure(self, stack: Stack) -> None:
         """Finish the procedure that an earlier process began, before the stack changes."""
-        begun = procedure.unfinished(stack) if stack.defined and stack.record.status != IN_PROGRESS else None
+        begun = (
+            procedure.unfinished(stack)
+            if stack.defined and stack.record.status != IN_PROGRESS
+            else None
+        )
         if begun is not None:
             self._finish(procedure.go_on(stack, begun))
         undeployed = procedure.last(stack, UNDEPLOY)
@@ -319,17 +387,29 @@ class Session:
     def _undeploy(self, stack: Stack) -> bool:
         """Carry out the procedure that deletes the operations, if there is one; return whether it has succeeded."""
         procedure.abandon(stack)
-        if stack.defined is None or UNDEPLOY not in stack.defined.procedures or not stack.records():
+        if (
+            stack.defined is None
+            or UNDEPLOY not in stack.defined.procedures
+            or not stack.records()
+        ):
             return True
         record = procedure.last(stack, UNDEPLOY)
         if record is None or record.status != COMPLETE:
-            run = procedure.begin(stack, UNDEPLOY, {}) if record is None else procedure.go_on(stack, record)
+            run = (
+                procedure.begin(stack, UNDEPLOY, {})
+                if record is None
+                else procedure.go_on(stack, record)
+            )
             self._finish(run)
             record = run.record
         if record.status == COMPLETE:
             return True
         of = stack.record
-        of.action, of.status, of.reason = DELETE, FAILED, f"the workflow {UNDEPLOY} failed: {record.reason}"
+        of.action, of.status, of.reason = (
+            DELETE,
+            FAILED,
+            f"the workflow {UNDEPLOY} failed: {record.reason}",
+        )
         stack.keep(of)
         return False
 
@@ -346,7 +426,11 @@ class Session:
             if self.store.changing() or self._machine.busy:
                 self._wait()
         self.store.flush(durable=True)
-        if failed := [stack.failure for stack in self.store.stacks.values() if stack.id in changing and stack.failure]:
+        if failed := [
+            stack.failure
+            for stack in self.store.stacks.values()
+            if stack.id in changing and stack.failure
+        ]:
             raise AgentError(
                 f"the signal was accepted, and the change failed: {self.world.conceal.text(str(failed[0]))}"
             )
@@ -369,13 +453,17 @@ class Session:
         root = self._there()
         if self.interrupted:
             begun = [
-                each for each in self.store.snapshots.values() if each.action == CREATE and each.status == IN_PROGRESS
+                each
+                for each in self.store.snapshots.values()
+                if each.action == CREATE and each.status == IN_PROGRESS
             ]
             action = root.record.action
             self.go_on()
             if action == records.SNAPSHOT and begun:
                 return begun[-1]
-        record = SnapshotRecord(records.new_id(), name, root.id, source=root.record.source)
+        record = SnapshotRecord(
+            records.new_id(), name, root.id, source=root.record.source
+        )
         # After the stack: a snapshot whose handlers have not begun must not be taken for one whose handlers have run.
         traversal.turn(root, records.SNAPSHOT)
         self.store.put(record)
@@ -389,7 +477,11 @@ class Session:
             return
         for each in self.store.snapshots.values():
             if (each.action, each.status) == (CREATE, IN_PROGRESS):
-                each.data, each.status, each.reason = root.abandoned(), root.record.status, root.record.reason
+                each.data, each.status, each.reason = (
+                    root.abandoned(),
+                    root.record.status,
+                    root.record.reason,
+                )
                 self.store.put(each)
 
     def restore(self, name: str) -> Stack:
@@ -399,23 +491,33 @@ class Session:
         root = self._there()
         snapshot = find_snapshot(self.store, name)
         if self.interrupted:
-            continued = root.record.action == records.RESTORE and root.record.restores == snapshot.id
+            continued = (
+                root.record.action == records.RESTORE
+                and root.record.restores == snapshot.id
+            )
             self.go_on()
             if continued:
                 return root
         if snapshot.status != COMPLETE:
             raise UsageError(
-                f"the snapshot {name} is not complete: {snapshot.action}_{snapshot.status}", hint="take another one"
+                f"the snapshot {name} is not complete: {snapshot.action}_{snapshot.status}",
+                hint="take another one",
             )
         definition = definition_of(root.record, snapshot.source, self._load)
         definition = self._restored(root, definition, snapshot)
         validation.check(definition, self._types)
         record = root.record
-        record.source_before, record.source, record.restores = record.source, snapshot.source, snapshot.id
+        record.source_before, record.source, record.restores = (
+            record.source,
+            snapshot.source,
+            snapshot.id,
+        )
         traversal.converge(root, records.RESTORE, definition)
         return self._run()
 
-    def _restored(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Definition:
+    def _restored(
+        self, root: Stack, definition: Definition, snapshot: SnapshotRecord
+    ) -> Definition:
         """Return the definition of a snapshot as the handlers of its resources change it. Raises UsageError."""
         saved_stack = root.if_it_were(definition)
         saved: Mapping[str, Json] = snapshot.data.get("resources") or {}
@@ -430,10 +532,14 @@ class Session:
             except AgentError:
                 raise
             except BaseException as error:
-                problem = f"{name} cannot be restored: {type(error).__name__}: {blame(error)}"
+                problem = (
+                    f"{name} cannot be restored: {type(error).__name__}: {blame(error)}"
+                )
                 raise UsageError(self.world.conceal.text(problem)) from error
             if not isinstance(changed, Snippet):
-                raise UsageError(f"{name} cannot be restored: its handler returns no definition")
+                raise UsageError(
+                    f"{name} cannot be restored: its handler returns no definition"
+                )
             resources[name] = changed.definition
         return replace(definition, resources=resources)
 
@@ -460,18 +566,27 @@ class Session:
         self.store.flush(durable=True)
         if snapshot.status == FAILED:
             problem = f"the snapshot {snapshot.name or snapshot.id} is not deleted: {snapshot.reason}"
-            raise AgentError(problem, hint="its deleted parts stay deleted; fix the cause, and delete it again")
+            raise AgentError(
+                problem,
+                hint="its deleted parts stay deleted; fix the cause, and delete it again",
+            )
 
-    def _removal(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Task:
+    def _removal(
+        self, root: Stack, definition: Definition, snapshot: SnapshotRecord
+    ) -> Task:
         other = root.if_it_were(definition)
         saved: dict[str, Json] = snapshot.data.get("resources") or {}
         for name in [name for name in definition.resources if name in saved]:
             try:
-                yield from actions.delete_snapshot(_resource(root, other, name), saved[name])
+                yield from actions.delete_snapshot(
+                    _resource(root, other, name), saved[name]
+                )
             except GeneratorExit:
                 raise
             except BaseException as error:  # noqa: BLE001  # plug-ins may raise anything
-                self._end_removal(snapshot, f"{name}: {type(error).__name__}: {blame(error)}")
+                self._end_removal(
+                    snapshot, f"{name}: {type(error).__name__}: {blame(error)}"
+                )
                 return
             del saved[name]
             self.store.put(snapshot)
@@ -483,17 +598,36 @@ class Session:
 
     # Adopting and abandoning.
 
-    def adopt(self, definition: Definition, resources: Mapping[str, Json], *, rollback: bool = False) -> Stack:
+    def adopt(
+        self,
+        definition: Definition,
+        resources: Mapping[str, Json],
+        *,
+        rollback: bool = False,
+    ) -> Stack:
         """Adopt a stack: each resource exists already, in the state that is given by its name. Raises as `create`."""
         self._check_usable()
         there = self.root
-        if there is not None and self.interrupted and there.record.action == records.ADOPT:
+        if (
+            there is not None
+            and self.interrupted
+            and there.record.action == records.ADOPT
+        ):
             return self.go_on()
         if there is not None:
-            raise UsageError(f"there is a stack {there.name} already", hint="adopt it under another name")
+            raise UsageError(
+                f"there is a stack {there.name} already",
+                hint="adopt it under another name",
+            )
         validation.check(definition, self._types)
         identity = definition.identity
-        record = StackRecord(identity.id, identity.name, identity.project, source=definition.source, rollback=rollback)
+        record = StackRecord(
+            identity.id,
+            identity.name,
+            identity.project,
+            source=definition.source,
+            rollback=rollback,
+        )
         record.adopted = dict(resources)
         self.root = Stack(self.world, record, None)
         traversal.converge(self.root, records.ADOPT, definition)
@@ -531,7 +665,10 @@ class Session:
             self.go_on()
         if self.interrupted:
             return self.go_on()
-        if action != records.CHECK and (root.record.action, root.record.status) == (action, COMPLETE):
+        if action != records.CHECK and (root.record.action, root.record.status) == (
+            action,
+            COMPLETE,
+        ):
             return root  # nothing to do
         traversal.turn(root, action)
         return self._run()
@@ -560,7 +697,9 @@ class Session:
         if self._endpoint is None:
             self._machine.work(self.world, due, [])
         else:
-            self._machine.work(self.world, _least(due, self._endpoint.due), [self._endpoint.fileno()])
+            self._machine.work(
+                self.world, _least(due, self._endpoint.due), [self._endpoint.fileno()]
+            )
         if self._endpoint is not None:
             self._endpoint.take(self._signalled)
 
@@ -583,7 +722,9 @@ class Session:
         if self._endpoint is None:
             from heat_config_stack.lifecycle.endpoint import Endpoint  # noqa: PLC0415  # few stacks have handles
 
-            self._endpoint = Endpoint(root.record.port, fixed=self._resumed and bool(root.record.port))
+            self._endpoint = Endpoint(
+                root.record.port, fixed=self._resumed and bool(root.record.port)
+            )
         address = self._endpoint.expect(handle, token)
         if root.record.port != self._endpoint.port:
             root.record.port = self._endpoint.port
@@ -607,28 +748,41 @@ class Session:
     def _goes_back(self, definition: Definition) -> bool:
         """Return whether an interrupted rollback followed a failed attempt of the same definition."""
         record = self._there().record
-        return self.interrupted and record.action == ROLLBACK and record.source_before == definition.source
+        return (
+            self.interrupted
+            and record.action == ROLLBACK
+            and record.source_before == definition.source
+        )
 
 
 def refuse_suspended(root: Stack) -> None:
     """Raise UsageError if a stack is suspended, which no update changes."""
     if root.record.action == records.SUSPEND and root.record.status != IN_PROGRESS:
         hint = "resume it first" + (
-            "; the update is possible even if that fails" if root.record.status == FAILED else ""
+            "; the update is possible even if that fails"
+            if root.record.status == FAILED
+            else ""
         )
-        raise UsageError("Updating a stack when it is suspended is not supported.", hint=hint)
+        raise UsageError(
+            "Updating a stack when it is suspended is not supported.", hint=hint
+        )
 
 
 def find_snapshot(store: Memory, name: str) -> SnapshotRecord:
     """Return the snapshot with that id, or the only one with that name. Raises UsageError."""
     if name in store.snapshots:
         return store.snapshots[name]
-    namesakes = [snapshot for snapshot in store.snapshots.values() if snapshot.name == name]
+    namesakes = [
+        snapshot for snapshot in store.snapshots.values() if snapshot.name == name
+    ]
     if len(namesakes) == 1:
         return namesakes[0]
     stack = store.root.name if store.root else ""
     if namesakes:
-        raise UsageError(f"{name!r} is the name of {len(namesakes)} snapshots of {stack}", hint="name one by its id")
+        raise UsageError(
+            f"{name!r} is the name of {len(namesakes)} snapshots of {stack}",
+            hint="name one by its id",
+        )
     names = [snapshot.name or snapshot.id for snapshot in store.snapshots.values()]
     raise UsageError(f"{stack} has no snapshot {name!r}", hint=among(name, names))
 
@@ -656,7 +810,11 @@ def _resource(root: Stack, saved: Stack, name: str) -> Resource:
     except Invalid as error:
         raise UsageError(str(error)) from error
     current = root.resources.get(name)
-    return current if current is not None and current.record.type == defined.record.type else defined
+    return (
+        current
+        if current is not None and current.record.type == defined.record.type
+        else defined
+    )
 
 
 def _definition(record: StackRecord, source: Json, load: Loader) -> Definition | None:

@@ -23,7 +23,16 @@ from heat_config_stack.lifecycle import deployments, procedure
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import records, spans
 from heat_config_stack.records.exception import ResourceFailure, UpdateReplace
-from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, ROLLBACK, UPDATE
+from heat_config_stack.records.records import (
+    COMPLETE,
+    CREATE,
+    DELETE,
+    FAILED,
+    IN_PROGRESS,
+    INIT,
+    ROLLBACK,
+    UPDATE,
+)
 from heat_config_stack.records.records import ResourceRecord as Record
 from heat_config_stack.resource import actions
 from heat_config_stack.resource.resource import PLUGINS, Resource
@@ -92,11 +101,17 @@ class Traversal:
     def _take(self) -> None:
         """Begin the steps whose dependencies are done; first, as in Heat, those that delete."""
         ready = self.graph.get_ready()
-        nodes = self._next(ready) if self._in_turn else sorted(ready, key=lambda node: not node.last)
+        nodes = (
+            self._next(ready)
+            if self._in_turn
+            else sorted(ready, key=lambda node: not node.last)
+        )
         self._open += len(nodes)
         for node in nodes:
             done: list[bool] = []
-            self.stack.world.scheduler.add(self._guarded(node, done), partial(self._after, node, done))
+            self.stack.world.scheduler.add(
+                self._guarded(node, done), partial(self._after, node, done)
+            )
 
     def _next(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
         """Return the one step to begin; none while another one is open, or after a failure."""
@@ -121,21 +136,31 @@ class Traversal:
             self._fail(failure)
         except (AgentError, GeneratorExit):
             raise
-        except BaseException as error:  # plug-ins may raise anything, outside of their handlers too
+        except (
+            BaseException
+        ) as error:  # plug-ins may raise anything, outside of their handlers too
             if isinstance(error, OSError) and shortage(error):
                 raise
             self._fail(self._broken(node, error))
 
     def _fail(self, failure: ResourceFailure) -> None:
         if self.stack.record.failure is None:
-            self.stack.record.failure = records.Failure(failure.kind, failure.path, failure.text)
+            self.stack.record.failure = records.Failure(
+                failure.kind, failure.path, failure.text
+            )
 
     def _broken(self, node: Node, error: BaseException) -> ResourceFailure:
         """Record that a resource failed outside of its handlers; one that was not begun keeps its state."""
         record = self.stack.world.store.resources.get(node.id)
-        failure = actions.failure(record.name if record else node.id, error, self.stack.world.conceal)
+        failure = actions.failure(
+            record.name if record else node.id, error, self.stack.world.conceal
+        )
         if record is not None and record.status == IN_PROGRESS:
-            record.status, record.reason, record.updated = FAILED, str(failure), time.time()
+            record.status, record.reason, record.updated = (
+                FAILED,
+                str(failure),
+                time.time(),
+            )
             self.stack.keep(record)
             self.stack.happened([record.name], record.action, FAILED, record.reason)
         return failure
@@ -154,7 +179,11 @@ class Traversal:
         self.stack.traversal = None
         record = self.stack.record
         record.status = FAILED if record.failure else COMPLETE
-        record.reason = f"Resource {record.action} failed: {record.failure}" if record.failure else ""
+        record.reason = (
+            f"Resource {record.action} failed: {record.failure}"
+            if record.failure
+            else ""
+        )
         record.updated = time.time()
         self.stack.keep(record)
         if self.stack.owner is None:
@@ -163,7 +192,11 @@ class Traversal:
 
 
 def converge(
-    stack: Stack, action: str, definition: Definition | None, attempt: str = "", rolling: Rolling | None = None
+    stack: Stack,
+    action: str,
+    definition: Definition | None,
+    attempt: str = "",
+    rolling: Rolling | None = None,
 ) -> None:
     """Begin to create or update a stack to a definition; without one, to delete it."""
     record = stack.record
@@ -184,18 +217,27 @@ def turn(stack: Stack, action: str, attempt: str = "") -> None:
     _Turn(stack).start()
 
 
-def go_on(stack: Stack, definition: Definition | None, rolling: Rolling | None = None) -> None:
+def go_on(
+    stack: Stack, definition: Definition | None, rolling: Rolling | None = None
+) -> None:
     """Continue the traversal that an earlier process began."""
     if stack.record.action in TURNS:
         _Turn(stack).start()
     else:
         rest = rolling.left(each.name for each in stack.records()) if rolling else None
-        _Convergence(stack, None if stack.record.action == DELETE else definition, rest).start()
+        _Convergence(
+            stack, None if stack.record.action == DELETE else definition, rest
+        ).start()
 
 
 def _begin(stack: Stack, action: str, attempt: str) -> None:
     record = stack.record
-    record.action, record.status, record.reason, record.failure = action, IN_PROGRESS, "", None
+    record.action, record.status, record.reason, record.failure = (
+        action,
+        IN_PROGRESS,
+        "",
+        None,
+    )
     record.attempt, record.updated = attempt or records.new_id(), time.time()
     stack.keep(record)
     if stack.owner is None:
@@ -214,14 +256,19 @@ class _Turn(Traversal):
         ids = {name: resource.record.id for name, resource in stack.resources.items()}
         self._names = {of: name for name, of in ids.items()}
         suspends = stack.record.action == records.SUSPEND
-        nodes = {of: Node(of, False) for of in (reversed(self._names) if suspends else self._names)}
+        nodes = {
+            of: Node(of, False)
+            for of in (reversed(self._names) if suspends else self._names)
+        }
         self._positions = {of: position for position, of in enumerate(nodes)}
         for node in nodes.values():
             self.graph.add(node)
         for name, resource in stack.resources.items():
             for required in resource.record.requires:
                 if required in nodes:
-                    after, before = (required, ids[name]) if suspends else (ids[name], required)
+                    after, before = (
+                        (required, ids[name]) if suspends else (ids[name], required)
+                    )
                     self.graph.add(nodes[after], nodes[before])
 
     def position(self, node: Node) -> int:
@@ -238,7 +285,12 @@ class _Turn(Traversal):
 class _Convergence(Traversal):
     """Creates, updates and deletes resources until the stack matches a definition."""
 
-    def __init__(self, stack: Stack, definition: Definition | None, rolling: Rolling | None = None) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        definition: Definition | None,
+        rolling: Rolling | None = None,
+    ) -> None:
         super().__init__(stack)
         self._definition, self._rolling = definition, rolling or Rolling(())
         self._before = {each.id: each for each in stack.records()}
@@ -257,9 +309,15 @@ class _Convergence(Traversal):
         self._inside = self._leaving_inside()
         self._plan_removals()
         self._plan_batches()
-        self._positions = {Node(of, True): len(self._before) - at for at, of in enumerate(self._before)}
-        self._positions |= dict.fromkeys((_REMOVED, *(Node(of, True) for of in self._inside)), 0)
-        self._positions |= {Node(of, False): at - len(self._names) for at, of in enumerate(self._names)}
+        self._positions = {
+            Node(of, True): len(self._before) - at for at, of in enumerate(self._before)
+        }
+        self._positions |= dict.fromkeys(
+            (_REMOVED, *(Node(of, True) for of in self._inside)), 0
+        )
+        self._positions |= {
+            Node(of, False): at - len(self._names) for at, of in enumerate(self._names)
+        }
 
     def position(self, node: Node) -> int:
         return self._positions[node]
@@ -275,14 +333,27 @@ class _Convergence(Traversal):
             if chosen is None:
                 chosen = self._new(name)
             self._current[name], self._names[chosen.id] = chosen.id, name
-            if name not in stack.resources or stack.resources[name].record is not chosen:
+            if (
+                name not in stack.resources
+                or stack.resources[name].record is not chosen
+            ):
                 stack.resources[name] = stack.resource(chosen)
         for name, wanted in definition.resources.items():
-            needs = [self._current[other] for other in wanted.requirements() if other in self._current]
-            self.graph.add(Node(self._current[name], False), *(Node(other, False) for other in needs))
+            needs = [
+                self._current[other]
+                for other in wanted.requirements()
+                if other in self._current
+            ]
+            self.graph.add(
+                Node(self._current[name], False),
+                *(Node(other, False) for other in needs),
+            )
             if stack.resources[name].record.definition is None:
                 stack.resources[name].record.requires = sorted(needs)
-        extra = {self._current[name]: stack.resources[name].record for name in self._rolling.extra}
+        extra = {
+            self._current[name]: stack.resources[name].record
+            for name in self._rolling.extra
+        }
         self._before |= extra  # they are deleted again
 
     def _fittest(self, candidates: Sequence[Record]) -> Record | None:
@@ -291,8 +362,14 @@ class _Convergence(Traversal):
         replaced = {each.replaces for each in self._before.values()}
 
         def fitness(of: Record) -> tuple[int, float]:
-            score = -30 * (of.status == FAILED) - 50 * (of.action == DELETE) - (of.id in replaced)
-            return score + 5 * (of.revision == before) + 10 * (of.revision == revision), of.updated or of.created
+            score = (
+                -30 * (of.status == FAILED)
+                - 50 * (of.action == DELETE)
+                - (of.id in replaced)
+            )
+            return score + 5 * (of.revision == before) + 10 * (
+                of.revision == revision
+            ), of.updated or of.created
 
         return max(candidates, key=fitness, default=None)
 
@@ -300,16 +377,32 @@ class _Convergence(Traversal):
         """Order each batch of a rolling update after the one before, with all that it removes."""
         former: list[Node] = []
         for batch in self._rolling.batches:
-            members = [self._current[name] for name in batch.made if name in self._current]
-            gone = [of for of, each in self._before.items() if each.name in batch.removed]
-            nodes = [*(Node(of, False) for of in members), *(Node(of, True) for of in gone)]
+            members = [
+                self._current[name] for name in batch.made if name in self._current
+            ]
+            gone = [
+                of for of, each in self._before.items() if each.name in batch.removed
+            ]
+            nodes = [
+                *(Node(of, False) for of in members),
+                *(Node(of, True) for of in gone),
+            ]
             for node in nodes:
                 self.graph.add(node, *former)
                 self._pauses[node] = batch.pause
-            first = [Node(of, True) for of in gone if self.stack.resource(self._before[of]).has_run()]
+            first = [
+                Node(of, True)
+                for of in gone
+                if self.stack.resource(self._before[of]).has_run()
+            ]
             for of in members:
                 self.graph.add(Node(of, False), *first)
-            stay = [of for of in members if of in self._before and self._before[of].name not in self._rolling.extra]
+            stay = [
+                of
+                for of in members
+                if of in self._before
+                and self._before[of].name not in self._rolling.extra
+            ]
             former = [*nodes, *(Node(of, True) for of in stay)] or former
 
     def _plan_removals(self) -> None:
@@ -317,7 +410,9 @@ class _Convergence(Traversal):
         current = set(self._current.values())
         first = self._removed_first()
         for id_, former in self._before.items():
-            self.graph.add(Node(id_, True), *([Node(id_, False)] if id_ in current else []))
+            self.graph.add(
+                Node(id_, True), *([Node(id_, False)] if id_ in current else [])
+            )
             for other in former.requires:
                 if other in self._before and other not in first and other != id_:
                     self.graph.add(Node(other, True), Node(id_, True))
@@ -341,8 +436,14 @@ class _Convergence(Traversal):
         if self._definition is None:
             return {}
         there = self.stack.resources.values()
-        outer = [each for each in there if each.child is not None and not type(each).__module__.startswith(PLUGINS)]
-        if not outer or not (outer[1:] or any(each.may_run and each.action == INIT for each in there)):
+        outer = [
+            each
+            for each in there
+            if each.child is not None and not type(each).__module__.startswith(PLUGINS)
+        ]
+        if not outer or not (
+            outer[1:] or any(each.may_run and each.action == INIT for each in there)
+        ):
             return {}
         return {
             inner.record.id: _Inside(each, path, inner)
@@ -354,8 +455,14 @@ class _Convergence(Traversal):
         """Order the removals inside of child stacks: what depended on another resource goes before that."""
         for of, each in self._inside.items():
             outer = each.outer.record
-            before = [other for other, user in self._inside.items() if of in user.inner.record.requires]
-            before += [other for other in first if outer.id in self._before[other].requires]
+            before = [
+                other
+                for other, user in self._inside.items()
+                if of in user.inner.record.requires
+            ]
+            before += [
+                other for other in first if outer.id in self._before[other].requires
+            ]
             self.graph.add(Node(of, True), *(Node(other, True) for other in before))
             for other in first:
                 if other in outer.requires:
@@ -369,11 +476,16 @@ class _Convergence(Traversal):
         """
         if self._definition is None:
             return {}
-        current, later = set(self._current.values()), {name for each in self._rolling.batches for name in each.removed}
+        current, later = (
+            set(self._current.values()),
+            {name for each in self._rolling.batches for name in each.removed},
+        )
         removed = {
             of: resource
             for of, each in self._before.items()
-            if of not in current and each.name not in later and (resource := self.stack.resource(each)).has_run()
+            if of not in current
+            and each.name not in later
+            and (resource := self.stack.resource(each)).has_run()
         }
         users: dict[str, set[str]] = {}
         for of, each in self._before.items() if removed else ():
@@ -386,16 +498,26 @@ class _Convergence(Traversal):
             while todo:
                 todo += (new := users.get(todo.pop(), set()) - reached)
                 reached |= new
-            if not any(self._is_of_plugin(other) for other in reached if other not in current):
+            if not any(
+                self._is_of_plugin(other) for other in reached if other not in current
+            ):
                 first[of] = (reached & removed.keys()) - {of}
         return {of: dependents & first.keys() for of, dependents in first.items()}
 
     def _is_of_plugin(self, of: str) -> bool:
-        return type(self.stack.resource(self._before[of])).__module__.startswith(PLUGINS)
+        return type(self.stack.resource(self._before[of])).__module__.startswith(
+            PLUGINS
+        )
 
     def _new(self, name: str, replaces: str = "") -> Record:
         """Return the record of a new resource, whose definition has not been resolved yet."""
-        made = Record(records.new_id(), name, self.stack.id, revision=self.stack.record.revision, replaces=replaces)
+        made = Record(
+            records.new_id(),
+            name,
+            self.stack.id,
+            revision=self.stack.record.revision,
+            replaces=replaces,
+        )
         wanted = self.stack.as_defined(name).record
         made.type, made.template = wanted.type, wanted.template
         self.stack.keep(made)
@@ -413,22 +535,35 @@ class _Convergence(Traversal):
         """Create, update or replace a resource; leave one that an earlier process has finished."""
         resource = self.stack.resources[self._names[node.id]]
         record, attempt = resource.record, self.stack.record.attempt
-        if (record.passed, record.revision, record.status) == (attempt, self.stack.record.revision, COMPLETE):
+        if (record.passed, record.revision, record.status) == (
+            attempt,
+            self.stack.record.revision,
+            COMPLETE,
+        ):
             return
         if record.passed != attempt:
             yield from self._paused(node, record)
-            ours = resource.may_run and not type(resource).__module__.startswith(PLUGINS)
+            ours = resource.may_run and not type(resource).__module__.startswith(
+                PLUGINS
+            )
             if ours and record.status == IN_PROGRESS and record.action != DELETE:
                 record.attempt = ""  # what was interrupted had another definition
         record.passed = attempt
         if resource.state == (DELETE, IN_PROGRESS) and resource.has_run():
             yield from self._replaced(resource)
             return
-        again = resource.state == (CREATE, IN_PROGRESS) and resource.again_after_interruption
+        again = (
+            resource.state == (CREATE, IN_PROGRESS)
+            and resource.again_after_interruption
+        )
         again = again or resource.state == (records.ADOPT, IN_PROGRESS)
         if resource.action != INIT and not again:
             try:
-                yield from actions.update(resource, self.stack.as_defined(resource.name), self._needs(resource.name))
+                yield from actions.update(
+                    resource,
+                    self.stack.as_defined(resource.name),
+                    self._needs(resource.name),
+                )
             except UpdateReplace:
                 yield from self._replaced(resource)
                 return
@@ -466,7 +601,9 @@ class _Convergence(Traversal):
         pause = self._pauses.get(node, 0.0)
         if not pause:
             return
-        spans.begin(record, f"{self.stack.record.attempt}{' removal' if node.last else ''}")
+        spans.begin(
+            record, f"{self.stack.record.attempt}{' removal' if node.last else ''}"
+        )
         self.stack.keep(record)
         while spans.lasted(record) < pause:
             if spans.renew(record):
@@ -477,7 +614,10 @@ class _Convergence(Traversal):
         """Return a resource that is about to be created, as the definition has it now."""
         resource = self.stack.as_defined(record.name)
         record.type, record.template = resource.record.type, resource.record.template
-        record.revision, record.passed = self.stack.record.revision, self.stack.record.attempt
+        record.revision, record.passed = (
+            self.stack.record.revision,
+            self.stack.record.attempt,
+        )
         resource.attach(record)
         self.stack.resources[record.name] = resource
         self._needs_now(resource)
@@ -514,14 +654,19 @@ class _Convergence(Traversal):
         except ResourceFailure as failure:
             names = (inside.outer.name, *inside.path[:-1])
             outer = [word for name in names for word in ("resources", name)]
-            raise ResourceFailure(failure.kind, [*outer, *failure.path], failure.text) from failure
+            raise ResourceFailure(
+                failure.kind, [*outer, *failure.path], failure.text
+            ) from failure
 
     def _ended(self) -> None:
         record = self.stack.record
         if record.failure is None and procedure.is_to_deploy(self.stack):
             self.stack.world.scheduler.add(self._deployed(), self._ended)
             return
-        failed, back = record.failure is not None, record.rollback and record.action in (CREATE, UPDATE, records.ADOPT)
+        failed, back = (
+            record.failure is not None,
+            record.rollback and record.action in (CREATE, UPDATE, records.ADOPT),
+        )
         if failed and back and self.stack.owner is None and not self._adopted_failure:
             self._go_back()
             return
@@ -542,7 +687,9 @@ class _Convergence(Traversal):
             yield from run.task()
             problem = run.record.reason
         if problem:
-            stack.record.failure = records.Failure("WorkflowFailed", ["workflows", DEPLOY], problem)
+            stack.record.failure = records.Failure(
+                "WorkflowFailed", ["workflows", DEPLOY], problem
+            )
         else:
             procedure.take_over(stack)
 
@@ -553,7 +700,10 @@ class _Convergence(Traversal):
         stack.happened([], record.action, FAILED, failed)
         record.undone = {"reason": failed, "runs": deployments.runs_that_failed(stack)}
         create = record.action != UPDATE
-        record.revision, record.before = (record.latest + 1 if create else record.before), record.revision
+        record.revision, record.before = (
+            (record.latest + 1 if create else record.before),
+            record.revision,
+        )
         record.latest = max(record.latest, record.revision)
         record.source, record.source_before = record.source_before, record.source
         earlier = None if create else stack.earlier

@@ -36,12 +36,24 @@ DEPTH = 5
 """The maximum depth of nested stacks, not counting the outermost."""
 
 
-def check(definition: Definition, types: Types, owner: Resource | None = None, *, creating: bool = True) -> None:
+def check(
+    definition: Definition,
+    types: Types,
+    owner: Resource | None = None,
+    *,
+    creating: bool = True,
+) -> None:
     """Raise `Invalid` with all mistakes of a stack, which an owner may have as its child."""
     try:
-        found = limits.within_template(lambda: list(mistakes(definition, types, owner, creating=creating)))
+        found = limits.within_template(
+            lambda: list(mistakes(definition, types, owner, creating=creating))
+        )
     except limits.TooMuch:
-        found = [definition.mistake(f"with its nested stacks and plug-ins, {limits.OUT_OF_TIME}", ())]
+        found = [
+            definition.mistake(
+                f"with its nested stacks and plug-ins, {limits.OUT_OF_TIME}", ()
+            )
+        ]
     if found:
         raise Invalid(found, definition.conceal)
 
@@ -68,22 +80,37 @@ def mistakes(
     `creating` adds what Heat refuses only when a stack is created, such as times that are over.
     """
     conceal = definition.conceal
-    for each in _mistakes(definition, types, owner, count or _Count(), creating=creating):
+    for each in _mistakes(
+        definition, types, owner, count or _Count(), creating=creating
+    ):
         yield each.concealed(conceal.text)
 
 
 def _mistakes(
-    definition: Definition, types: Types, owner: Resource | None, count: _Count, *, creating: bool
+    definition: Definition,
+    types: Types,
+    owner: Resource | None,
+    count: _Count,
+    *,
+    creating: bool,
 ) -> Iterator[Mistake]:
     count.number += count.times * len(definition.resources)
     if count.number > definition.largest:
         yield definition.mistake(limits.too_many(count.number), ("resources",))
         return
     world = World(Memory(), types, _Nowhere(), creating=creating)
-    stack = Stack(world, StackRecord(definition.identity.id, definition.identity.name), definition, owner)
+    stack = Stack(
+        world,
+        StackRecord(definition.identity.id, definition.identity.name),
+        definition,
+        owner,
+    )
     stack.look, stack.validating = _Unmade(owner), True
     if round_ := circle(definition.resources):
-        yield definition.mistake(f"Circular Dependency Found: {' → '.join((*round_, round_[0]))}", ("resources",))
+        yield definition.mistake(
+            f"Circular Dependency Found: {' → '.join((*round_, round_[0]))}",
+            ("resources",),
+        )
         return
     resources: dict[str, Resource] = {}
     for name in definition.resources:
@@ -103,7 +130,9 @@ def _mistakes(
         try:
             yield from list(_of_resource(definition, name, resource, count, types))
         except BaseException as error:  # noqa: BLE001  # schemas and constraints of plug-ins may raise anything
-            yield definition.mistake(f"{type(error).__name__}: {blame(error)}", ("resources", name))
+            yield definition.mistake(
+                f"{type(error).__name__}: {blame(error)}", ("resources", name)
+            )
     for need in _needs(definition):
         if need.resource in resources:
             try:
@@ -116,21 +145,34 @@ def _mistakes(
 def _of_resource(
     definition: Definition, name: str, resource: Resource, count: _Count, types: Types
 ) -> Iterator[Mistake]:
-    if resource.definition.external_id is not None:  # it exists already: as in Heat, nothing of it is checked
+    if (
+        resource.definition.external_id is not None
+    ):  # it exists already: as in Heat, nothing of it is checked
         return
-    problems = [_of_wrong(definition, ("resources", name), each) for each in resource.mistakes()]
+    problems = [
+        _of_wrong(definition, ("resources", name), each) for each in resource.mistakes()
+    ]
     definition_of_resource = resource.definition
     snapshot = (
         not resource.any_property
         and isinstance(definition_of_resource.deletion_policy, str)
         and definition_of_resource.deletion_policy.lower() == "snapshot"
     )
-    if snapshot and not (resource.deletes_with_snapshot or hasattr(resource, "handle_snapshot_delete")):
-        problem = f'"{definition_of_resource.deletion_policy}" deletion policy not supported'
-        problems.append(definition.mistake(problem, ("resources", name, "deletion_policy")))
+    if snapshot and not (
+        resource.deletes_with_snapshot or hasattr(resource, "handle_snapshot_delete")
+    ):
+        problem = (
+            f'"{definition_of_resource.deletion_policy}" deletion policy not supported'
+        )
+        problems.append(
+            definition.mistake(problem, ("resources", name, "deletion_policy"))
+        )
     problems += _unfit_to_replace(definition, name, resource, types)
     if not problems:
-        problems += [replace(each, code=OF_VALUE) for each in _validated(definition, name, resource)]
+        problems += [
+            replace(each, code=OF_VALUE)
+            for each in _validated(definition, name, resource)
+        ]
     yield from problems
     if not problems and hasattr(resource, "child_to_validate"):
         yield from _of_child(definition, name, resource, count)
@@ -140,10 +182,18 @@ def _of_wrong(definition: Definition, resource: Path, wrong: Wrong) -> Mistake:
     """Return a mistake in the properties or the update policy; an unknown key has the place of the key itself."""
     path = (*resource, *wrong.path)
     code = OF_VALUE if wrong.of_value and wrong.path[0] == "properties" else ""
-    return Mistake(wrong.problem, path, definition.place((*path, *wrong.key)), wrong.hint, code=code)
+    return Mistake(
+        wrong.problem,
+        path,
+        definition.place((*path, *wrong.key)),
+        wrong.hint,
+        code=code,
+    )
 
 
-def _validated(definition: Definition, name: str, resource: Resource) -> Iterator[Mistake]:
+def _validated(
+    definition: Definition, name: str, resource: Resource
+) -> Iterator[Mistake]:
     """Yield the mistakes that the class itself finds."""
     try:
         resource.validate()
@@ -151,27 +201,44 @@ def _validated(definition: Definition, name: str, resource: Resource) -> Iterato
         inner = error.path[2:] if error.path[:2] == ["resources", name] else error.path
         yield definition.mistake(str(error), ("resources", name, *inner))
     except BaseException as error:  # noqa: BLE001  # plug-ins may raise anything
-        yield definition.mistake(f"{type(error).__name__}: {blame(error)}", ("resources", name))
+        yield definition.mistake(
+            f"{type(error).__name__}: {blame(error)}", ("resources", name)
+        )
 
 
-def _of_child(definition: Definition, name: str, resource: Any, count: _Count) -> Iterator[Mistake]:
+def _of_child(
+    definition: Definition, name: str, resource: Any, count: _Count
+) -> Iterator[Mistake]:
     """Yield the mistakes of the child stack of a resource, which has the methods of a `StackResource`."""
     path = ("resources", resource.child_mistakes_path())
     if len(resource.stack.path) >= DEPTH:
         yield definition.mistake(f"Recursion depth exceeds {DEPTH}.", path)
         return
-    identity = Identity(f"{resource.stack.name}-{name}", definition.identity.id, definition.identity.project)
+    identity = Identity(
+        f"{resource.stack.name}-{name}",
+        definition.identity.id,
+        definition.identity.project,
+    )
     try:
         child = resource.child_to_validate(identity)
     except Invalid as error:
         yield from (mistake.under(*path) for mistake in error.mistakes)
         return
     if child is not None:
-        times, count.times = count.times, count.times * resource.members_like_the_first()
+        times, count.times = (
+            count.times,
+            count.times * resource.members_like_the_first(),
+        )
         world = resource.stack.world
-        for mistake in mistakes(child, world.types, resource, count, creating=world.creating):
+        for mistake in mistakes(
+            child, world.types, resource, count, creating=world.creating
+        ):
             moved = mistake.under(*path)
-            yield moved if moved.place else replace(moved, place=definition.place(("resources", name)))
+            yield (
+                moved
+                if moved.place
+                else replace(moved, place=definition.place(("resources", name)))
+            )
         count.times = times
 
 
@@ -192,12 +259,16 @@ def children(definition: Definition, types: Types) -> list[Child]:
     Of a group, it is the first member. A child that cannot be defined is left out: its mistakes are reported.
     """
     try:
-        return limits.within_template(lambda: list(_children(definition, types, None, _Count())))
+        return limits.within_template(
+            lambda: list(_children(definition, types, None, _Count()))
+        )
     except limits.TooMuch:
         return []
 
 
-def _children(definition: Definition, types: Types, owner: Resource | None, count: _Count) -> Iterator[Child]:
+def _children(
+    definition: Definition, types: Types, owner: Resource | None, count: _Count
+) -> Iterator[Child]:
     count.number += len(definition.resources)
     stack = unmade(definition, types, owner)
     for name in definition.resources if len(stack.path) < DEPTH else ():
@@ -218,7 +289,9 @@ def _children(definition: Definition, types: Types, owner: Resource | None, coun
                 yield Child((*path, *each.path), each.place or place, each.definition)
 
 
-def unmade(definition: Definition, types: Types, owner: Resource | None = None) -> Stack:
+def unmade(
+    definition: Definition, types: Types, owner: Resource | None = None
+) -> Stack:
     """Return a stack in which nothing exists: a reference is the name of its resource, and an attribute is None."""
     record = StackRecord(definition.identity.id, definition.identity.name)
     stack = Stack(World(Memory(), types, _Nowhere()), record, definition, owner)
@@ -237,7 +310,9 @@ def _needs(definition: Definition) -> Iterator[Need]:
                 yield need
 
 
-def _of_need(definition: Definition, need: Need, resource: Resource) -> Iterator[Mistake]:
+def _of_need(
+    definition: Definition, need: Need, resource: Resource
+) -> Iterator[Mistake]:
     attribute, name, path = need.attribute or "", resource.name, need.path
     if hasattr(resource, "lack"):  # a group
         if (lack := resource.lack(attribute, need.keys)) is None:
@@ -250,7 +325,9 @@ def _of_need(definition: Definition, need: Need, resource: Resource) -> Iterator
     yield Mistake(problem, path, definition.place(need.path))
 
 
-def _unfit_to_replace(definition: Definition, name: str, resource: Resource, types: Types) -> Iterator[Mistake]:
+def _unfit_to_replace(
+    definition: Definition, name: str, resource: Resource, types: Types
+) -> Iterator[Mistake]:
     """Yield the reasons why a template cannot replace the type that it is mapped to."""
     snippet: ResourceDefinition = resource.definition
     facade = types.replaced(snippet, definition.environment)
@@ -260,16 +337,28 @@ def _unfit_to_replace(definition: Definition, name: str, resource: Resource, typ
     path = ("resources", name)
     for name_, schema in facade.properties_schema.items():
         if schema.required and name_ not in interface.properties:
-            yield definition.mistake(f"Required property {name_} for facade {snippet.type} missing in provider", path)
-        elif name_ in interface.properties and schema.type not in _fitting(interface.properties[name_].type):
+            yield definition.mistake(
+                f"Required property {name_} for facade {snippet.type} missing in provider",
+                path,
+            )
+        elif name_ in interface.properties and schema.type not in _fitting(
+            interface.properties[name_].type
+        ):
             problem = f"Property {name_} type mismatch between facade {snippet.type} ({schema.type}) and provider"
-            yield definition.mistake(f"{problem} ({of_parameter(interface.properties[name_]).type})", path)
+            yield definition.mistake(
+                f"{problem} ({of_parameter(interface.properties[name_]).type})", path
+            )
     for name_, parameter in interface.properties.items():
         if parameter.default is None and name_ not in facade.properties_schema:
-            yield definition.mistake(f"Provider requires property {name_} unknown in facade {snippet.type}", path)
+            yield definition.mistake(
+                f"Provider requires property {name_} unknown in facade {snippet.type}",
+                path,
+            )
     for name_ in facade.attributes_schema:
         if name_ not in interface.attributes:
-            yield definition.mistake(f"Attribute {name_} for facade {snippet.type} missing in provider", path)
+            yield definition.mistake(
+                f"Attribute {name_} for facade {snippet.type} missing in provider", path
+            )
 
 
 def _fitting(parameter: str) -> tuple[str, ...]:
@@ -294,7 +383,11 @@ class _Unmade:
         return None
 
     def facade(self, section: str) -> Json:
-        return section_of(self._owner, section) if self._owner is not None and self._owner.record.id else None
+        return (
+            section_of(self._owner, section)
+            if self._owner is not None and self._owner.record.id
+            else None
+        )
 
 
 class _Nowhere:

@@ -8,7 +8,15 @@ import string
 from collections.abc import Sequence
 from typing import NamedTuple
 
-CHARACTER_CLASSES = (LETTERS_DIGITS, LETTERS, LOWERCASE, UPPERCASE, DIGITS, HEXDIGITS, OCTDIGITS) = (
+CHARACTER_CLASSES = (
+    LETTERS_DIGITS,
+    LETTERS,
+    LOWERCASE,
+    UPPERCASE,
+    DIGITS,
+    HEXDIGITS,
+    OCTDIGITS,
+) = (
     *("lettersdigits", "letters", "lowercase", "uppercase"),
     *("digits", "hexdigits", "octdigits"),
 )
@@ -43,11 +51,17 @@ def special_char_class(allowed_chars: str, min_count: int = 0) -> CharClass:
 def generate_password(length: int, char_classes: Sequence[CharClass]) -> str:
     """Return a password of a length, with the minimum of characters of each class. Raises ValueError."""
     characters = [
-        secrets.choice(char_class.allowed_chars) for char_class in char_classes for _ in range(char_class.min_count)
+        secrets.choice(char_class.allowed_chars)
+        for char_class in char_classes
+        for _ in range(char_class.min_count)
     ]
     if len(characters) > length:
-        raise ValueError("Length property cannot be smaller than combined character class and sequence minimums")
-    alphabet = "".join(dict.fromkeys("".join(char_class.allowed_chars for char_class in char_classes)))
+        raise ValueError(
+            "Length property cannot be smaller than combined character class and sequence minimums"
+        )
+    alphabet = "".join(
+        dict.fromkeys("".join(char_class.allowed_chars for char_class in char_classes))
+    )
     characters += [secrets.choice(alphabet) for _ in range(length - len(characters))]
     random.SystemRandom().shuffle(characters)
     return "".join(characters)

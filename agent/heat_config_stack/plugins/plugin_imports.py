@@ -35,7 +35,9 @@ OF_ENGINE: set[str] = set()
 
 def _is_ours(path: Path) -> bool:
     status = path.stat()
-    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (
+        stat.S_IWGRP | stat.S_IWOTH
+    )
 
 
 class UnsafeError(ImportError):
@@ -47,7 +49,9 @@ def package(directory: Path) -> str:
     name = PLUGINS + hashlib.sha256(str(directory.absolute()).encode()).hexdigest()[:12]
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
-    for former in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
+    for former in [
+        each for each in sys.modules if each == name or each.startswith(f"{name}.")
+    ]:
         del sys.modules[former]
     made = ModuleType(name)
     made.__path__ = [str(directory)]
@@ -86,12 +90,22 @@ class _Finder(importlib.abc.MetaPathFinder):
         return None
 
     @staticmethod
-    def _spec(fullname: str, file: Path, package: Path | None) -> importlib.machinery.ModuleSpec | None:
-        if not (_is_ours(file) and _is_ours(file.parent) and _is_ours(file.parent.parent)):
-            raise UnsafeError(f"{file} is not used: other users can write to it or to its folder", name=fullname)
+    def _spec(
+        fullname: str, file: Path, package: Path | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not (
+            _is_ours(file) and _is_ours(file.parent) and _is_ours(file.parent.parent)
+        ):
+            raise UnsafeError(
+                f"{file} is not used: other users can write to it or to its folder",
+                name=fullname,
+            )
         places = None if package is None else [str(package)]
         return importlib.util.spec_from_file_location(
-            fullname, file, loader=_Loader(fullname, str(file)), submodule_search_locations=places
+            fullname,
+            file,
+            loader=_Loader(fullname, str(file)),
+            submodule_search_locations=places,
         )
 
 
@@ -101,7 +115,11 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
         # An installed oslo.config imports the module with Heat's settings by its name.
-        with contextlib.nullcontext() if stands_for("oslo_config.cfg") else heat("heat.common.config"):
+        with (
+            contextlib.nullcontext()
+            if stands_for("oslo_config.cfg")
+            else heat("heat.common.config")
+        ):
             super().exec_module(module)
 
 
@@ -117,9 +135,17 @@ def _import(
     names = tuple(fromlist or ())
     if level == 0 and names and f"{name}.".startswith(f"{RESOURCES}."):
         return _of_resources(name, given.get("__package__") or "", names)
-    if level == 0 and top == "heat" and any(map(_is_of_engine, (name, *(f"{name}.{each}" for each in names)))):
+    if (
+        level == 0
+        and top == "heat"
+        and any(map(_is_of_engine, (name, *(f"{name}.{each}" for each in names))))
+    ):
         OF_ENGINE.add(given.get("__name__", ""))
-    with heat(name, names) if level == 0 and top in PACKAGES else contextlib.nullcontext():
+    with (
+        heat(name, names)
+        if level == 0 and top in PACKAGES
+        else contextlib.nullcontext()
+    ):
         try:
             imported = builtins.__import__(name, globals, locals, names, level)
         except ModuleNotFoundError as error:
@@ -134,10 +160,14 @@ def _import(
 
 def _is_of_engine(name: str) -> bool:
     """Return whether a module of Heat cannot be used here, or not all of it."""
-    return absent.is_absent(name) and (not stands_for(name) or name.startswith("heat.engine.clients.os."))
+    return absent.is_absent(name) and (
+        not stands_for(name) or name.startswith("heat.engine.clients.os.")
+    )
 
 
-def _beside(name: str, top: str, missing: ModuleNotFoundError, fromlist: tuple[str, ...]) -> ModuleType:
+def _beside(
+    name: str, top: str, missing: ModuleNotFoundError, fromlist: tuple[str, ...]
+) -> ModuleType:
     """Return a module next to a plug-in. Raises `missing` if there is none."""
     try:
         found = builtins.__import__(name, None, None, fromlist, 0)
@@ -154,12 +184,20 @@ def _of_resources(name: str, package: str, fromlist: tuple[str, ...]) -> ModuleT
         module_ = module(name)
         _check(name, module_, fromlist)
         return module_
-    ours = {each: module(f"{name}.{each}") for each in fromlist if stands_for(f"{name}.{each}")}
+    ours = {
+        each: module(f"{name}.{each}")
+        for each in fromlist
+        if stands_for(f"{name}.{each}")
+    }
     rest = tuple(each for each in fromlist if each not in ours)
     if not rest:
         return _with(name, ours)
     module_ = _copied(name, package.partition(".")[0], rest)
-    return _with(name, {**{each: getattr(module_, each) for each in rest}, **ours}) if ours else module_
+    return (
+        _with(name, {**{each: getattr(module_, each) for each in rest}, **ours})
+        if ours
+        else module_
+    )
 
 
 def _with(name: str, members: Mapping[str, Any]) -> ModuleType:
@@ -175,10 +213,16 @@ def _copied(name: str, root: str, fromlist: tuple[str, ...]) -> ModuleType:
     """
     inner = name.removeprefix(RESOURCES)
     missing = name
-    for package_, path in itertools.product((root, installed_heat()), (inner, f".openstack{inner}")):
+    for package_, path in itertools.product(
+        (root, installed_heat()), (inner, f".openstack{inner}")
+    ):
         candidate = f"{package_}{path}"
         try:
-            module_ = builtins.__import__(candidate, None, None, fromlist, 0) if package_ else None
+            module_ = (
+                builtins.__import__(candidate, None, None, fromlist, 0)
+                if package_
+                else None
+            )
         except ModuleNotFoundError as error:
             if not error.name or not f"{candidate}.".startswith(f"{error.name}."):
                 raise
@@ -203,4 +247,6 @@ def _check(name: str, module: ModuleType, fromlist: Sequence[str]) -> None:
     """Raise ModuleNotFoundError, with the full name, if a module lacks a name that is imported from it."""
     for each in fromlist:
         if each != "*" and not hasattr(module, each):
-            raise ModuleNotFoundError(f"No module named '{name}.{each}'", name=f"{name}.{each}")
+            raise ModuleNotFoundError(
+                f"No module named '{name}.{each}'", name=f"{name}.{each}"
+            )

@@ -15,8 +15,30 @@ from heat_config_stack.plugins.plugin_imports import RESOURCES
 _CLIENTS = frozenset(
     f"{service}client"
     for service in (
-        *("aodh", "barbican", "blazar", "cinder", "cyborg", "designate", "glance", "gnocchi", "heat", "ironic"),
-        *("keystone", "magnum", "manila", "masakari", "mistral", "monasca", "neutron", "nova", "octavia", "openstack"),
+        *(
+            "aodh",
+            "barbican",
+            "blazar",
+            "cinder",
+            "cyborg",
+            "designate",
+            "glance",
+            "gnocchi",
+            "heat",
+            "ironic",
+        ),
+        *(
+            "keystone",
+            "magnum",
+            "manila",
+            "masakari",
+            "mistral",
+            "monasca",
+            "neutron",
+            "nova",
+            "octavia",
+            "openstack",
+        ),
         *("sahara", "senlin", "swift", "trove", "vitrage", "zaqar", "zun"),
     )
 )
@@ -44,7 +66,11 @@ def reason(error: BaseException, path: Path, root: Path) -> str:
         )
     if name.partition(".")[0] == "heat":
         return f"it needs {name}, a part of Heat's own engine, which plug-ins cannot use here"
-    if name.partition(".")[0] in PACKAGES and "." in name and not _is_installed(name.partition(".")[0]):
+    if (
+        name.partition(".")[0] in PACKAGES
+        and "." in name
+        and not _is_installed(name.partition(".")[0])
+    ):
         top = name.partition(".")[0]
         return f"it needs {name}, and {top} is not installed: install {top.replace('_', '.')} for {sys.executable}"
     if not isinstance(error, ModuleNotFoundError) or not name:
@@ -77,7 +103,9 @@ def _missing(path: Path, root: Path, seen: set[Path]) -> Iterator[str]:
             yield from _missing(root.joinpath(*inner).with_suffix(".py"), root, seen)
         elif level:
             folder = path.parents[level - 1]
-            yield from _missing(folder.joinpath(*name.split(".")).with_suffix(".py"), root, seen)
+            yield from _missing(
+                folder.joinpath(*name.split(".")).with_suffix(".py"), root, seen
+            )
         elif top in PACKAGES or stands_for(name):
             continue
         elif (sibling := path.parent / f"{top}.py").is_file():
@@ -100,7 +128,9 @@ def _imported(body: list[ast.stmt]) -> Iterator[tuple[str, int]]:
             yield from ((each.name, 0) for each in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            yield from ((f"{base}.{each.name}".strip("."), node.level) for each in node.names)
+            yield from (
+                (f"{base}.{each.name}".strip("."), node.level) for each in node.names
+            )
             if base:
                 yield base, node.level
         elif isinstance(node, ast.ClassDef | ast.With):

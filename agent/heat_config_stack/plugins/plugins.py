@@ -61,7 +61,9 @@ def load(directories: Iterable[Path]) -> Plugins:
     plugins = Plugins()
     for directory in directories:
         if not directory.is_dir():
-            plugins.disabled.append(f"{directory} of plugin_dirs is not a folder: no plug-in is loaded from it")
+            plugins.disabled.append(
+                f"{directory} of plugin_dirs is not a folder: no plug-in is loaded from it"
+            )
             continue
         package = plugin_imports.package(directory)
         for path in _modules(directory):
@@ -73,7 +75,9 @@ def load(directories: Iterable[Path]) -> Plugins:
             except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
                 from heat_config_stack.plugins.plugin_reasons import reason  # noqa: PLC0415  # most plug-ins work
 
-                plugins.disabled.append(f"{path} is not used: {reason(error, path, directory)}")
+                plugins.disabled.append(
+                    f"{path} is not used: {reason(error, path, directory)}"
+                )
             else:
                 plugins.types.update(types)
                 custom_constraints.OF_PLUGINS.update(constraints)
@@ -99,14 +103,26 @@ def _modules(directory: Path) -> Iterator[Path]:
 
 def _lacks_types(module: ModuleType) -> bool:
     """Return whether a module has types, and provides none of them here."""
-    available, mapping = (getattr(module, name, None) for name in ("available_resource_mapping", "resource_mapping"))
-    return available is not None and mapping is not None and not available() and bool(mapping())
+    available, mapping = (
+        getattr(module, name, None)
+        for name in ("available_resource_mapping", "resource_mapping")
+    )
+    return (
+        available is not None
+        and mapping is not None
+        and not available()
+        and bool(mapping())
+    )
 
 
 def _unordered(path: Path, types: dict[str, type[Resource]]) -> Iterator[str]:
     """Yield a sentence for each type whose class adds dependencies that are not in the template."""
     for name, class_ in types.items():
-        own = [each for each in class_.__mro__ if each.__module__.startswith(PLUGINS) and not _is_heats(each)]
+        own = [
+            each
+            for each in class_.__mro__
+            if each.__module__.startswith(PLUGINS) and not _is_heats(each)
+        ]
         if any("add_dependencies" in vars(each) for each in own):
             yield f"{path}: add_dependencies() of {name} is not called: write depends_on in templates"
 
@@ -118,12 +134,20 @@ def _is_heats(class_: type) -> bool:
 
 def _types(module: ModuleType) -> dict[str, type[Resource]]:
     mapping = getattr(module, "resource_mapping", None)
-    available = getattr(module, "available_resource_mapping", mapping)  # the types that the module can provide here
+    available = getattr(
+        module, "available_resource_mapping", mapping
+    )  # the types that the module can provide here
     types = available() if available is not None else None
     for name, class_ in (types or {}).items():
         if not (isinstance(class_, type) and issubclass(class_, Resource)):
-            raise TypeError(f"{name} is not a class derived from heat.engine.resource.Resource")
-    return {name: class_ for name, class_ in (types or {}).items() if not _is_done_here(name, class_)}
+            raise TypeError(
+                f"{name} is not a class derived from heat.engine.resource.Resource"
+            )
+    return {
+        name: class_
+        for name, class_ in (types or {}).items()
+        if not _is_done_here(name, class_)
+    }
 
 
 def _is_done_here(name: str, class_: type[Resource]) -> bool:
@@ -137,7 +161,11 @@ def _is_done_here(name: str, class_: type[Resource]) -> bool:
     needy = (each.__module__ in plugin_imports.OF_ENGINE for each in class_.__mro__)
     if name in PARTNERS and _is_heats(class_):
         return True
-    return name in TYPES and _is_heats(class_) and (any(hasattr(class_, each) for each in OF_ENGINE) or any(needy))
+    return (
+        name in TYPES
+        and _is_heats(class_)
+        and (any(hasattr(class_, each) for each in OF_ENGINE) or any(needy))
+    )
 
 
 def _constraints(module: ModuleType) -> dict[str, Callable[[Any], str]]:
@@ -146,7 +174,9 @@ def _constraints(module: ModuleType) -> dict[str, Callable[[Any], str]]:
     classes = mapping() if mapping is not None else {}
     for name, class_ in classes.items():
         if not (isinstance(class_, type) and issubclass(class_, BaseCustomConstraint)):
-            raise TypeError(f"{name} is not a class derived from heat.engine.constraints.BaseCustomConstraint")
+            raise TypeError(
+                f"{name} is not a class derived from heat.engine.constraints.BaseCustomConstraint"
+            )
     return {name: _checker(class_) for name, class_ in classes.items()}
 
 

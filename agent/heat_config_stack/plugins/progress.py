@@ -34,8 +34,12 @@ class UpdateProgressBase:
         """
         self.complete, self.called = complete, called
         self.handler, self.checker = handler, f"check_{handler}"
-        self.handler_args, self.handler_kwargs = _arguments(resource_id, extra.get("handler_extra"))
-        self.checker_args, self.checker_kwargs = _arguments(resource_id, extra.get("checker_extra"))
+        self.handler_args, self.handler_kwargs = _arguments(
+            resource_id, extra.get("handler_extra")
+        )
+        self.checker_args, self.checker_kwargs = _arguments(
+            resource_id, extra.get("checker_extra")
+        )
 
 
 class ServerUpdateProgress(UpdateProgressBase):
@@ -50,7 +54,9 @@ class ServerUpdateProgress(UpdateProgressBase):
 class ContainerUpdateProgress(UpdateProgressBase):
     """One step of the update of a container."""
 
-    def __init__(self, container_id: str, handler: str, *flags: bool, **rest: Any) -> None:
+    def __init__(
+        self, container_id: str, handler: str, *flags: bool, **rest: Any
+    ) -> None:
         """Take the id of the container, and what the base class takes."""
         super().__init__(container_id, handler, *flags, **rest)
         self.container_id = container_id
@@ -67,15 +73,23 @@ class ServerCreateProgress:
 class ServerDeleteProgress:
     """The deletion of a server, perhaps after an image of it is made."""
 
-    def __init__(self, server_id: str, image_id: str | None = None, image_complete: bool = True) -> None:
+    def __init__(
+        self, server_id: str, image_id: str | None = None, image_complete: bool = True
+    ) -> None:
         """Take the ids of the server and of its image."""
-        self.server_id, self.image_id, self.image_complete = server_id, image_id, image_complete
+        self.server_id, self.image_id, self.image_complete = (
+            server_id,
+            image_id,
+            image_complete,
+        )
 
 
 class VolumeDetachProgress:
     """The detachment of a volume from a server, in which both services take part."""
 
-    def __init__(self, srv_id: str, vol_id: str, attach_id: str, task_complete: bool = False) -> None:
+    def __init__(
+        self, srv_id: str, vol_id: str, attach_id: str, task_complete: bool = False
+    ) -> None:
         """Take the ids of the server, the volume and the attachment."""
         self.srv_id, self.vol_id, self.attach_id = srv_id, vol_id, attach_id
         self.called = self.cinder_complete = self.nova_complete = task_complete
@@ -84,7 +98,9 @@ class VolumeDetachProgress:
 class VolumeAttachProgress:
     """The attachment of a volume to a server."""
 
-    def __init__(self, srv_id: str, vol_id: str, device: str | None, task_complete: bool = False) -> None:
+    def __init__(
+        self, srv_id: str, vol_id: str, device: str | None, task_complete: bool = False
+    ) -> None:
         """Take the ids of the server and the volume, and the name of the device."""
         self.srv_id, self.vol_id, self.device = srv_id, vol_id, device
         self.called = self.complete = task_complete
@@ -103,7 +119,12 @@ class VolumeDeleteProgress:
 class VolumeResizeProgress:
     """The extension of a volume."""
 
-    def __init__(self, task_complete: bool = False, size: int | None = None, pre_check: bool = False) -> None:
+    def __init__(
+        self,
+        task_complete: bool = False,
+        size: int | None = None,
+        pre_check: bool = False,
+    ) -> None:
         """Take the new size."""
         self.called = self.complete = task_complete
         self.size, self.pre_check = size, pre_check
@@ -112,7 +133,9 @@ class VolumeResizeProgress:
 class VolumeUpdateAccessModeProgress:
     """The change of a volume's access mode."""
 
-    def __init__(self, task_complete: bool = False, read_only: bool | None = None) -> None:
+    def __init__(
+        self, task_complete: bool = False, read_only: bool | None = None
+    ) -> None:
         """Take the new mode."""
         self.called, self.read_only = task_complete, read_only
 

@@ -19,7 +19,11 @@ class HeatException(Exception):
         """Take the values of the sentence."""
         try:
             text = self.msg_fmt % values if values else self.msg_fmt
-        except (KeyError, TypeError, ValueError):  # of a plug-in that gives other values
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+        ):  # of a plug-in that gives other values
             text = self.msg_fmt
         super().__init__(text)
         self.message = str(self)
@@ -49,7 +53,9 @@ class EntityNotFound(HeatException):
 
     msg_fmt = "The %(entity)s (%(name)s) could not be found."
 
-    def __init__(self, entity: str | None = None, name: str | None = None, **values: Any) -> None:
+    def __init__(
+        self, entity: str | None = None, name: str | None = None, **values: Any
+    ) -> None:
         """Take the kind and the name."""
         super().__init__(entity=entity, name=name, **values)
 
@@ -64,7 +70,11 @@ class StackValidationFailed(HeatException):
     msg_fmt = "%(message)s"
 
     def __init__(
-        self, error: str | None = None, path: Sequence[str | int] | None = None, message: str | Exception = "", **_: Any
+        self,
+        error: str | None = None,
+        path: Sequence[str | int] | None = None,
+        message: str | Exception = "",
+        **_: Any,
     ) -> None:
         """Take the problem in one sentence, and its path from the template or from the resource."""
         self.path = list(path or [])
@@ -107,9 +117,16 @@ class ResourceInError(HeatException):
 class ResourceUnknownStatus(HeatException):
     """The physical resource is in an unknown status."""
 
-    msg_fmt = '%(result)s - Unknown status %(resource_status)s due to "%(status_reason)s"'
+    msg_fmt = (
+        '%(result)s - Unknown status %(resource_status)s due to "%(status_reason)s"'
+    )
 
-    def __init__(self, result: str = "Resource failed", status_reason: str = "Unknown", **values: Any) -> None:
+    def __init__(
+        self,
+        result: str = "Resource failed",
+        status_reason: str = "Unknown",
+        **values: Any,
+    ) -> None:
         """Take the status, the reason, and the action."""
         super().__init__(result=result, status_reason=status_reason, **values)
 

@@ -87,7 +87,8 @@ class KeptFiles:
                 files.replace(path, content, durable=True)
         except OSError as error:
             raise StateError(
-                f"cannot write {path}: {error.strerror}", hint="fix that, and run the command again to continue"
+                f"cannot write {path}: {error.strerror}",
+                hint="fix that, and run the command again to continue",
             ) from error
         self.is_there = True
 
@@ -97,27 +98,39 @@ class KeptFiles:
         """Return the JSON of an operation's resource with its files named by digest. Raises StateError."""
         return _with_files(values, self.keep)
 
-    def restore(self, stacks: Iterable[StackRecord], resources: Iterable[ResourceRecord]) -> None:
+    def restore(
+        self, stacks: Iterable[StackRecord], resources: Iterable[ResourceRecord]
+    ) -> None:
         """Give the records of operations the content of their files: from the sources of stacks, or else from disk."""
         if not self.is_there:
             return
         for stack in stacks:
             for source in (stack.source, stack.source_before):
-                known: Any = source.get("files") if isinstance(source, Mapping) else None
+                known: Any = (
+                    source.get("files") if isinstance(source, Mapping) else None
+                )
                 for content in known.values() if isinstance(known, Mapping) else ():
                     raw = _raw(content)
                     if raw is not None:
                         self._contents[hashlib.sha256(raw).hexdigest()] = content
         for record in resources:
             if record.definition is not None:
-                found = _with_files({"type": record.type, "definition": record.definition}, self.content)
+                found = _with_files(
+                    {"type": record.type, "definition": record.definition}, self.content
+                )
                 record.definition = found["definition"]
 
-    def sweep(self, resources: Iterable[ResourceRecord], configs: Iterable[ConfigRecord]) -> None:
+    def sweep(
+        self, resources: Iterable[ResourceRecord], configs: Iterable[ConfigRecord]
+    ) -> None:
         """Remove the files that no record names. Raises OSError."""
         if not self.is_there:
             return
-        named = {digest for record in configs for digest in _NAMED.findall(str(record.config))}
+        named = {
+            digest
+            for record in configs
+            for digest in _NAMED.findall(str(record.config))
+        }
 
         def note(content: Json) -> Json:
             kept = self.keep(content)
@@ -142,10 +155,16 @@ def _raw(content: Json) -> bytes | None:
     text = _text(content)
     if len(text) < LEAST:
         return None
-    return base64.b64decode(text) if isinstance(content, dict) else text.encode("utf-8", "surrogatepass")
+    return (
+        base64.b64decode(text)
+        if isinstance(content, dict)
+        else text.encode("utf-8", "surrogatepass")
+    )
 
 
-def _with_files(values: dict[str, Json], change: Callable[[Json], Json]) -> dict[str, Json]:
+def _with_files(
+    values: dict[str, Json], change: Callable[[Json], Json]
+) -> dict[str, Json]:
     """Return the JSON of a resource with each file of an operation changed."""
     definition: Any = values.get("definition")
     if values.get("type") != OPERATION or not isinstance(definition, Mapping):
@@ -158,11 +177,22 @@ def _with_files(values: dict[str, Json], change: Callable[[Json], Json]) -> dict
         script: Any = properties.get(name)
         if isinstance(script, Mapping) and isinstance(script.get("files"), Mapping):
             own = {path: change(content) for path, content in script["files"].items()}
-            if any(own[path] is not content for path, content in script["files"].items()):
+            if any(
+                own[path] is not content for path, content in script["files"].items()
+            ):
                 changed[name] = {**script, "files": own}
     if isinstance(properties.get("files"), Mapping):
-        changed["files"] = {path: change(content) for path, content in properties["files"].items()}
-    return {**values, "definition": {**definition, "properties": {**properties, **changed}}} if changed else values
+        changed["files"] = {
+            path: change(content) for path, content in properties["files"].items()
+        }
+    return (
+        {
+            **values,
+            "definition": {**definition, "properties": {**properties, **changed}},
+        }
+        if changed
+        else values
+    )
 
 
 __all__ = ["LEAST", "VARIABLE", "KeptFiles"]

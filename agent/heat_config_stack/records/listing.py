@@ -28,7 +28,11 @@ def folder(state: Path, name: str) -> Path:
 def names(state: Path) -> list[str]:
     """Return the names of all stacks, sorted."""
     try:
-        there = [each.name for each in (state / FOLDER).iterdir() if os.path.lexists(each / FILE)]
+        there = [
+            each.name
+            for each in (state / FOLDER).iterdir()
+            if os.path.lexists(each / FILE)
+        ]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -59,6 +63,14 @@ def kept(state: Path, name: str) -> Kept | None:
         return Kept(name, None, str(error))
     if store.root is None and not store.damage:
         return None if not store.blank else Kept(name, None, warnings[0], blank=True)
-    failed = ((each.name, each.reason) for each in store.procedures.values() if each.status == FAILED)
-    workflows = tuple(sorted(each for each in failed if each[0] not in (DEPLOY, UNDEPLOY)))
-    return Kept(name, store.root, store.damage or "; ".join(warnings), workflows=workflows)
+    failed = (
+        (each.name, each.reason)
+        for each in store.procedures.values()
+        if each.status == FAILED
+    )
+    workflows = tuple(
+        sorted(each for each in failed if each[0] not in (DEPLOY, UNDEPLOY))
+    )
+    return Kept(
+        name, store.root, store.damage or "; ".join(warnings), workflows=workflows
+    )

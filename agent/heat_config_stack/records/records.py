@@ -12,7 +12,13 @@ from heat_config_agent.masking.redaction import BESIDE
 from heat_config_agent.model.positions import Json
 
 INIT, CREATE, UPDATE, DELETE = "INIT", "CREATE", "UPDATE", "DELETE"
-SUSPEND, RESUME, CHECK, ROLLBACK, ADOPT = "SUSPEND", "RESUME", "CHECK", "ROLLBACK", "ADOPT"
+SUSPEND, RESUME, CHECK, ROLLBACK, ADOPT = (
+    "SUSPEND",
+    "RESUME",
+    "CHECK",
+    "ROLLBACK",
+    "ADOPT",
+)
 SNAPSHOT, RESTORE = "SNAPSHOT", "RESTORE"
 IN_PROGRESS, COMPLETE, FAILED = "IN_PROGRESS", "COMPLETE", "FAILED"
 
@@ -229,10 +235,24 @@ class ProcedureRecord:
     updated: float = 0.0
 
 
-Record = StackRecord | ResourceRecord | ConfigRecord | DeploymentRecord | SnapshotRecord | ProcedureRecord
+Record = (
+    StackRecord
+    | ResourceRecord
+    | ConfigRecord
+    | DeploymentRecord
+    | SnapshotRecord
+    | ProcedureRecord
+)
 CLASSES: dict[str, type[Record]] = {
     each.KIND: each
-    for each in (StackRecord, ResourceRecord, ConfigRecord, DeploymentRecord, SnapshotRecord, ProcedureRecord)
+    for each in (
+        StackRecord,
+        ResourceRecord,
+        ConfigRecord,
+        DeploymentRecord,
+        SnapshotRecord,
+        ProcedureRecord,
+    )
 }
 
 
@@ -244,15 +264,28 @@ def to_json(record: Record) -> dict[str, Json]:
     """Return a record as JSON."""
     values = {name: getattr(record, name) for name in _NAMES[type(record)]}
     if isinstance(record, StackRecord) and (failure := record.failure):
-        values["failure"] = {"kind": failure.kind, "path": failure.path, "message": failure.message}
+        values["failure"] = {
+            "kind": failure.kind,
+            "path": failure.path,
+            "message": failure.message,
+        }
     return values
 
 
-_SHAPES: dict[str, type | tuple[type, ...]] = {"list": list, "dict": dict, "float": (int, float), "int": int}
-_TEXTS = frozenset({"id", "name", "stack", "owner", "action", "status", "reason", "attempt"})
+_SHAPES: dict[str, type | tuple[type, ...]] = {
+    "list": list,
+    "dict": dict,
+    "float": (int, float),
+    "int": int,
+}
+_TEXTS = frozenset(
+    {"id", "name", "stack", "owner", "action", "status", "reason", "attempt"}
+)
 _FORMS: dict[str, dict[str, type | tuple[type, ...]]] = {
     kind: {
-        each.name: str if each.name in _TEXTS else _SHAPES.get(str(each.type).partition("[")[0], object)
+        each.name: str
+        if each.name in _TEXTS
+        else _SHAPES.get(str(each.type).partition("[")[0], object)
         for each in fields(made)
         if "None" not in str(each.type)
     }
@@ -268,7 +301,11 @@ def from_json(kind: str, values: Mapping[str, Any]) -> Record:
     """
     made, forms = CLASSES[kind], _FORMS[kind]
     given = {name: values[name] for name in _NAMES[made] if name in values}
-    if wrong := [name for name, value in given.items() if not isinstance(value, forms.get(name, object))]:
+    if wrong := [
+        name
+        for name, value in given.items()
+        if not isinstance(value, forms.get(name, object))
+    ]:
         raise TypeError(f"{', '.join(wrong)} of a {kind}")
     record = made(**given)
     if isinstance(record, StackRecord) and record.failure is not None:

@@ -23,14 +23,19 @@ def begin(record: ResourceRecord, purpose: str) -> None:
 def lasted(record: ResourceRecord) -> float:
     """Return the seconds that a resource has waited."""
     since = record.since
-    at = _number(since.get("at")) if since.get("boot") == _boot() else 0.0  # after another boot: since this one
+    at = (
+        _number(since.get("at")) if since.get("boot") == _boot() else 0.0
+    )  # after another boot: since this one
     return _number(since.get("lasted")) + max(processes.since_boot() - at, 0.0)
 
 
 def renew(record: ResourceRecord) -> bool:
     """Note the time waited if the last note is old; return whether it was noted."""
     since = record.since
-    if since.get("boot") == _boot() and processes.since_boot() - _number(since.get("at")) < NOTED:
+    if (
+        since.get("boot") == _boot()
+        and processes.since_boot() - _number(since.get("at")) < NOTED
+    ):
         return False
     record.since = _span(str(since.get("of")), lasted(record), processes.since_boot())
     return True

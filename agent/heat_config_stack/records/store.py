@@ -40,7 +40,9 @@ from heat_config_stack.records.records import (
     to_json,
 )
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each line
+_ENCODER = json.JSONEncoder(
+    separators=(",", ":")
+)  # `json.dumps` would make one for each line
 
 _ABOUT = re.compile(rb'\["([a-z]{1,20})","([^"\\]{0,100})",')
 """The beginning of a line's text: the kind of its record, and the key."""
@@ -91,7 +93,9 @@ def read_lines(content: bytes, only: str = "") -> Iterator[Line | Damage | None]
             yield None if latest is None else _line(latest) or damage_of(latest)
 
 
-def _with_damage(lines: Sequence[bytes], texts: Sequence[bytes | None]) -> Iterator[Line | Damage]:
+def _with_damage(
+    lines: Sequence[bytes], texts: Sequence[bytes | None]
+) -> Iterator[Line | Damage]:
     unchecked = True
     for line, text in zip(lines, texts, strict=True):
         unchecked = unchecked and text is None and line.startswith(b'["')
@@ -104,14 +108,23 @@ def _line(text: bytes) -> Line | None:
         kind, key, values = json.loads(text)
     except (ValueError, TypeError, RecursionError):
         return None
-    return Line(kind, key, values) if isinstance(kind, str) and isinstance(key, str) else None
+    return (
+        Line(kind, key, values)
+        if isinstance(kind, str) and isinstance(key, str)
+        else None
+    )
 
 
 def damage_of(line: bytes) -> Damage:
     """Return the record that a damaged line was about. Nothing is certain if it may have been more than one line."""
     found = _ABOUT.findall(line)
     start = _ABOUT.search(line[:150])
-    if len(found) != 1 or start is None or start.start() not in (0, 9) or not _is_plain(line):
+    if (
+        len(found) != 1
+        or start is None
+        or start.start() not in (0, 9)
+        or not _is_plain(line)
+    ):
         return Damage("", "")
     return Damage(found[0][0].decode(), found[0][1].decode())
 
@@ -178,7 +191,11 @@ class Memory:
 
     def _json(self, record: Record) -> Json:
         values = to_json(record)
-        return self.files.outside(values) if self.files is not None and isinstance(record, ResourceRecord) else values
+        return (
+            self.files.outside(values)
+            if self.files is not None and isinstance(record, ResourceRecord)
+            else values
+        )
 
     def drop(self, record: Record) -> None:
         """Delete a record."""
@@ -187,12 +204,19 @@ class Memory:
 
     def resources_of(self, stack: str) -> list[ResourceRecord]:
         """Return the resources of a stack."""
-        return [self.resources[each] for each in self._of_stack.get((ResourceRecord.KIND, stack), ())]
+        return [
+            self.resources[each]
+            for each in self._of_stack.get((ResourceRecord.KIND, stack), ())
+        ]
 
     def rest_of(self, stack: str) -> list[Record]:
         """Return the configs and deployments of a stack."""
         kinds = (ConfigRecord.KIND, DeploymentRecord.KIND)
-        return [each for kind in kinds for each in self._of_stack.get((kind, stack), {}).values()]
+        return [
+            each
+            for kind in kinds
+            for each in self._of_stack.get((kind, stack), {}).values()
+        ]
 
     def event(self, event: Json) -> None:
         """Keep an event; only the last ones stay."""
@@ -210,7 +234,9 @@ class Memory:
     def _know(self, record: Record) -> None:
         self._of[record.KIND][record.id] = record
         if not isinstance(record, StackRecord):
-            self._of_stack.setdefault((record.KIND, record.stack), {})[record.id] = record
+            self._of_stack.setdefault((record.KIND, record.stack), {})[record.id] = (
+                record
+            )
 
     def _forget(self, kind: str, key: str) -> bool:
         """Drop a record from memory; return whether there was one."""
@@ -227,7 +253,12 @@ class Store(Memory):
     """The records of one stack and its children, in a folder."""
 
     def __init__(
-        self, folder: Path, *, write: bool = True, warn: Callable[[str], None] = lambda _text: None, only: str = ""
+        self,
+        folder: Path,
+        *,
+        write: bool = True,
+        warn: Callable[[str], None] = lambda _text: None,
+        only: str = "",
     ) -> None:
         """Read the records, if there are any; lock the folder to write to it. Raises AgentError.
 
@@ -255,11 +286,15 @@ class Store(Memory):
                 files.make_directory(folder, durable=True)
                 self._lock = _locked(folder / LOCK)
                 what = f"{self.path}, the record of the stack,"
-                self._file = RecordFile(self.path, what, renew=self._write_anew, warn=warn)
+                self._file = RecordFile(
+                    self.path, what, renew=self._write_anew, warn=warn
+                )
             self._load(self._content())
         except OSError as error:
             self._let_go()
-            raise StateError(f"cannot read the stack in {folder}: {_words(error)}") from error
+            raise StateError(
+                f"cannot read the stack in {folder}: {_words(error)}"
+            ) from error
         except BaseException:
             self._let_go()
             raise
@@ -269,7 +304,9 @@ class Store(Memory):
     @property
     def safe(self) -> bool:
         """True if all changes would survive a power cut."""
-        return not self._pending and (self._file is None or not self._file.opened or self._file.safe)
+        return not self._pending and (
+            self._file is None or not self._file.opened or self._file.safe
+        )
 
     def flush(self, *, durable: bool = False) -> None:
         """Write all changes, so that they survive the process; if `durable`, also a power cut. Raises StateError."""
@@ -340,7 +377,11 @@ class Store(Memory):
     def _remembered(self) -> int:
         """Return the number of bytes of the file that were safe."""
         try:
-            made, _, size = files.read(self.folder / LOCK)[:200].decode("ascii", "replace").partition(" ")
+            made, _, size = (
+                files.read(self.folder / LOCK)[:200]
+                .decode("ascii", "replace")
+                .partition(" ")
+            )
             return int(size) if made == self._made else 0
         except (OSError, ValueError):
             return 0
@@ -349,11 +390,17 @@ class Store(Memory):
         """Write a new file next to the old one, and replace it."""
         self._made = os.urandom(8).hex()
         records: list[tuple[str, str, Json]] = [(MADE, "", self._made)]
-        records += [(kind, key, self._json(record)) for kind, all_ in self._of.items() for key, record in all_.items()]
+        records += [
+            (kind, key, self._json(record))
+            for kind, all_ in self._of.items()
+            for key, record in all_.items()
+        ]
         records += [(EVENT, "", record) for record in self.events[-EVENTS:]]
         records += [(DAMAGED, "", self.damage)] if self.damage else []
         if self._file is not None:
-            self._file.rewrite(b"".join(line_of(*record) for record in records), durable=durable)
+            self._file.rewrite(
+                b"".join(line_of(*record) for record in records), durable=durable
+            )
             if self._file.safe:
                 self._remember(self._file)
         self._pending, self._lines = [], len(records)
@@ -394,7 +441,9 @@ class Store(Memory):
             self.files.restore(self.stacks.values(), self.resources.values())
         gone = self._remembered() > size
         if hurt or gone:
-            self._set_aside(content, hurt, unsure=bool(unsure) or gone or self.root is None)
+            self._set_aside(
+                content, hurt, unsure=bool(unsure) or gone or self.root is None
+            )
         elif self._file is not None and len(content) > size:
             self._file.cut(size)
         if self._file is not None and not self._file.opened:
@@ -417,7 +466,11 @@ class Store(Memory):
         try:
             if kind == EVENT:
                 self.events.append(_event(values))
-                self.events = self.events[-EVENTS:] if len(self.events) > 2 * EVENTS else self.events
+                self.events = (
+                    self.events[-EVENTS:]
+                    if len(self.events) > 2 * EVENTS
+                    else self.events
+                )
             elif kind == DAMAGED:
                 self.damage = str(values)
             elif kind == MADE:
@@ -432,13 +485,24 @@ class Store(Memory):
 
     def _set_aside(self, content: bytes, hurt: int, *, unsure: bool) -> None:
         """Warn about damage, keep a copy of the file, and rewrite it without the damaged lines."""
-        cut = f"{self.path} was cut short" if record_file.whole(content) else f"{self.path} has no whole line"
-        damage = f"{hurt} damaged line{'s' if hurt > 1 else ''} of {self.path}" if hurt else cut
+        cut = (
+            f"{self.path} was cut short"
+            if record_file.whole(content)
+            else f"{self.path} has no whole line"
+        )
+        damage = (
+            f"{hurt} damaged line{'s' if hurt > 1 else ''} of {self.path}"
+            if hurt
+            else cut
+        )
         aside = self._file.set_aside(content) if self._file else None
         copy = f"a copy is {aside}" if aside else ""
         if unsure:
             cause = f"{damage}{'; ' if copy else ''}{copy}"
-            self.damage = self.damage or f"the state of the stack {self.folder.name} is unknown ({cause})"
+            self.damage = (
+                self.damage
+                or f"the state of the stack {self.folder.name} is unknown ({cause})"
+            )
         self._warn(f"{damage}{' skipped' if hurt else ''}{'; ' if copy else ''}{copy}")
         if aside:
             self._write_anew()
@@ -447,7 +511,9 @@ class Store(Memory):
 def _event(values: Json) -> Json:
     """Return an event. Raises TypeError if it is not one."""
     texts = ("path", "action", "status", "reason")
-    if not isinstance(values, dict) or not all(isinstance(values.get(each), str) for each in texts):
+    if not isinstance(values, dict) or not all(
+        isinstance(values.get(each), str) for each in texts
+    ):
         raise TypeError("not an event")
     if not isinstance(values.get("time"), int | float):
         raise TypeError("no time")
@@ -462,14 +528,21 @@ def _size(path: Path) -> int:
 
 
 def _words(error: OSError) -> str:
-    return f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+    return (
+        f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+    )
 
 
 def _locked(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(
+        path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise LockedError(f"another program works on the stack in {path.parent}", hint="wait for it to end") from None
+        raise LockedError(
+            f"another program works on the stack in {path.parent}",
+            hint="wait for it to end",
+        ) from None
     return descriptor

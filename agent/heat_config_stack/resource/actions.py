@@ -16,9 +16,24 @@ from heat_config_agent.model.positions import Json, dotted
 from heat_config_stack.definition import Unresolved
 from heat_config_stack.records import exception, records
 from heat_config_stack.records.exception import ResourceFailure, UpdateReplace
-from heat_config_stack.records.records import ADOPT, CHECK, COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, UPDATE
+from heat_config_stack.records.records import (
+    ADOPT,
+    CHECK,
+    COMPLETE,
+    CREATE,
+    DELETE,
+    FAILED,
+    IN_PROGRESS,
+    INIT,
+    UPDATE,
+)
 from heat_config_stack.resource.properties import Properties
-from heat_config_stack.resource.resource import PLUGINS, PollDelay, Resource, wrong_properties
+from heat_config_stack.resource.resource import (
+    PLUGINS,
+    PollDelay,
+    Resource,
+    wrong_properties,
+)
 from heat_config_stack.resource.scheduler import Pause
 from heat_config_stack.resource.snippet import Difference, Snippet, differ, thaw
 
@@ -51,7 +66,9 @@ def _validate(resource: Resource) -> None:
     """Check the properties, all of which are known now. Raises StackValidationFailed."""
     for wrong in wrong_properties(resource, resource.properties_of(resource.resolve)):
         where = dotted(("resources", resource.name, "properties", *wrong.path))
-        raise exception.StackValidationFailed(message=f"Property error: {where}: {wrong.problem}")
+        raise exception.StackValidationFailed(
+            message=f"Property error: {where}: {wrong.problem}"
+        )
 
 
 def delete(resource: Resource) -> Acting:
@@ -65,7 +82,9 @@ def delete(resource: Resource) -> Acting:
         with _state(resource, DELETE):
             if resource.definition.external_id is None and policy != "retain":
                 if policy == "snapshot" and hasattr(resource, "handle_snapshot_delete"):
-                    yield from _handled(resource, DELETE, before, handler="handle_snapshot_delete")
+                    yield from _handled(
+                        resource, DELETE, before, handler="handle_snapshot_delete"
+                    )
                 else:
                     yield from _handled(resource, DELETE)
     except ResourceFailure as failed:
@@ -79,7 +98,9 @@ def check(resource: Resource) -> Acting:
     if not hasattr(resource, "handle_check"):
         if resource.state != (INIT, COMPLETE):
             _refuse_failed(resource, CHECK)
-            _set(resource, CHECK, COMPLETE, f"CHECK not supported for {resource.type()}")
+            _set(
+                resource, CHECK, COMPLETE, f"CHECK not supported for {resource.type()}"
+            )
         return
     with _state(resource, CHECK):
         yield from _handled(resource, CHECK)
@@ -97,17 +118,29 @@ def adopt(resource: Resource, data: Mapping[str, Json] | None) -> Acting:
         yield from _handled(resource, ADOPT, data)
 
 
-def adopt_failed(resource: Resource, data: Mapping[str, Json] | None) -> ResourceFailure | None:
+def adopt_failed(
+    resource: Resource, data: Mapping[str, Json] | None
+) -> ResourceFailure | None:
     """Take over that an adopted resource is suspended, or that its last action failed; return the failure."""
     action, status = (data or {}).get("action"), (data or {}).get("status")
     if not resource.has_run() or resource.child is not None or status is None:
         return None
     if action == records.SUSPEND and status == COMPLETE:
-        _set(resource, records.SUSPEND, COMPLETE, "it was suspended when it was adopted")
+        _set(
+            resource, records.SUSPEND, COMPLETE, "it was suspended when it was adopted"
+        )
     if status == COMPLETE:
         return None
-    error = _failure(resource, exception.Error(f"it was adopted after its {action} had not succeeded"))
-    again = {records.SUSPEND: records.RESUME, records.RESUME: records.RESUME, CREATE: CREATE, DELETE: DELETE}
+    error = _failure(
+        resource,
+        exception.Error(f"it was adopted after its {action} had not succeeded"),
+    )
+    again = {
+        records.SUSPEND: records.RESUME,
+        records.RESUME: records.RESUME,
+        CREATE: CREATE,
+        DELETE: DELETE,
+    }
     _set(resource, again.get(str(action), UPDATE), FAILED, str(error))
     return error
 
@@ -126,14 +159,20 @@ def _refuse_failed(resource: Resource, action: str) -> None:
 
     It keeps its state: the next update does it again, or resumes it.
     """
-    if not resource.has_run() or resource.child is not None or not (resource.status == FAILED or resource.sleeps()):
+    if (
+        not resource.has_run()
+        or resource.child is not None
+        or not (resource.status == FAILED or resource.sleeps())
+    ):
         return
     reason = resource.record.reason
     problem = f"{resource.action} has failed: {reason.partition(f'resources.{resource.name}: ')[2] or reason}"
     if resource.status != FAILED:
         problem = "it is suspended"
     error = _failure(resource, exception.Error(problem))
-    resource.stack.happened([resource.name], action, FAILED, str(error), record=resource.record)
+    resource.stack.happened(
+        [resource.name], action, FAILED, str(error), record=resource.record
+    )
     raise error
 
 
@@ -145,18 +184,26 @@ def delete_snapshot(resource: Resource, data: Mapping[str, Json]) -> Acting:
 def suspend(resource: Resource) -> Acting:
     """Suspend a resource."""
     stable = resource.status == COMPLETE or resource.action == records.SUSPEND
-    yield from _turned(resource, records.SUSPEND, able=resource.action != DELETE and stable)
+    yield from _turned(
+        resource, records.SUSPEND, able=resource.action != DELETE and stable
+    )
 
 
 def resume(resource: Resource) -> Acting:
     """Resume a resource."""
-    able = resource.action == records.RESUME or resource.state == (records.SUSPEND, COMPLETE)
+    able = resource.action == records.RESUME or resource.state == (
+        records.SUSPEND,
+        COMPLETE,
+    )
     yield from _turned(resource, records.RESUME, able=able)
 
 
 def _turned(resource: Resource, action: str, *, able: bool) -> Acting:
     if not able:
-        raise _failure(resource, exception.Error(f"State {resource.state} invalid for {action.lower()}"))
+        raise _failure(
+            resource,
+            exception.Error(f"State {resource.state} invalid for {action.lower()}"),
+        )
     if resource.state == (INIT, COMPLETE):
         return
     with _state(resource, action):
@@ -209,10 +256,16 @@ def _resumed(resource: Resource, frozen: dict[str, Json]) -> Acting:
         resource.define(former)
 
 
-def _store_definition(resource: Resource, after: Resource, frozen: dict[str, Json]) -> None:
+def _store_definition(
+    resource: Resource, after: Resource, frozen: dict[str, Json]
+) -> None:
     """Store the definition after an update."""
     record = resource.record
-    record.definition, record.type, record.template = frozen, after.record.type, after.record.template
+    record.definition, record.type, record.template = (
+        frozen,
+        after.record.type,
+        after.record.template,
+    )
     record.revision = resource.stack.record.revision
 
 
@@ -222,15 +275,32 @@ def needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool 
         return False
     gone = resource.state == (DELETE, COMPLETE)
     failed = resource.status == FAILED and (
-        resource.needs_replace_failed() or (resource.action == CHECK and not resource.has_run())
+        resource.needs_replace_failed()
+        or (resource.action == CHECK and not resource.has_run())
     )
     broken = resource.status == IN_PROGRESS and not resource.again_after_interruption
-    if gone or failed or broken or type(resource) is not type(after) or resource.needs_replace(after.properties):
+    if (
+        gone
+        or failed
+        or broken
+        or type(resource) is not type(after)
+        or resource.needs_replace(after.properties)
+    ):
         return None
-    return changed or resource.status != COMPLETE or resource.always_update() or resource.sleeps()
+    return (
+        changed
+        or resource.status != COMPLETE
+        or resource.always_update()
+        or resource.sleeps()
+    )
 
 
-def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restricted: frozenset[str]) -> Acting:
+def _updated(
+    resource: Resource,
+    after: Resource,
+    frozen: dict[str, Json],
+    restricted: frozenset[str],
+) -> Acting:
     snippet = Snippet(after.definition, resource.resolve)
     with _state(resource, resource.action_of_update()):
         changes = _changes(resource, frozen)
@@ -239,7 +309,9 @@ def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restr
             resource.record.metadata = frozen["metadata"]
         try:
             properties = difference(resource, after, frozen)
-            yield from _handled(resource, UPDATE, snippet, _sections(changes), properties)
+            yield from _handled(
+                resource, UPDATE, snippet, _sections(changes), properties
+            )
         except UpdateReplace:
             _restrict(resource, "replace", restricted)
             resource.prepare_for_replace()
@@ -255,16 +327,24 @@ def _changes(resource: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
 
 def _sections(changes: Mapping[str, Json]) -> Difference:
     """Return changes under the section names that plug-ins know."""
-    return Difference({key.title().replace("_", ""): value for key, value in changes.items()})
+    return Difference(
+        {key.title().replace("_", ""): value for key, value in changes.items()}
+    )
 
 
-def difference(resource: Resource, replacement: Resource, frozen: dict[str, Json]) -> dict[str, Json]:
+def difference(
+    resource: Resource, replacement: Resource, frozen: dict[str, Json]
+) -> dict[str, Json]:
     """Return the changed properties with their new values. Raises UpdateReplace, or the exception that forbids it."""
     schema = resource.schema_of_properties()
-    before = Properties(schema, (resource.record.definition or {}).get("properties", {}))
+    before = Properties(
+        schema, (resource.record.definition or {}).get("properties", {})
+    )
     after = Properties(schema, replacement.definition.properties, replacement.resolve)
     changed = {
-        key for key in {**before.data, **after.data} if key in schema and _given(before, key) != _given(after, key)
+        key
+        for key in {**before.data, **after.data}
+        if key in schema and _given(before, key) != _given(after, key)
     }
     if fixed := sorted(key for key in changed if schema[key].immutable):
         what = f"Update to properties {', '.join(fixed)} of {resource.name} ({resource.type()})"
@@ -279,10 +359,19 @@ def difference(resource: Resource, replacement: Resource, frozen: dict[str, Json
 
 
 def _given(values: Properties, key: str) -> Json:
-    return values[key] if key in values.data or values.schema[key].default is not None else None
+    return (
+        values[key]
+        if key in values.data or values.schema[key].default is not None
+        else None
+    )
 
 
-def _restrict_change(resource: Resource, after: Resource, frozen: dict[str, Json], restricted: frozenset[str]) -> None:
+def _restrict_change(
+    resource: Resource,
+    after: Resource,
+    frozen: dict[str, Json],
+    restricted: frozenset[str],
+) -> None:
     """Refuse a change that is restricted: a replacement or, if none is needed, an update.
 
     Raises UpdateReplace if a replacement is needed and allowed: Heat restricts it by `replace` alone.
@@ -313,7 +402,9 @@ def _restrict(resource: Resource, action: str, restricted: frozenset[str]) -> No
         raise _failure(resource, error)
 
 
-def _handled(resource: Resource, action: str, *arguments: Any, handler: str = "") -> Acting:
+def _handled(
+    resource: Resource, action: str, *arguments: Any, handler: str = ""
+) -> Acting:
     """Call the handler of an action, and wait until its check returns True."""
     name = action.lower()
     handle = getattr(resource, handler or f"handle_{name}", None)
@@ -339,7 +430,9 @@ def _state(resource: Resource, action: str) -> Iterator[None]:
     if record.state != (action, IN_PROGRESS) or not record.attempt:
         record.attempt = records.new_id()
         _set(resource, action, IN_PROGRESS)
-    if not resource.again_after_interruption or type(resource).__module__.startswith(PLUGINS):
+    if not resource.again_after_interruption or type(resource).__module__.startswith(
+        PLUGINS
+    ):
         resource.stack.flush()
     try:
         yield
@@ -366,10 +459,18 @@ def _log(resource: Resource, action: str, error: BaseException) -> None:
     import logging  # noqa: PLC0415  # both are slow to load, and most plug-ins work
     import traceback  # noqa: PLC0415
 
-    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
-    text = "\n".join("".join(char if char.isprintable() else "?" for char in line) for line in lines)
-    head = f"{action} of {resource.name}, of the plug-in's type {resource.type()}, failed"
-    logging.getLogger(__name__).error("%s:\n%s", head, resource.stack.conceal.text(text))
+    lines = "".join(
+        traceback.format_exception(type(error), error, error.__traceback__)
+    ).splitlines()
+    text = "\n".join(
+        "".join(char if char.isprintable() else "?" for char in line) for line in lines
+    )
+    head = (
+        f"{action} of {resource.name}, of the plug-in's type {resource.type()}, failed"
+    )
+    logging.getLogger(__name__).error(
+        "%s:\n%s", head, resource.stack.conceal.text(text)
+    )
 
 
 def _failure(resource: Resource, error: BaseException) -> ResourceFailure:
@@ -385,7 +486,9 @@ def failure(name: str, error: BaseException, conceal: Concealer) -> ResourceFail
     if isinstance(error, ResourceFailure):
         inner = error.path if error.path[:2] != where else error.path[2:]
         return ResourceFailure(error.kind, [*where, *inner], error.text)
-    cause = error.__cause__ if isinstance(error, Unresolved) and error.__cause__ else error
+    cause = (
+        error.__cause__ if isinstance(error, Unresolved) and error.__cause__ else error
+    )
     return ResourceFailure(type(cause).__name__, where, conceal.text(blame(error)))
 
 

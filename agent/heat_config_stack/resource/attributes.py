@@ -11,7 +11,14 @@ from heat_config_stack.resource.support import SupportStatus
 class Schema:
     """The declaration of an attribute."""
 
-    STRING, NUMBER, BOOLEAN, MAP, LIST, INTEGER = "String", "Number", "Boolean", "Map", "List", "Integer"
+    STRING, NUMBER, BOOLEAN, MAP, LIST, INTEGER = (
+        "String",
+        "Number",
+        "Boolean",
+        "Map",
+        "List",
+        "Integer",
+    )
     TYPES = (STRING, NUMBER, BOOLEAN, MAP, LIST, INTEGER)
     CACHE_LOCAL, CACHE_NONE = "cache_local", "cache_none"
 
@@ -33,9 +40,16 @@ def schemata(declared: Any) -> Mapping[str, Schema]:
         raise TypeError("the schemas of attributes must be a dict")
     if all(isinstance(each, Schema) for each in declared.values()):
         return declared
-    if wrong := [name for name, each in declared.items() if not isinstance(each, Schema | str)]:
-        raise TypeError(f"the schema of the attribute {wrong[0]} must be an attributes.Schema")
-    return {name: each if isinstance(each, Schema) else Schema(each) for name, each in declared.items()}
+    if wrong := [
+        name for name, each in declared.items() if not isinstance(each, Schema | str)
+    ]:
+        raise TypeError(
+            f"the schema of the attribute {wrong[0]} must be an attributes.Schema"
+        )
+    return {
+        name: each if isinstance(each, Schema) else Schema(each)
+        for name, each in declared.items()
+    }
 
 
 SHOW = "show"
@@ -45,7 +59,9 @@ SHOW = "show"
 class Attributes(Mapping[str, Any]):
     """The attributes of one resource, computed on access."""
 
-    def __init__(self, schema: Mapping[str, Schema], resolve: Callable[[str], Any]) -> None:
+    def __init__(
+        self, schema: Mapping[str, Schema], resolve: Callable[[str], Any]
+    ) -> None:
         """Compute attributes with `resolve`."""
         self.schema, self._resolve = schema, resolve
 

@@ -18,7 +18,9 @@ from heat_config_stack.resource.properties import Properties, Schema, of_paramet
 DEFAULTS = {
     "String": of_parameter(definition.Schema("default", "string")),
     "Number": of_parameter(definition.Schema("default", "number")),
-    "CommaDelimitedList": of_parameter(definition.Schema("default", "comma_delimited_list")),
+    "CommaDelimitedList": of_parameter(
+        definition.Schema("default", "comma_delimited_list")
+    ),
     "Json": of_parameter(definition.Schema("default", "json")),
     "Boolean": of_parameter(definition.Schema("default", "boolean")),
 }
@@ -29,10 +31,14 @@ _NAMED = AllowedValues(list(DEFAULTS))
 INPUT: dict[str, Schema] = {
     "name": Schema(Schema.STRING, "Name of the input.", required=True),
     "description": Schema(Schema.STRING, "Description of the input."),
-    "type": Schema(Schema.STRING, "Type of the value.", default="String", constraints=[_NAMED]),
+    "type": Schema(
+        Schema.STRING, "Type of the value.", default="String", constraints=[_NAMED]
+    ),
     "default": Schema(Schema.ANY, "Value if none is given."),
     "replace_on_change": Schema(
-        Schema.BOOLEAN, "Whether a changed value replaces the deployment instead of updating it.", default=False
+        Schema.BOOLEAN,
+        "Whether a changed value replaces the deployment instead of updating it.",
+        default=False,
     ),
 }
 """The schema of an input."""
@@ -40,8 +46,14 @@ INPUT: dict[str, Schema] = {
 OUTPUT: dict[str, Schema] = {
     "name": Schema(Schema.STRING, "Name of the output.", required=True),
     "description": Schema(Schema.STRING, "Description of the output."),
-    "type": Schema(Schema.STRING, "Type of the value.", default="String", constraints=[_NAMED]),
-    "error_output": Schema(Schema.BOOLEAN, "Whether a value means that the deployment has failed.", default=False),
+    "type": Schema(
+        Schema.STRING, "Type of the value.", default="String", constraints=[_NAMED]
+    ),
+    "error_output": Schema(
+        Schema.BOOLEAN,
+        "Whether a value means that the deployment has failed.",
+        default=False,
+    ),
 }
 """The schema of an output."""
 
@@ -70,12 +82,20 @@ def _input(declared: Mapping[str, Any]) -> dict[str, Json]:
         "description": declared.get("description") or "",
         "default": _default(type_, default),
     }
-    return {**settled, "replace_on_change": True} if declared.get("replace_on_change") else settled
+    return (
+        {**settled, "replace_on_change": True}
+        if declared.get("replace_on_change")
+        else settled
+    )
 
 
 def _default(type_: str, value: Json) -> Json:
     """Return a default converted to its type; an empty text matches all types."""
-    return "" if value == "" else Properties({"default": DEFAULTS[type_]}, {"default": value})["default"]
+    return (
+        ""
+        if value == ""
+        else Properties({"default": DEFAULTS[type_]}, {"default": value})["default"]
+    )
 
 
 def _output(declared: Mapping[str, Any]) -> dict[str, Json]:

@@ -29,7 +29,12 @@ class Range(Constraint):
 
     kind = "range"
 
-    def __init__(self, min: Any = None, max: Any = None, description: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        min: Any = None,  # noqa: A002
+        max: Any = None,  # noqa: A002
+        description: str | None = None,
+    ) -> None:
         """Take the minimum and the maximum; None for no limit."""
         super().__init__({"min": min, "max": max}, description)
 
@@ -39,7 +44,12 @@ class Length(Constraint):
 
     kind = "length"
 
-    def __init__(self, min: Any = None, max: Any = None, description: str | None = None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        min: Any = None,  # noqa: A002
+        max: Any = None,  # noqa: A002
+        description: str | None = None,
+    ) -> None:
         """Take the minimum and the maximum length; None for no limit."""
         super().__init__({"min": min, "max": max}, description)
 
@@ -49,7 +59,9 @@ class Modulo(Constraint):
 
     kind = "modulo"
 
-    def __init__(self, step: Any = None, offset: Any = None, description: str | None = None) -> None:
+    def __init__(
+        self, step: Any = None, offset: Any = None, description: str | None = None
+    ) -> None:
         """Take the step and the offset."""
         super().__init__({"step": step, "offset": offset}, description)
 
@@ -59,7 +71,9 @@ class AllowedValues(Constraint):
 
     kind = "allowed_values"
 
-    def __init__(self, allowed: Sequence[Any] | str, description: str | None = None) -> None:
+    def __init__(
+        self, allowed: Sequence[Any] | str, description: str | None = None
+    ) -> None:
         """Take the values; the characters of a text count as values."""
         super().__init__(list(allowed), description)
 
@@ -79,7 +93,9 @@ class CustomConstraint(Constraint):
 
     kind = "custom_constraint"
 
-    def __init__(self, name: str, description: str | None = None, environment: object = None) -> None:
+    def __init__(
+        self, name: str, description: str | None = None, environment: object = None
+    ) -> None:
         """Take the name; `environment` is ignored."""
         self.environment = environment
         super().__init__(name, description)
@@ -111,7 +127,10 @@ class BaseCustomConstraint:
         return f"Error validating value {value!r}{reason}"
 
 
-_OF_KIND = {each.kind: each for each in (Range, Length, Modulo, AllowedValues, AllowedPattern, CustomConstraint)}
+_OF_KIND = {
+    each.kind: each
+    for each in (Range, Length, Modulo, AllowedValues, AllowedPattern, CustomConstraint)
+}
 
 
 def made(kind: str, limit: Any, description: str) -> Constraint:

@@ -50,7 +50,9 @@ class HeatType:
         """Return the values of properties, with those of older properties under their new names."""
         for rule in self.translations:
             *containers, name = rule["path"].split(".")
-            data = _translated(data, containers, name, rule.get("value_name") or rule["value_path"])
+            data = _translated(
+                data, containers, name, rule.get("value_name") or rule["value_path"]
+            )
         return data
 
     def conflicts(self, data: Mapping[str, Tree]) -> Iterator[tuple[Keys, str]]:
@@ -59,15 +61,25 @@ class HeatType:
             *containers, name = rule["path"].split(".")
             source = rule.get("value_name") or rule["value_path"]
             names = ", ".join(".".join((*containers, each)) for each in (name, source))
-            yield from ((path, names) for path in _conflicts(data, containers, name, source))
+            yield from (
+                (path, names) for path in _conflicts(data, containers, name, source)
+            )
 
 
-def _conflicts(data: Any, containers: list[str], name: str, source: str, path: Keys = ()) -> Iterator[Keys]:
+def _conflicts(
+    data: Any, containers: list[str], name: str, source: str, path: Keys = ()
+) -> Iterator[Keys]:
     if isinstance(data, list):
         for index, member in enumerate(data):
             yield from _conflicts(member, containers, name, source, (*path, index))
     elif isinstance(data, Mapping) and containers:
-        yield from _conflicts(data.get(containers[0]), containers[1:], name, source, (*path, containers[0]))
+        yield from _conflicts(
+            data.get(containers[0]),
+            containers[1:],
+            name,
+            source,
+            (*path, containers[0]),
+        )
     elif isinstance(data, Mapping):
         pair = (data.get(name), data.get(source))
         if all(each and not isinstance(each, Later) for each in pair):
@@ -81,7 +93,11 @@ def _translated(data: Any, containers: list[str], name: str, source: str) -> Any
         return data
     if containers:
         inner, *rest = containers
-        return {**data, inner: _translated(data[inner], rest, name, source)} if inner in data else data
+        return (
+            {**data, inner: _translated(data[inner], rest, name, source)}
+            if inner in data
+            else data
+        )
     return {**data, name: data[source]} if name not in data and source in data else data
 
 
@@ -123,7 +139,9 @@ def heat_type(name: str) -> HeatType | None:
         facts.get("nothing", False),
         facts.get("open_attributes", False),
         facts.get("snapshot", False),
-        tuple(rule for rule in facts.get("translations", ()) if rule["rule"] == "replace"),
+        tuple(
+            rule for rule in facts.get("translations", ()) if rule["rule"] == "replace"
+        ),
         tuple(key for key, fact in facts["properties"].items() if _expires(fact)),
     )
 
@@ -131,7 +149,9 @@ def heat_type(name: str) -> HeatType | None:
 def updated_in_place(name: str) -> frozenset[str]:
     """Return the properties that Heat updates without a replacement."""
     properties = _facts()["types"][canonical(name)]["properties"]
-    return frozenset(key for key, each in properties.items() if each.get("update_allowed"))
+    return frozenset(
+        key for key, each in properties.items() if each.get("update_allowed")
+    )
 
 
 def instead(name: str) -> str:
@@ -180,11 +200,19 @@ def _constraints(facts: Mapping[str, Any]) -> Iterator[constraints.Constraint]:
 def _attribute(facts: Any) -> attributes.Schema:
     type_ = facts if isinstance(facts, str) else facts.get("type", "string")
     status = _status(facts) if isinstance(facts, Mapping) else None
-    return attributes.Schema(type=None if type_ == "any" else type_.capitalize(), support_status=status)
+    return attributes.Schema(
+        type=None if type_ == "any" else type_.capitalize(), support_status=status
+    )
 
 
 def _status(facts: Mapping[str, Any]) -> SupportStatus:
     previous = None
     for status, version in reversed(facts.get("before", ())):
-        previous = SupportStatus(status.upper(), version=version, previous_status=previous)
-    return SupportStatus(facts.get("status", SUPPORTED).upper(), version=facts.get("since"), previous_status=previous)
+        previous = SupportStatus(
+            status.upper(), version=version, previous_status=previous
+        )
+    return SupportStatus(
+        facts.get("status", SUPPORTED).upper(),
+        version=facts.get("since"),
+        previous_status=previous,
+    )

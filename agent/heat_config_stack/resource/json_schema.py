@@ -16,9 +16,16 @@ from heat_config_stack.resource.types import Types
 
 JsonSchema = dict[str, Any]
 
-_INTEGER = {"anyOf": [{"type": ["number", "boolean", "null"]}, {"type": "string", "pattern": r"^\s*[-+]?[0-9_]+\s*$"}]}
+_INTEGER = {
+    "anyOf": [
+        {"type": ["number", "boolean", "null"]},
+        {"type": "string", "pattern": r"^\s*[-+]?[0-9_]+\s*$"},
+    ]
+}
 _TRUTH = "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"
-_BOOLEAN = {"anyOf": [{"type": ["boolean", "null"]}, {"type": "string", "pattern": _TRUTH}]}
+_BOOLEAN = {
+    "anyOf": [{"type": ["boolean", "null"]}, {"type": "string", "pattern": _TRUTH}]
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,9 @@ class _Written:
         about = type_schemas.description(class_).partition("\n")[0] or name
         if status.status != SUPPORTED:
             about = f"{about} ({status.status.lower()}{f' since {status.version}' if status.version else ''})"
-        schema: JsonSchema = {"description": about} | ({"doNotSuggest": True} if status.status == HIDDEN else {})
+        schema: JsonSchema = {"description": about} | (
+            {"doNotSuggest": True} if status.status == HIDDEN else {}
+        )
         try:
             declared = properties.schemata(class_.properties_schema)
             policy = properties.schemata(class_.update_policy_schema)
@@ -65,20 +74,38 @@ class _Written:
             return schema
         if class_.any_property:
             return schema
-        in_place = {key for key, property_ in declared.items() if property_.update_allowed}
+        in_place = {
+            key for key, property_ in declared.items() if property_.update_allowed
+        }
         if class_.is_placeholder:  # which accepts every update
             in_place &= heat_types.updated_in_place(name)
-        updated = self._either(self._members(policy, "How members are replaced.")) if policy else {}
-        schema["properties"] = {"properties": self._members(declared, about, in_place), "update_policy": updated}
+        updated = (
+            self._either(self._members(policy, "How members are replaced."))
+            if policy
+            else {}
+        )
+        schema["properties"] = {
+            "properties": self._members(declared, about, in_place),
+            "update_policy": updated,
+        }
         return schema | (
-            {"required": ["properties"]} if any(property_.required for property_ in declared.values()) else {}
+            {"required": ["properties"]}
+            if any(property_.required for property_ in declared.values())
+            else {}
         )
 
     def _members(
-        self, declared: Mapping[str, properties.Schema], about: str, in_place: Container[str] | None = None
+        self,
+        declared: Mapping[str, properties.Schema],
+        about: str,
+        in_place: Container[str] | None = None,
     ) -> JsonSchema:
         """Return the schema of a map with these keys. Null counts as a map without any."""
-        offered = {name: property_ for name, property_ in declared.items() if property_.implemented}
+        offered = {
+            name: property_
+            for name, property_ in declared.items()
+            if property_.implemented
+        }
         effects = dict.fromkeys(offered, "")
         if in_place is not None:
             updates = ("an update replaces the resource", "may be updated in place")
@@ -86,17 +113,27 @@ class _Written:
         return {
             "description": about,
             "type": ["object", "null"],
-            "properties": {name: self._property(property_, effects[name]) for name, property_ in offered.items()},
-            "required": [name for name, property_ in offered.items() if property_.required],
+            "properties": {
+                name: self._property(property_, effects[name])
+                for name, property_ in offered.items()
+            },
+            "required": [
+                name for name, property_ in offered.items() if property_.required
+            ],
             "additionalProperties": False,
         }
 
     def _property(self, declared: properties.Schema, update: str = "") -> JsonSchema:
         """Return the schema of a property: a value of its type, a function, or null, which counts as no value."""
-        schema = {"description": _about(declared, update), **self._either(self._value(declared))}
+        schema = {
+            "description": _about(declared, update),
+            **self._either(self._value(declared)),
+        }
         if declared.support_status.status == HIDDEN:
             schema["doNotSuggest"] = True
-        if declared.default is not None and not isinstance(declared.default, list | dict):
+        if declared.default is not None and not isinstance(
+            declared.default, list | dict
+        ):
             schema["default"] = declared.default
         return schema
 
@@ -107,12 +144,20 @@ class _Written:
             free = {"type": ["object", "null"], "additionalProperties": self._any}
             schema = self._members(members, "") if members else free
         elif declared.type == properties.Schema.LIST:
-            items = self._property(properties.made(declared.schema["*"])) if declared.schema else self._any
+            items = (
+                self._property(properties.made(declared.schema["*"]))
+                if declared.schema
+                else self._any
+            )
             schema = {"type": ["array", "null"], "items": items}
         elif declared.type == properties.Schema.ANY:
             return self._any
-        elif declared.type == properties.Schema.STRING and (allowed := _allowed(declared)):
-            schema = {"anyOf": [{"enum": allowed}, {"type": ["integer", "boolean", "null"]}]}
+        elif declared.type == properties.Schema.STRING and (
+            allowed := _allowed(declared)
+        ):
+            schema = {
+                "anyOf": [{"enum": allowed}, {"type": ["integer", "boolean", "null"]}]
+            }
         else:
             schema = _SCALARS[declared.type]
         if declared.allow_conversion:
@@ -136,7 +181,10 @@ _SIZES = {
 
 def _allowed(declared: properties.Schema) -> list[str]:
     """Return the texts of which a property is one; nothing if it may be any."""
-    found: list[object] = next((each.limit for each in declared.constraints if each.kind == "allowed_values"), [])
+    found: list[object] = next(
+        (each.limit for each in declared.constraints if each.kind == "allowed_values"),
+        [],
+    )
     texts = [each for each in found if isinstance(each, str)]
     return texts if len(texts) == len(found) else []
 
@@ -145,7 +193,10 @@ def _limits(declared: properties.Schema) -> JsonSchema:
     """Return the limits of a value, as keywords that apply to its own type only."""
     limits: JsonSchema = {}
     for each in declared.constraints:
-        keys = {"range": ("minimum", "maximum"), "length": _SIZES.get(declared.type, ())}.get(each.kind, ())
+        keys = {
+            "range": ("minimum", "maximum"),
+            "length": _SIZES.get(declared.type, ()),
+        }.get(each.kind, ())
         for key, end in zip(keys, ("min", "max"), strict=False):
             if isinstance(limit := each.limit.get(end), int | float):
                 limits[key] = limit
@@ -159,7 +210,11 @@ def _about(declared: properties.Schema, update: str) -> str:
         "required" if declared.required else "",
         update,
         "" if status.status == SUPPORTED else status.status.lower(),
-        *(f"{each.kind}: {each.limit}" for each in declared.constraints if each.kind not in ("range", "length")),
+        *(
+            f"{each.kind}: {each.limit}"
+            for each in declared.constraints
+            if each.kind not in ("range", "length")
+        ),
     ]
     about = f"{declared.description.rstrip('.')}. " if declared.description else ""
     return f"{about}{'; '.join(filter(None, [declared.type, *facts]))}."

@@ -16,7 +16,12 @@ from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, re
 from heat_config_stack.definition import limits as bounds
 from heat_config_stack.resource import constraints as limits
 from heat_config_stack.resource.support import SupportStatus
-from heat_config_stack.resource.translation import TranslationRule, extends, removed, translated
+from heat_config_stack.resource.translation import (
+    TranslationRule,
+    extends,
+    removed,
+    translated,
+)
 
 
 class Unknown(Later):
@@ -53,7 +58,11 @@ def as_far_as_known(tree: Tree, look: Look) -> Tree:
         return Unknown(value) if needs else value
     if isinstance(tree, dict):
         return {key: as_far_as_known(value, look) for key, value in tree.items()}
-    return [as_far_as_known(each, look) for each in tree] if isinstance(tree, list) else tree
+    return (
+        [as_far_as_known(each, look) for each in tree]
+        if isinstance(tree, list)
+        else tree
+    )
 
 
 class Schema:
@@ -64,7 +73,16 @@ class Schema:
         *("Boolean", "Map", "List", "Any"),
     )
     TYPES = (INTEGER, STRING, NUMBER, BOOLEAN, MAP, LIST, ANY)
-    KEYS = (TYPE, DESCRIPTION, DEFAULT, SCHEMA, REQUIRED, CONSTRAINTS, UPDATE_ALLOWED, IMMUTABLE) = (
+    KEYS = (
+        TYPE,
+        DESCRIPTION,
+        DEFAULT,
+        SCHEMA,
+        REQUIRED,
+        CONSTRAINTS,
+        UPDATE_ALLOWED,
+        IMMUTABLE,
+    ) = (
         *("type", "description", "default", "schema"),
         *("required", "constraints", "update_allowed", "immutable"),
     )
@@ -84,10 +102,19 @@ class Schema:
         allow_conversion: bool = False,
     ) -> None:
         """Take the declaration; `schema` is one schema for all members of a list, or one for each key of a map."""
-        self.type, self.description, self.default, self.required = data_type, description, default, required
+        self.type, self.description, self.default, self.required = (
+            data_type,
+            description,
+            default,
+            required,
+        )
         self.schema = {"*": schema} if isinstance(schema, Schema) else schema
         self.constraints = list(constraints or ())
-        self.implemented, self.update_allowed, self.immutable = implemented, update_allowed, immutable
+        self.implemented, self.update_allowed, self.immutable = (
+            implemented,
+            update_allowed,
+            immutable,
+        )
         self.support_status = support_status or SupportStatus()
         self.allow_conversion = allow_conversion
 
@@ -95,9 +122,13 @@ class Schema:
     def from_legacy(cls, declared: Mapping[str, Any]) -> Schema:
         """Return the schema that a dict declares, as older plug-ins write it. Raises TypeError if it declares none."""
         if unknown := sorted(map(str, declared.keys() - _LEGACY)):
-            raise TypeError(f"unknown keys in the schema of a property: {', '.join(unknown)}")
+            raise TypeError(
+                f"unknown keys in the schema of a property: {', '.join(unknown)}"
+            )
         if declared.get("Type") not in cls.TYPES:
-            raise TypeError(f"the Type of a property must be one of {', '.join(cls.TYPES)}")
+            raise TypeError(
+                f"the Type of a property must be one of {', '.join(cls.TYPES)}"
+            )
         inner = declared.get("Schema")
         if inner is not None:
             inner = made(inner) if declared["Type"] == cls.LIST else schemata(inner)
@@ -113,7 +144,16 @@ class Schema:
 
 
 _LEGACY = frozenset(
-    {"Type", "Schema", "Default", "Required", "Implemented", "UpdateAllowed", "AllowedPattern", "AllowedValues"}
+    {
+        "Type",
+        "Schema",
+        "Default",
+        "Required",
+        "Implemented",
+        "UpdateAllowed",
+        "AllowedPattern",
+        "AllowedValues",
+    }
     | {"MinValue", "MaxValue", "MinLength", "MaxLength"}
 )
 
@@ -135,13 +175,17 @@ def made(declared: Any) -> Schema:
         return declared
     if isinstance(declared, Mapping):
         return Schema.from_legacy(declared)
-    raise TypeError(f"the schema of a property must be a properties.Schema; got {shown(declared)}")
+    raise TypeError(
+        f"the schema of a property must be a properties.Schema; got {shown(declared)}"
+    )
 
 
 def schemata(declared: Any) -> Mapping[str, Schema]:
     """Return the schemas of properties, some of which may be declared as dicts. Raises TypeError."""
     if not isinstance(declared, Mapping):
-        raise TypeError(f"the schemas of properties must be a dict; got {shown(declared)}")
+        raise TypeError(
+            f"the schemas of properties must be a dict; got {shown(declared)}"
+        )
     for each in declared.values():
         if not isinstance(each, Schema):
             return {name: made(each) for name, each in declared.items()}
@@ -158,14 +202,26 @@ class Wrong(Exception):  # noqa: N818  # the value is wrong
     """A value does not match its schema."""
 
     def __init__(
-        self, problem: str, path: Path, *, of_value: bool = True, key: Path = (), names: Iterable[str] = ()
+        self,
+        problem: str,
+        path: Path,
+        *,
+        of_value: bool = True,
+        key: Path = (),
+        names: Iterable[str] = (),
     ) -> None:
         """Take one sentence, and the path relative to the properties; not `of_value` if any value would be wrong.
 
         `key` is an unknown key of the map at the path, and `names` are the known ones.
         """
         super().__init__(problem)
-        self.problem, self.path, self.of_value, self.key, self.names = problem, path, of_value, key, tuple(names)
+        self.problem, self.path, self.of_value, self.key, self.names = (
+            problem,
+            path,
+            of_value,
+            key,
+            tuple(names),
+        )
 
     @property
     def hint(self) -> str:
@@ -175,7 +231,9 @@ class Wrong(Exception):  # noqa: N818  # the value is wrong
     def under(self, section: str) -> Wrong:
         """Return the mistake with a path that is relative to the resource."""
         path = (section, *self.path)
-        return Wrong(self.problem, path, of_value=self.of_value, key=self.key, names=self.names)
+        return Wrong(
+            self.problem, path, of_value=self.of_value, key=self.key, names=self.names
+        )
 
 
 class Properties(Mapping[str, Any]):
@@ -190,7 +248,13 @@ class Properties(Mapping[str, Any]):
         omitted: Container[str] = (),
     ) -> None:
         """Take the values of a template (`data`), a function that resolves them, and properties with a place only."""
-        self.schema, self.data, self._resolve, self._path, self._omitted = schema, data, resolve, path, omitted
+        self.schema, self.data, self._resolve, self._path, self._omitted = (
+            schema,
+            data,
+            resolve,
+            path,
+            omitted,
+        )
         self.rules: tuple[TranslationRule, ...] = ()
         """The rules that translate values."""
 
@@ -199,7 +263,9 @@ class Properties(Mapping[str, Any]):
             return self._get(key, [])
         except Wrong as error:
             where = dotted(error.path)
-            raise ValueError(f"Property error: {where}: {error.problem}" if where else error.problem) from None
+            raise ValueError(
+                f"Property error: {where}: {error.problem}" if where else error.problem
+            ) from None
 
     def __contains__(self, key: object) -> bool:
         return key in self.schema
@@ -219,14 +285,23 @@ class Properties(Mapping[str, Any]):
         unknown = [key for key in self.data if key not in self.schema]
         left = [name for name in self.schema if name not in self.data]
         wrong = [
-            Wrong(f"Unknown Property {key}", self._path, of_value=False, key=(key,), names=left) for key in unknown
+            Wrong(
+                f"Unknown Property {key}",
+                self._path,
+                of_value=False,
+                key=(key,),
+                names=left,
+            )
+            for key in unknown
         ]
         gone = removed(self.rules) if self.rules else ()
         for key, schema in self.schema.items():
             if key in gone:
                 continue
             present = key in self.data
-            if not (present or schema.required or self.rules or schema.default is not None):
+            if not (
+                present or schema.required or self.rules or schema.default is not None
+            ):
                 continue
             try:
                 known = not present or next(requires(self.data[key]), None) is None
@@ -234,7 +309,13 @@ class Properties(Mapping[str, Any]):
             except Wrong as error:
                 wrong.append(error)
             if present and not schema.implemented:
-                wrong.append(Wrong(f"Property {key} not implemented yet", self._path, of_value=False))
+                wrong.append(
+                    Wrong(
+                        f"Property {key} not implemented yet",
+                        self._path,
+                        of_value=False,
+                    )
+                )
         return wrong
 
     def _value(self, key: str) -> Any:
@@ -253,14 +334,21 @@ class Properties(Mapping[str, Any]):
         if self.rules:
             present = present and key not in removed(self.rules)
             value = self._translated(key, value if present else None)
-            if not present and value is not None:  # what comes from a rule is not checked, as in Heat
+            if (
+                not present and value is not None
+            ):  # what comes from a rule is not checked, as in Heat
                 return _converted(schema, value, path, None)
         if present:
             pass
         elif schema.default is not None:  # as in Heat, an empty one is that of the type
-            value = schema.default if schema.default or schema.type == Schema.ANY else None
+            value = (
+                schema.default if schema.default or schema.type == Schema.ANY else None
+            )
         elif schema.required:
-            raise Wrong(f"Property {key} not assigned", path if key in self._omitted else self._path)
+            raise Wrong(
+                f"Property {key} not assigned",
+                path if key in self._omitted else self._path,
+            )
         else:
             return None
         return _converted(schema, value, path, wrong if checked else None)
@@ -272,13 +360,20 @@ class Properties(Mapping[str, Any]):
         except ValueError as error:
             raise Wrong(str(error), (*self._path, key)) from None
         is_given = key in self.data and key not in removed(self.rules)
-        if is_given and changed and self.schema[key].schema and extends(self.rules, key):
+        if (
+            is_given
+            and changed
+            and self.schema[key].schema
+            and extends(self.rules, key)
+        ):
             problem = f"the members of {key} cannot be given together with the property that adds one to them"
             raise Wrong(problem, (*self._path, key, 0))
         return changed
 
 
-def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None) -> Any:
+def _converted(
+    schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
+) -> Any:
     """Return a value converted to the type of its schema; other mistakes go into `wrong`."""
     if isinstance(value, Unknown):
         _converted(schema, value.now, path, None)
@@ -295,19 +390,33 @@ def _converted(schema: Schema, value: Any, path: Path, wrong: list[Wrong] | None
     elif schema.schema and isinstance(converted, list):
         if wrong is not None and converted and not schema.schema["*"].implemented:
             wrong.append(Wrong("Property 0 not implemented yet", path))
-        converted = [_converted(schema.schema["*"], each, (*path, at), wrong) for at, each in enumerate(converted)]
+        converted = [
+            _converted(schema.schema["*"], each, (*path, at), wrong)
+            for at, each in enumerate(converted)
+        ]
     if wrong is not None:
-        broken = [each.violated(converted, schema.type.lower()) for each in schema.constraints]
+        broken = [
+            each.violated(converted, schema.type.lower()) for each in schema.constraints
+        ]
         wrong += [Wrong(problem, path) for problem in broken if problem][:1]
     return converted
 
 
-def _members(schema: Mapping[str, Schema], value: dict[str, Any], path: Path, wrong: list[Wrong] | None) -> Any:
+def _members(
+    schema: Mapping[str, Schema],
+    value: dict[str, Any],
+    path: Path,
+    wrong: list[Wrong] | None,
+) -> Any:
     inner = Properties(schema, value, path=path)
     if wrong is None:
         return {key: inner._get(key, []) for key in schema}  # noqa: SLF001  # the same class
     left = [name for name in schema if name not in value]
-    wrong += [Wrong(f"Unknown Property {key}", path, key=(key,), names=left) for key in value if key not in schema]
+    wrong += [
+        Wrong(f"Unknown Property {key}", path, key=(key,), names=left)
+        for key in value
+        if key not in schema
+    ]
     wrong += [
         Wrong(f"Property {key} not implemented yet", path)
         for key in value
@@ -422,7 +531,10 @@ def of_parameter(parameter: definition.Schema, *, is_final: bool = True) -> Sche
         _PARAMETERS[parameter.type],
         parameter.description,
         required=is_final and parameter.default is None,
-        constraints=[limits.made(each.kind, each.value, each.description) for each in parameter.constraints],
+        constraints=[
+            limits.made(each.kind, each.value, each.description)
+            for each in parameter.constraints
+        ],
         update_allowed=True,
         allow_conversion=parameter.type in ("comma_delimited_list", "json"),
     )

@@ -17,13 +17,26 @@ from uuid import UUID
 from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.positions import Json
 from heat_config_stack import definition
-from heat_config_stack.definition import Definition, Environment, Later, ResourceDefinition, Tree, Unresolved
+from heat_config_stack.definition import (
+    Definition,
+    Environment,
+    Later,
+    ResourceDefinition,
+    Tree,
+    Unresolved,
+)
 from heat_config_stack.records import exception
 from heat_config_stack.records.exception import UpdateReplace
 from heat_config_stack.records.records import ResourceRecord, StackRecord
 from heat_config_stack.resource import attributes
 from heat_config_stack.resource.config_service import ConfigService
-from heat_config_stack.resource.properties import Properties, Schema, Wrong, as_far_as_known, schemata
+from heat_config_stack.resource.properties import (
+    Properties,
+    Schema,
+    Wrong,
+    as_far_as_known,
+    schemata,
+)
 from heat_config_stack.resource.snippet import Snippet, freeze
 from heat_config_stack.resource.support import SupportStatus
 from heat_config_stack.resource.translation import TranslationRule
@@ -84,7 +97,13 @@ class Host(Protocol):
         """Write all records to disk."""
 
     def happened(
-        self, path: Sequence[str], action: str, status: str, reason: str = "", *, record: ResourceRecord | None = None
+        self,
+        path: Sequence[str],
+        action: str,
+        status: str,
+        reason: str = "",
+        *,
+        record: ResourceRecord | None = None,
     ) -> None:
         """Record an event of a resource."""
 
@@ -105,7 +124,9 @@ class ExceptionFilter:
     def __enter__(self) -> ExceptionFilter:  # noqa: PYI034  # typing has no Self before Python 3.11
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: object
+    ) -> bool:
         return error is not None and bool(self._decides(error))
 
     def __call__(self, error: BaseException) -> None:
@@ -128,7 +149,9 @@ class ClientPlugin:
 
     def is_not_found(self, error: BaseException) -> bool:
         """Return whether an exception means that something does not exist."""
-        return isinstance(error, exception.NotFound | exception.EntityNotFound) or _means(error, 404, "NotFound")
+        return isinstance(
+            error, exception.NotFound | exception.EntityNotFound
+        ) or _means(error, 404, "NotFound")
 
     def is_conflict(self, error: BaseException) -> bool:
         """Return whether an exception means that there is a conflict."""
@@ -150,8 +173,12 @@ class ClientPlugin:
 
 
 def _means(error: BaseException, status: int, name: str) -> bool:
-    codes = (getattr(error, key, None) for key in ("code", "http_status", "status_code"))
-    return status in codes or any(name in class_.__name__ for class_ in type(error).__mro__)
+    codes = (
+        getattr(error, key, None) for key in ("code", "http_status", "status_code")
+    )
+    return status in codes or any(
+        name in class_.__name__ for class_ in type(error).__mro__
+    )
 
 
 class ClientUser:
@@ -208,7 +235,11 @@ class NoActionRequired(Exception):  # noqa: N818  # the name that plug-ins use
 
     def __init__(self, res_name: str = "", reason: str = "") -> None:
         """Take the name of the resource and the reason, if they are of interest."""
-        super().__init__(f"The resource {res_name} could not perform scaling action: {reason}" if res_name else "")
+        super().__init__(
+            f"The resource {res_name} could not perform scaling action: {reason}"
+            if res_name
+            else ""
+        )
 
 
 class PollDelay(Exception):  # noqa: N818
@@ -223,7 +254,18 @@ class PollDelay(Exception):  # noqa: N818
 class Resource(ClientUser):
     """A resource of a stack."""
 
-    ACTIONS = (INIT, CREATE, DELETE, UPDATE, ROLLBACK, SUSPEND, RESUME, ADOPT, SNAPSHOT, CHECK) = (
+    ACTIONS = (
+        INIT,
+        CREATE,
+        DELETE,
+        UPDATE,
+        ROLLBACK,
+        SUSPEND,
+        RESUME,
+        ADOPT,
+        SNAPSHOT,
+        CHECK,
+    ) = (
         *("INIT", "CREATE", "DELETE", "UPDATE", "ROLLBACK"),
         *("SUSPEND", "RESUME", "ADOPT", "SNAPSHOT", "CHECK"),
     )
@@ -274,7 +316,9 @@ class Resource(ClientUser):
         schema = self.schema_of_properties()
         self.properties = Properties(schema, self.definition.properties, self.resolve)
         self.properties.rules = tuple(self.translation_rules(self.properties) or ())
-        self.attributes = attributes.Attributes(self.schema_of_attributes(), self._value_of)
+        self.attributes = attributes.Attributes(
+            self.schema_of_attributes(), self._value_of
+        )
 
     def schema_of_properties(self) -> Mapping[str, Schema]:
         """Return the schema of the properties; a class whose schema depends on the resource overrides this."""
@@ -346,10 +390,18 @@ class Resource(ClientUser):
 
     def physical_resource_name(self) -> str:
         """Return a unique name for the physical resource."""
-        short = base64.b32encode(UUID(self.record.id).bytes).decode().lower()[:12] if self.record.id else ""
+        short = (
+            base64.b32encode(UUID(self.record.id).bytes).decode().lower()[:12]
+            if self.record.id
+            else ""
+        )
         name = "-".join(filter(None, (self.stack.name, self.name, short)))
         limit = self.physical_resource_name_limit
-        return name if not limit or len(name) <= limit else f"{name[:2]}-{name[3 - limit :]}"
+        return (
+            name
+            if not limit or len(name) <= limit
+            else f"{name[:2]}-{name[3 - limit :]}"
+        )
 
     def physical_resource_name_or_FnGetRefId(self) -> str:
         """Return the physical name, or the reference id."""
@@ -380,7 +432,9 @@ class Resource(ClientUser):
         """Return the current metadata."""
         return dict(self.record.metadata)
 
-    def metadata_set(self, metadata: Mapping[str, Json], merge_metadata: object = None) -> None:
+    def metadata_set(
+        self, metadata: Mapping[str, Json], merge_metadata: object = None
+    ) -> None:
         """Replace the metadata."""
         self.record.metadata = dict(metadata)
         self.stack.keep(self.record)
@@ -406,7 +460,11 @@ class Resource(ClientUser):
         return self.get_attribute(key, *path)
 
     def _value_of(self, name: str) -> Json:
-        return self._show_resource() if name == attributes.SHOW else self._resolve_attribute(name)
+        return (
+            self._show_resource()
+            if name == attributes.SHOW
+            else self._resolve_attribute(name)
+        )
 
     def _resolve_attribute(self, name: str) -> Json:
         """Return the value of an attribute."""
@@ -423,7 +481,9 @@ class Resource(ClientUser):
         """Return whether the service that the type needs is available, and if not, why."""
         return True, None
 
-    def translation_rules(self, properties: Properties) -> Iterable[TranslationRule] | None:
+    def translation_rules(
+        self, properties: Properties
+    ) -> Iterable[TranslationRule] | None:
         """Return the rules that translate property values."""
         return ()
 
@@ -431,7 +491,10 @@ class Resource(ClientUser):
 
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
-        mistakes = [mistake.under("properties") for mistake in wrong_properties(self, self.known())]
+        mistakes = [
+            mistake.under("properties")
+            for mistake in wrong_properties(self, self.known())
+        ]
         # Of Heat's types that are nothing, the policy is not checked.
         return mistakes if self.any_property else [*mistakes, *_wrong_policy(self)]
 
@@ -442,7 +505,9 @@ class Resource(ClientUser):
     def properties_of(self, resolve: Callable[[Tree], Tree]) -> Properties:
         """Return the properties, resolved by a function."""
         wanted = self.definition
-        known = Properties(self.properties.schema, wanted.properties, resolve, omitted=wanted.omitted)
+        known = Properties(
+            self.properties.schema, wanted.properties, resolve, omitted=wanted.omitted
+        )
         known.rules = tuple(self.translation_rules(known) or ())
         return known
 
@@ -482,7 +547,12 @@ class Resource(ClientUser):
             "resource_data": self.data(),
         }
 
-    def handle_update(self, json_snippet: Snippet, tmpl_diff: Mapping[str, Json], prop_diff: Mapping[str, Json]) -> Any:
+    def handle_update(
+        self,
+        json_snippet: Snippet,
+        tmpl_diff: Mapping[str, Json],
+        prop_diff: Mapping[str, Json],
+    ) -> Any:
         """Ask for a replacement if a property changes."""
         if prop_diff:
             raise UpdateReplace(self.name)
@@ -547,10 +617,14 @@ class Resource(ClientUser):
     def signal(self, details: Json = None) -> None:
         """Take a signal. Raises `NotSupported` if the type takes none, or none after its last action."""
         if self.action in self.no_signal_actions:
-            raise exception.NotSupported(feature=f"Signal resource during {self.action}")
+            raise exception.NotSupported(
+                feature=f"Signal resource during {self.action}"
+            )
         handle = getattr(self, "handle_signal", None)
         if handle is None:
-            raise exception.NotSupported(feature=f"to signal a resource of type {self.type()}")
+            raise exception.NotSupported(
+                feature=f"to signal a resource of type {self.type()}"
+            )
         handle(details)
 
     @property
@@ -576,9 +650,21 @@ def _wrong_policy(resource: Resource) -> list[Wrong]:
         return [Wrong(str(error), ("update_policy",), of_value=False)]
     if not isinstance(tree, Mapping):  # a function for all of it
         shape = isinstance(tree, Later) or tree is None
-        return [] if shape else [Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
+        return (
+            []
+            if shape
+            else [
+                Wrong("update_policy must be a map", ("update_policy",), of_value=False)
+            ]
+        )
     policy = Properties(schemata(resource.update_policy_schema), tree)
     return [
-        Wrong(each.problem, ("update_policy", *each.path), of_value=False, key=each.key, names=each.names)
+        Wrong(
+            each.problem,
+            ("update_policy", *each.path),
+            of_value=False,
+            key=each.key,
+            names=each.names,
+        )
         for each in policy.mistakes()
     ]

@@ -22,7 +22,9 @@ def pause_seconds(text: str) -> int:
     """Return the seconds of a time like PT1H30M. Raises ValueError."""
     found = _PAUSE.fullmatch(text)
     if found is None:
-        raise ValueError("Only ISO 8601 duration format of the form PT#H#M#S is supported.")
+        raise ValueError(
+            "Only ISO 8601 duration format of the form PT#H#M#S is supported."
+        )
     hours, minutes, seconds = (int(each or 0) for each in found.groups())
     return hours * 3600 + minutes * 60 + seconds
 
@@ -59,15 +61,24 @@ class Rolling:
 
     def widened(self, definition: Definition) -> Definition:
         """Return a definition with the members that exist only during the update."""
-        return replace(definition, resources={**definition.resources, **self.extra}) if self.extra else definition
+        return (
+            replace(definition, resources={**definition.resources, **self.extra})
+            if self.extra
+            else definition
+        )
 
     def left(self, names: Iterable[str]) -> Rolling:
         """Return the rest of the update after an interruption: extra members without a record are removed already."""
         known = set(names)
-        return replace(self, extra={name: each for name, each in self.extra.items() if name in known})
+        return replace(
+            self,
+            extra={name: each for name, each in self.extra.items() if name in known},
+        )
 
 
-def sizes(target: int, now: int, policy: Policy, *, extra_stay: bool = False) -> Iterator[tuple[int, int]]:
+def sizes(
+    target: int, now: int, policy: Policy, *, extra_stay: bool = False
+) -> Iterator[tuple[int, int]]:
     """Yield, for each batch, the number of members after it, and how many of them get the new definition in it.
 
     `now` is the number of members before the update.
@@ -100,9 +111,17 @@ def plan(
     batches: list[Batch] = []
     for after, new in numbers:
         ordered = in_order(now, after)
-        kept = list(ordered[len(ordered) - after :] if len(ordered) > after else ordered)
-        created = list(itertools.islice((name for name in names(after) if name not in now), after - len(kept)))
-        outdated = [name for name in kept if name not in updated][: max(new - len(created), 0)]
+        kept = list(
+            ordered[len(ordered) - after :] if len(ordered) > after else ordered
+        )
+        created = list(
+            itertools.islice(
+                (name for name in names(after) if name not in now), after - len(kept)
+            )
+        )
+        outdated = [name for name in kept if name not in updated][
+            : max(new - len(created), 0)
+        ]
         made = (*outdated, *created)
         removed = tuple(name for name in now if name not in kept)
         batches.append(Batch(made, removed, pause if batches else 0.0))
@@ -116,6 +135,11 @@ def to_json(batches: Sequence[Batch]) -> list[Json]:
     return [[list(each.made), list(each.removed), each.pause] for each in batches]
 
 
-def from_json(batches: Iterable[tuple[Iterable[str], Iterable[str], float]]) -> list[Batch]:
+def from_json(
+    batches: Iterable[tuple[Iterable[str], Iterable[str], float]],
+) -> list[Batch]:
     """Return batches from JSON."""
-    return [Batch(tuple(made), tuple(removed), float(pause)) for made, removed, pause in batches]
+    return [
+        Batch(tuple(made), tuple(removed), float(pause))
+        for made, removed, pause in batches
+    ]

@@ -79,9 +79,13 @@ class Scheduler:
             running.ended()
             return
         if isinstance(key, Pause):
-            heapq.heappush(self._timed, (self._clock() + key.seconds, next(self._count), running))
+            heapq.heappush(
+                self._timed, (self._clock() + key.seconds, next(self._count), running)
+            )
         elif key is None:
-            heapq.heappush(self._timed, (self._clock() + running.pause, next(self._count), running))
+            heapq.heappush(
+                self._timed, (self._clock() + running.pause, next(self._count), running)
+            )
             running.pause = min(running.pause * GROWTH, LAST)
         else:
             running.pause = FIRST

@@ -24,13 +24,21 @@ def as_map(section: str, value: Json) -> dict[str, Json]:
 
 def as_policy(value: Json) -> str:
     """Return the resolved value of a deletion policy; Delete for None. Raises `Unresolved`."""
-    policy = POLICIES.get(value.lower()) if isinstance(value, str) else "Delete" if value is None else None
+    policy = (
+        POLICIES.get(value.lower())
+        if isinstance(value, str)
+        else "Delete"
+        if value is None
+        else None
+    )
     if policy is None:
         raise Unresolved(f'Invalid deletion policy "{value}"')
     return policy
 
 
-def freeze(definition: ResourceDefinition, resolve: Callable[[Tree], Json]) -> dict[str, Json]:
+def freeze(
+    definition: ResourceDefinition, resolve: Callable[[Tree], Json]
+) -> dict[str, Json]:
     """Return a definition as JSON, with its functions resolved. Raises `Unresolved`."""
     return {
         "type": definition.type,
@@ -52,7 +60,11 @@ def differ(before: Mapping[str, Json], after: Mapping[str, Json]) -> bool:
     """
     if "written" in before:
         return before != after
-    known = {key: value for key, value in after.items() if key not in ("condition", "written")}
+    known = {
+        key: value
+        for key, value in after.items()
+        if key not in ("condition", "written")
+    }
     return before != {**known, "depends_on": sorted(known["depends_on"])}
 
 
@@ -72,7 +84,9 @@ def thaw(name: str, frozen: Mapping[str, Json]) -> ResourceDefinition:
     )
 
 
-def policy(schema: Mapping[str, Schema], tree: Tree, resolve: Callable[[Tree], Json]) -> Properties:
+def policy(
+    schema: Mapping[str, Schema], tree: Tree, resolve: Callable[[Tree], Json]
+) -> Properties:
     """Return an update policy as properties. Raises `Unresolved` if a function gives no map."""
     data = as_map("update_policy", resolve(tree)) if isinstance(tree, Later) else tree
     return Properties(schema, data, resolve)
@@ -111,7 +125,9 @@ _SECTIONS: Mapping[str, Callable[[ResourceDefinition, Resolve], Json]] = {
     "Metadata": _metadata,
     "DependsOn": lambda definition, _resolve: list(definition.depends_on),
     "DeletionPolicy": _deletion_policy,
-    "UpdatePolicy": lambda definition, resolve: as_map("update_policy", resolve(definition.update_policy)),
+    "UpdatePolicy": lambda definition, resolve: as_map(
+        "update_policy", resolve(definition.update_policy)
+    ),
 }
 """Name of a section → its value, from a definition and a function that resolves its values."""
 
@@ -121,7 +137,9 @@ class Snippet(Mapping[str, Any]):
 
     DELETE, RETAIN, SNAPSHOT = DELETION_POLICIES = tuple(POLICIES.values())
 
-    def __init__(self, definition: ResourceDefinition, resolve: Callable[[Tree], Json]) -> None:
+    def __init__(
+        self, definition: ResourceDefinition, resolve: Callable[[Tree], Json]
+    ) -> None:
         """Take a definition, and a function that resolves its values."""
         self.definition, self._resolve = definition, resolve
         self.name, self.resource_type = definition.name, definition.type
@@ -136,11 +154,19 @@ class Snippet(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(_SECTIONS)
 
-    def properties(self, schema: Mapping[str, Schema], context: object = None) -> Properties:  # noqa: ARG002
+    def properties(
+        self,
+        schema: Mapping[str, Schema],
+        context: object = None,  # noqa: ARG002
+    ) -> Properties:
         """Return the properties."""
         return Properties(schema, self.definition.properties, self._resolve)
 
-    def update_policy(self, schema: Mapping[str, Schema], context: object = None) -> Properties:  # noqa: ARG002
+    def update_policy(
+        self,
+        schema: Mapping[str, Schema],
+        context: object = None,  # noqa: ARG002
+    ) -> Properties:
         """Return the update policy."""
         return policy(schema, self.definition.update_policy, self._resolve)
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-UNKNOWN, SUPPORTED, DEPRECATED, UNSUPPORTED, HIDDEN = "UNKNOWN", "SUPPORTED", "DEPRECATED", "UNSUPPORTED", "HIDDEN"
+UNKNOWN, SUPPORTED, DEPRECATED, UNSUPPORTED, HIDDEN = (
+    "UNKNOWN",
+    "SUPPORTED",
+    "DEPRECATED",
+    "UNSUPPORTED",
+    "HIDDEN",
+)
 SUPPORT_STATUSES = (UNKNOWN, SUPPORTED, DEPRECATED, UNSUPPORTED, HIDDEN)
 
 
@@ -20,8 +26,16 @@ class SupportStatus:
         """Take one of `SUPPORT_STATUSES`; any other becomes UNKNOWN, as in Heat."""
         known = status in SUPPORT_STATUSES
         self.status = status if known else UNKNOWN
-        self.message = message if known else f"Specified status is invalid, defaulting to {UNKNOWN}"
-        self.version, self.previous_status, self.substitute_class = version, previous_status, substitute_class
+        self.message = (
+            message
+            if known
+            else f"Specified status is invalid, defaulting to {UNKNOWN}"
+        )
+        self.version, self.previous_status, self.substitute_class = (
+            version,
+            previous_status,
+            substitute_class,
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the status as a dict, with the keys of Heat's API."""

@@ -17,7 +17,12 @@ from heat_config_stack.resource.resource import PLUGINS, Resource
 from heat_config_stack.resource.support import HIDDEN, SupportStatus
 from heat_config_stack.resource.types import Types
 
-CARRIED_OUT, PLACEHOLDER, NOTHING, PLUGIN = "carried out", "placeholder", "nothing", "plug-in"
+CARRIED_OUT, PLACEHOLDER, NOTHING, PLUGIN = (
+    "carried out",
+    "placeholder",
+    "nothing",
+    "plug-in",
+)
 """What this machine does with a resource of a type."""
 
 
@@ -35,7 +40,9 @@ def handling(class_: type[Resource]) -> str:
 
 def status(name: str, class_: type[Resource]) -> SupportStatus:
     """Return the support status of a type: for a type of Heat that is carried out here, Heat's."""
-    facts = None if class_.__module__.startswith(PLUGINS) else heat_types.heat_type(name)
+    facts = (
+        None if class_.__module__.startswith(PLUGINS) else heat_types.heat_type(name)
+    )
     return facts.status if facts else class_.support_status
 
 
@@ -44,7 +51,9 @@ def description(class_: type[Resource]) -> str:
     return inspect.getdoc(class_) or "" if class_.__doc__ else ""
 
 
-def declaration(name: str, class_: type[Resource], *, placeholder: bool = False) -> dict[str, Json]:
+def declaration(
+    name: str, class_: type[Resource], *, placeholder: bool = False
+) -> dict[str, Json]:
     """Return the properties, attributes and support status of a type, without hidden and unimplemented ones.
 
     Of the type of a placeholder, which accepts every update, it says which ones Heat accepts. Raises TypeError if the
@@ -56,16 +65,27 @@ def declaration(name: str, class_: type[Resource], *, placeholder: bool = False)
     return {
         "resource_type": name,
         "properties": {
-            key: {**_property(each), "update_allowed": key in in_place if placeholder else each.update_allowed}
+            key: {
+                **_property(each),
+                "update_allowed": key in in_place
+                if placeholder
+                else each.update_allowed,
+            }
             for key, each in properties.items()
             if each.implemented and each.support_status.status != HIDDEN
         },
-        "attributes": {key: _attribute(each) for key, each in declared.items() if each.support_status.status != HIDDEN},
+        "attributes": {
+            key: _attribute(each)
+            for key, each in declared.items()
+            if each.support_status.status != HIDDEN
+        },
         "support_status": status(name, class_).to_dict(),
     }
 
 
-_SHOW = attributes.Schema("Detailed information about the resource.", type=attributes.Schema.MAP)
+_SHOW = attributes.Schema(
+    "Detailed information about the resource.", type=attributes.Schema.MAP
+)
 
 
 def _property(schema: Schema) -> dict[str, Json]:
@@ -75,7 +95,9 @@ def _property(schema: Schema) -> dict[str, Json]:
     if schema.default is not None:
         values["default"] = schema.default
     if isinstance(schema.schema, Mapping):
-        values["schema"] = {key: _property(part) for key, part in schemata(schema.schema).items()}
+        values["schema"] = {
+            key: _property(part) for key, part in schemata(schema.schema).items()
+        }
     values |= {
         "required": schema.required,
         "update_allowed": schema.update_allowed,
@@ -90,15 +112,21 @@ def _constraint(constraint: constraints.Constraint) -> Iterator[tuple[str, Json]
     limit = constraint.limit
     yield (
         constraint.kind,
-        {key: each for key, each in limit.items() if each is not None} if isinstance(limit, dict) else limit,
+        {key: each for key, each in limit.items() if each is not None}
+        if isinstance(limit, dict)
+        else limit,
     )
     if constraint.description is not None:
         yield "description", constraint.description
 
 
 def _attribute(schema: attributes.Schema) -> dict[str, Json]:
-    values: dict[str, Json] = {} if schema.type is None else {"type": schema.type.lower()}
-    return values | ({} if schema.description is None else {"description": schema.description})
+    values: dict[str, Json] = (
+        {} if schema.type is None else {"type": schema.type.lower()}
+    )
+    return values | (
+        {} if schema.description is None else {"description": schema.description}
+    )
 
 
 HOT, CFN = "hot", "cfn"
@@ -131,7 +159,9 @@ def generated_template(declaration: Mapping[str, Json], kind: str) -> dict[str, 
     type_ = declaration["resource_type"]
     name = type_.rpartition("::")[2]
     description = f"Initial template of {name}"
-    made: Callable[[str, str, Mapping[str, Json]], dict[str, Json]] = _hot if kind == HOT else _cfn
+    made: Callable[[str, str, Mapping[str, Json]], dict[str, Json]] = (
+        _hot if kind == HOT else _cfn
+    )
     return made(name, description, declaration)
 
 
@@ -140,16 +170,22 @@ def _renamed(schema: Mapping[str, Json], **names: str) -> dict[str, Json]:
     return {name: schema[key] for key, name in names.items() if key in schema}
 
 
-def _hot(name: str, description: str, declaration: Mapping[str, Json]) -> dict[str, Json]:
+def _hot(
+    name: str, description: str, declaration: Mapping[str, Json]
+) -> dict[str, Json]:
     properties: Mapping[str, Mapping[str, Json]] = declaration["properties"]
     outputs = {
-        key: {"value": {"get_attr": [name, key]}} | _renamed(attribute, description="description")
+        key: {"value": {"get_attr": [name, key]}}
+        | _renamed(attribute, description="description")
         for key, attribute in declaration["attributes"].items()
     }
     return {
         "heat_template_version": "2016-10-14",
         "description": description,
-        "parameters": {key: dict(_hot_parameter(property_)) for key, property_ in properties.items()},
+        "parameters": {
+            key: dict(_hot_parameter(property_))
+            for key, property_ in properties.items()
+        },
         "resources": {
             name: {
                 "type": declaration["resource_type"],
@@ -164,28 +200,40 @@ def _hot_parameter(schema: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     yield "type", _HOT_TYPES[schema["type"]]
     yield from _renamed(schema, description="description", default="default").items()
     limits = [
-        {kind: limit for kind, limit in each.items() if kind in (*_CFN_LIMITS, *_CFN_PATTERNS)}
+        {
+            kind: limit
+            for kind, limit in each.items()
+            if kind in (*_CFN_LIMITS, *_CFN_PATTERNS)
+        }
         for each in schema.get("constraints", ())
     ]
     if found := [each for each in limits if each]:
         yield "constraints", found
 
 
-def _cfn(name: str, description: str, declaration: Mapping[str, Json]) -> dict[str, Json]:
+def _cfn(
+    name: str, description: str, declaration: Mapping[str, Json]
+) -> dict[str, Json]:
     properties: Mapping[str, Mapping[str, Json]] = declaration["properties"]
     outputs = {
-        key: {"Value": {"Fn::GetAtt": [name, key]}} | _renamed(attribute, description="Description")
+        key: {"Value": {"Fn::GetAtt": [name, key]}}
+        | _renamed(attribute, description="Description")
         for key, attribute in declaration["attributes"].items()
     }
     return {
         "HeatTemplateFormatVersion": "2012-12-12",
         "Description": description,
-        "Parameters": {key: dict(_cfn_parameter(property_)) for key, property_ in properties.items()},
+        "Parameters": {
+            key: dict(_cfn_parameter(property_))
+            for key, property_ in properties.items()
+        },
         "Resources": {
             name: {
                 "Type": declaration["resource_type"],
                 "Properties": {
-                    key: {"Fn::Split": [",", {"Ref": key}]} if property_["type"] == "list" else {"Ref": key}
+                    key: {"Fn::Split": [",", {"Ref": key}]}
+                    if property_["type"] == "list"
+                    else {"Ref": key}
                     for key, property_ in properties.items()
                 },
             }
@@ -201,7 +249,11 @@ def _cfn_parameter(schema: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
         for kind, limit in constraint.items():
             if kind in _CFN_LIMITS:
                 least, most = _CFN_LIMITS[kind]
-                yield from ((key, limit[end]) for key, end in ((least, "min"), (most, "max")) if end in limit)
+                yield from (
+                    (key, limit[end])
+                    for key, end in ((least, "min"), (most, "max"))
+                    if end in limit
+                )
             elif kind in _CFN_PATTERNS:
                 yield _CFN_PATTERNS[kind], limit
     if schema["type"] == "boolean":

@@ -53,9 +53,15 @@ class Types:
 
     def known(self, type_: str) -> type[Resource] | None:
         """Return the class for a type that is not a template; None if there is no such type."""
-        return self._plugins.get(type_) or self._builtin.get(type_) or self._of_cloud(type_)
+        return (
+            self._plugins.get(type_)
+            or self._builtin.get(type_)
+            or self._of_cloud(type_)
+        )
 
-    def mapped_type(self, resource: ResourceDefinition, environment: Environment) -> MappedType:
+    def mapped_type(
+        self, resource: ResourceDefinition, environment: Environment
+    ) -> MappedType:
         """Return the mapping of a resource's type that applies. Raises EntityNotFound."""
         for candidate in environment.candidates(resource.type, resource.name):
             if candidate.template or candidate.of_service or candidate.type in self:
@@ -66,7 +72,11 @@ class Types:
         """Return the class for a mapped type. Raises EntityNotFound."""
         if mapped.template:
             return self._template()
-        class_ = self._service.get(mapped.type) if mapped.of_service else self.known(mapped.type)
+        class_ = (
+            self._service.get(mapped.type)
+            if mapped.of_service
+            else self.known(mapped.type)
+        )
         if class_ is not None:
             return class_
         raise EntityNotFound(entity="Resource Type", name=mapped.type)
@@ -82,7 +92,9 @@ class Types:
                 raise
             return former
 
-    def replaced(self, resource: ResourceDefinition, environment: Environment) -> type[Resource] | None:
+    def replaced(
+        self, resource: ResourceDefinition, environment: Environment
+    ) -> type[Resource] | None:
         """Return the class of the known type that a template replaces; None if it replaces none."""
         candidates = iter(environment.candidates(resource.type, resource.name))
         first = next(candidates, None)

@@ -26,7 +26,9 @@ class _Classes(Mapping[str, "type[Resource]"]):
 
     def __getitem__(self, type_: str) -> type[Resource]:
         module, name = self._places[type_]
-        class_: type[Resource] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+        class_: type[Resource] = getattr(
+            importlib.import_module(f"{__package__}.{module}"), name
+        )
         return class_
 
     def __contains__(self, type_: object) -> bool:
@@ -41,12 +43,21 @@ class _Classes(Mapping[str, "type[Resource]"]):
 
 TYPES: Mapping[str, type[Resource]] = _Classes(
     {
-        "AWS::AutoScaling::AutoScalingGroup": ("instance_groups", "CfnAutoScalingGroup"),
-        "AWS::AutoScaling::LaunchConfiguration": ("instance_groups", "LaunchConfiguration"),
+        "AWS::AutoScaling::AutoScalingGroup": (
+            "instance_groups",
+            "CfnAutoScalingGroup",
+        ),
+        "AWS::AutoScaling::LaunchConfiguration": (
+            "instance_groups",
+            "LaunchConfiguration",
+        ),
         "AWS::AutoScaling::ScalingPolicy": ("instance_groups", "CfnScalingPolicy"),
         "AWS::CloudFormation::Stack": ("stacks", "CfnStack"),
         "AWS::CloudFormation::WaitCondition": ("signal_urls", "CfnWaitCondition"),
-        "AWS::CloudFormation::WaitConditionHandle": ("signal_urls", "CfnWaitConditionHandle"),
+        "AWS::CloudFormation::WaitConditionHandle": (
+            "signal_urls",
+            "CfnWaitConditionHandle",
+        ),
         "OS::Heat::AccessPolicy": ("signal_urls", "AccessPolicy"),
         "OS::Heat::AutoScalingGroup": ("scaling", "AutoScalingGroup"),
         "OS::Heat::CloudConfig": ("configs", "CloudConfig"),
@@ -72,7 +83,10 @@ TYPES: Mapping[str, type[Resource]] = _Classes(
         "OS::Heat::SwiftSignal": ("signal_urls", "SwiftSignal"),
         "OS::Heat::SwiftSignalHandle": ("signal_urls", "SwiftSignalHandle"),
         "OS::Heat::TestResource": ("values", "TestResource"),
-        "OS::Heat::UpdateWaitConditionHandle": ("signal_urls", "UpdateWaitConditionHandle"),
+        "OS::Heat::UpdateWaitConditionHandle": (
+            "signal_urls",
+            "UpdateWaitConditionHandle",
+        ),
         "OS::Heat::Value": ("values", "Value"),
         "OS::Heat::WaitCondition": ("wait_conditions", "WaitCondition"),
         "OS::Heat::WaitConditionHandle": ("wait_conditions", "WaitConditionHandle"),

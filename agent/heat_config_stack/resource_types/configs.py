@@ -18,8 +18,12 @@ from heat_config_stack.resource.resource import Resource
 
 _SHARED = {
     "options": Schema(Schema.MAP, "Options of the tool."),
-    "inputs": Schema(Schema.LIST, "Values for the tool.", schema=Schema(Schema.MAP, schema=INPUT)),
-    "outputs": Schema(Schema.LIST, "Values from the tool.", schema=Schema(Schema.MAP, schema=OUTPUT)),
+    "inputs": Schema(
+        Schema.LIST, "Values for the tool.", schema=Schema(Schema.MAP, schema=INPUT)
+    ),
+    "outputs": Schema(
+        Schema.LIST, "Values from the tool.", schema=Schema(Schema.MAP, schema=OUTPUT)
+    ),
 }
 _GROUP = Schema(Schema.STRING, "The tool.", default="Heat::Ungrouped")
 
@@ -33,7 +37,9 @@ class Config(Resource):
     stack: Stack
     again_after_interruption: ClassVar[bool] = True
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
-        "config": Attribute("The config, as it is given to the tool.", type=Attribute.STRING)
+        "config": Attribute(
+            "The config, as it is given to the tool.", type=Attribute.STRING
+        )
     }
 
     def content(self) -> dict[str, Any]:
@@ -50,7 +56,9 @@ class Config(Resource):
     def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> None:
         """Store the config under the id that it had."""
         super().handle_adopt(resource_data)
-        config = new_config({"name": self.physical_resource_name(), **self.content()}, self.stack.id)
+        config = new_config(
+            {"name": self.physical_resource_name(), **self.content()}, self.stack.id
+        )
         config.id = str(self.resource_id)
         self.stack.world.store.put(config)
 
@@ -118,13 +126,19 @@ class SoftwareComponent(Config):
         for config in self.properties["configs"]:
             if seen & set(config["actions"]):
                 problem = "Defining more than one configuration for the same action in SoftwareComponent"
-                raise exception.StackValidationFailed(message=f'{problem} "{self.name}" is not allowed.')
+                raise exception.StackValidationFailed(
+                    message=f'{problem} "{self.name}" is not allowed.'
+                )
             seen |= set(config["actions"])
 
     def content(self) -> dict[str, Any]:
         """Return the group, config, inputs, outputs and options."""
         shared = {name: self.properties[name] for name in _SHARED}
-        return {"group": "component", "config": {"configs": self.properties["configs"]}, **shared}
+        return {
+            "group": "component",
+            "config": {"configs": self.properties["configs"]},
+            **shared,
+        }
 
     def _resolve_attribute(self, name: str) -> Json:
         """Return None: Heat declares the attribute for components, but has no value for it."""
@@ -140,5 +154,7 @@ class CloudConfig(Config):
 
     def content(self) -> dict[str, Any]:
         """Return the config as YAML text."""
-        text = yaml.dump(self.properties["cloud_config"], Dumper=_DUMPER, default_flow_style=False)
+        text = yaml.dump(
+            self.properties["cloud_config"], Dumper=_DUMPER, default_flow_style=False
+        )
         return {"config": f"#cloud-config\n{text}"}

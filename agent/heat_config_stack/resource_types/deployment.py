@@ -9,7 +9,12 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records
-from heat_config_stack.records.records import COMPLETE, FAILED, ConfigRecord, DeploymentRecord
+from heat_config_stack.records.records import (
+    COMPLETE,
+    FAILED,
+    ConfigRecord,
+    DeploymentRecord,
+)
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.attributes import select_from_attribute
 from heat_config_stack.resource.config_service import new_config
@@ -19,11 +24,19 @@ from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import Snippet
 
 ACTIONS = ("CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME")
-TRANSPORTS = ("CFN_SIGNAL", "TEMP_URL_SIGNAL", "HEAT_SIGNAL", "NO_SIGNAL", "ZAQAR_SIGNAL")
+TRANSPORTS = (
+    "CFN_SIGNAL",
+    "TEMP_URL_SIGNAL",
+    "HEAT_SIGNAL",
+    "NO_SIGNAL",
+    "ZAQAR_SIGNAL",
+)
 
 SHARED: dict[str, Schema] = {
     "config": Schema(Schema.STRING, "Id of the config.", update_allowed=True),
-    "input_values": Schema(Schema.MAP, "Values of the config's inputs.", update_allowed=True),
+    "input_values": Schema(
+        Schema.MAP, "Values of the config's inputs.", update_allowed=True
+    ),
     "actions": Schema(
         Schema.LIST,
         "The lifecycle actions that run it.",
@@ -49,7 +62,9 @@ _LEFT = "left_out"
 _EARLIER = "not carried out: it is for the server"
 
 STRUCTURED: dict[str, Schema] = {
-    "input_key": Schema(Schema.STRING, "The key of a map that is an input's value.", default="get_input"),
+    "input_key": Schema(
+        Schema.STRING, "The key of a map that is an input's value.", default="get_input"
+    ),
     "input_values_validate": Schema(
         Schema.STRING,
         "Whether every input that the config names must be given.",
@@ -86,15 +101,23 @@ class SoftwareDeployment(Resource):
         if not self._left:
             return ""
         server, world = self.properties["server"], self.stack.world
-        names = (each.name for each in world.store.resources_of(world.root) if each.physical == server)
+        names = (
+            each.name
+            for each in world.store.resources_of(world.root)
+            if each.physical == server
+        )
         return f"{records.LEFT_OUT}: it is for the server {next(names, server)}"
 
     @property
     def _left(self) -> str:
         """The action that was left to another server and is still to be carried out, CREATE or UPDATE; else empty."""
         found = self._deployment
-        printed = str(found.outputs.get("deploy_stderr") or "") if found is not None else ""
-        earlier = "CREATE" if printed.startswith(_EARLIER) else ""  # as earlier versions have recorded it
+        printed = (
+            str(found.outputs.get("deploy_stderr") or "") if found is not None else ""
+        )
+        earlier = (
+            "CREATE" if printed.startswith(_EARLIER) else ""
+        )  # as earlier versions have recorded it
         return str(self.record.data.get(_LEFT) or earlier)
 
     def _leave(self, action: str) -> None:
@@ -130,11 +153,17 @@ class SoftwareDeployment(Resource):
 
     def _derived(self, action: str, source: ConfigRecord | None) -> ConfigRecord:
         input_values = self.properties["input_values"] or {}
-        blank = ConfigRecord("", self.physical_resource_name(), "Heat::Ungrouped", "", {}, [], [], "")
+        blank = ConfigRecord(
+            "", self.physical_resource_name(), "Heat::Ungrouped", "", {}, [], [], ""
+        )
         base = source or blank
         name = self.properties["name"] or base.name or self.physical_resource_name()
         derived = new_config({"name": name}, self.stack.id)
-        derived.group, derived.options, derived.outputs = base.group, base.options, base.outputs
+        derived.group, derived.options, derived.outputs = (
+            base.group,
+            base.options,
+            base.outputs,
+        )
         derived.inputs = deployments.inputs_of(base, input_values, self._told(action))
         derived.config = self.with_inputs(base.config, derived.inputs) or self.EMPTY
         derived.secrets = self.stack.world.conceal.within(derived.entry())
@@ -180,7 +209,10 @@ class SoftwareDeployment(Resource):
         state = super().abandoned()
         if deployment is None or config is None:
             return state
-        last = {"deployment": records.to_json(deployment), "config": records.to_json(config)}
+        last = {
+            "deployment": records.to_json(deployment),
+            "config": records.to_json(config),
+        }
         return {**state, "resource_data": {**state["resource_data"], LAST: last}}
 
     def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> None:
@@ -194,14 +226,25 @@ class SoftwareDeployment(Resource):
             deployment = records.from_json(DeploymentRecord.KIND, last["deployment"])
             config = records.from_json(ConfigRecord.KIND, last["config"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise exception.Error(f"the last result in the adopted data cannot be read: {error!r}") from error
-        if not isinstance(deployment, DeploymentRecord) or not isinstance(config, ConfigRecord):
+            raise exception.Error(
+                f"the last result in the adopted data cannot be read: {error!r}"
+            ) from error
+        if not isinstance(deployment, DeploymentRecord) or not isinstance(
+            config, ConfigRecord
+        ):
             return
         config.id, config.stack = records.new_id(), self.stack.id
         deployment.id, deployment.config = str(self.resource_id), config.id
-        deployment.stack, deployment.resource, deployment.attempt = self.stack.id, self.record.id, ""
+        deployment.stack, deployment.resource, deployment.attempt = (
+            self.stack.id,
+            self.record.id,
+            "",
+        )
         if deployment.status == records.IN_PROGRESS:
-            deployment.status, deployment.reason = FAILED, "it was abandoned while it ran"
+            deployment.status, deployment.reason = (
+                FAILED,
+                "it was abandoned while it ran",
+            )
         self.stack.world.store.put(config)
         self.stack.world.store.put(deployment)
 
@@ -246,17 +289,27 @@ class SoftwareDeployment(Resource):
     def action_of_update(self) -> str:
         """Return CREATE until that has succeeded, and after DELETE has begun; else UPDATE."""
         record = self.record
-        begun = record.action == records.CREATE or (record.action == records.ADOPT and record.physical is None)
-        never = record.action in (records.INIT, records.DELETE) or (begun and record.status != COMPLETE)
+        begun = record.action == records.CREATE or (
+            record.action == records.ADOPT and record.physical is None
+        )
+        never = record.action in (records.INIT, records.DELETE) or (
+            begun and record.status != COMPLETE
+        )
         never = never or self._left == records.CREATE
         return records.CREATE if never else records.UPDATE
 
     def needs_replace_with_prop_diff(
-        self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
+        self,
+        changed_properties_set: set[str],
+        after_props: Properties,
+        before_props: Properties,
     ) -> bool:
         """Return whether an input with `replace_on_change` changes that the last delivery had."""
         configs = self.stack.world.store.configs
-        new, old = configs.get(after_props["config"] or ""), self._deployment and configs.get(self._deployment.config)
+        new, old = (
+            configs.get(after_props["config"] or ""),
+            self._deployment and configs.get(self._deployment.config),
+        )
         before = {item["name"]: item["value"] for item in old.inputs} if old else {}
         after = after_props["input_values"] or {}
         return any(
@@ -290,26 +343,56 @@ class SoftwareDeployment(Resource):
         if deployment is None:
             if not server:
                 raise ValueError("server_id must be specified")
-            deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", action, "", "")
+            deployment = DeploymentRecord(
+                records.new_id(),
+                self.stack.id,
+                self.record.id,
+                server,
+                "",
+                action,
+                "",
+                "",
+            )
             self.resource_id_set(deployment.id)
         self.record.data.pop(_LEFT, None)
-        deployment.server = server or deployment.server  # a creation that was interrupted may go on with another one
+        deployment.server = (
+            server or deployment.server
+        )  # a creation that was interrupted may go on with another one
         deployment.action, deployment.attempt = action, self.record.attempt
         # The script for DELETE has ended before the deployment is removed, although its result does not count.
         signal = self._counts or action == "DELETE"
         deployments.deliver(world, deployment, derived, signal=signal)
         return deployment.id
 
-    def _is_under_way(self, deployment: DeploymentRecord, action: str, derived: ConfigRecord) -> bool:
+    def _is_under_way(
+        self, deployment: DeploymentRecord, action: str, derived: ConfigRecord
+    ) -> bool:
         """Return whether an interrupted action was delivered with the same content, so that its run counts."""
         former = self.stack.world.store.configs.get(deployment.config)
-        same = (deployment.action, deployment.server) == (action, self.properties["server"])
-        running = same and deployment.status == records.IN_PROGRESS and action in (records.CREATE, records.UPDATE)
-        return running and former is not None and self._content(former) == self._content(derived)
+        same = (deployment.action, deployment.server) == (
+            action,
+            self.properties["server"],
+        )
+        running = (
+            same
+            and deployment.status == records.IN_PROGRESS
+            and action in (records.CREATE, records.UPDATE)
+        )
+        return (
+            running
+            and former is not None
+            and self._content(former) == self._content(derived)
+        )
 
     def _content(self, config: ConfigRecord) -> object:
         """Return the parts of a derived config that make a run another one."""
-        return config.group, config.config, config.options, config.inputs, config.outputs
+        return (
+            config.group,
+            config.config,
+            config.options,
+            config.inputs,
+            config.outputs,
+        )
 
     @property
     def _counts(self) -> bool:
@@ -349,7 +432,9 @@ class SoftwareDeployment(Resource):
             raise ValueError("a result is a map of outputs")
         found = self._deployment
         if found is None:
-            raise ValueError("nothing has been delivered to its server yet, so there is no result to report")
+            raise ValueError(
+                "nothing has been delivered to its server yet, so there is no result to report"
+            )
         deployments.take(self.stack.world, found, details)
 
     # Attributes.
@@ -362,7 +447,9 @@ class SoftwareDeployment(Resource):
         if found is not None and key in found.outputs:
             return select_from_attribute(found.outputs[key], path)
         source = self._config(self.properties)
-        if source is not None and (key in self.attributes or key in {each["name"] for each in source.outputs}):
+        if source is not None and (
+            key in self.attributes or key in {each["name"] for each in source.outputs}
+        ):
             return None
         raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
 
@@ -371,7 +458,10 @@ class StructuredDeployment(SoftwareDeployment):
     """A structured config for a server, with the values of its inputs inserted."""
 
     EMPTY: ClassVar[Json] = {}
-    properties_schema: ClassVar[Mapping[str, Schema]] = {**SoftwareDeployment.properties_schema, **STRUCTURED}
+    properties_schema: ClassVar[Mapping[str, Schema]] = {
+        **SoftwareDeployment.properties_schema,
+        **STRUCTURED,
+    }
 
     def with_inputs(self, config: Json, inputs: list[dict[str, Json]]) -> Json:
         """Return the config with values in place of `{get_input: NAME}`. Raises UserParameterMissing."""
@@ -389,5 +479,12 @@ def _replaced(tree: Any, key: str, values: Mapping[str, Json], *, strict: bool) 
             if strict and name not in values:
                 raise exception.UserParameterMissing(key=name)
             return values.get(name)
-        return {each: _replaced(value, key, values, strict=strict) for each, value in tree.items()}
-    return [_replaced(each, key, values, strict=strict) for each in tree] if isinstance(tree, list) else tree
+        return {
+            each: _replaced(value, key, values, strict=strict)
+            for each, value in tree.items()
+        }
+    return (
+        [_replaced(each, key, values, strict=strict) for each in tree]
+        if isinstance(tree, list)
+        else tree
+    )

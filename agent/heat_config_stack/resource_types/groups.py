@@ -21,17 +21,27 @@ from heat_config_stack.resource_types.members import Group
 from heat_config_stack.resource_types.nested import MEMBER
 
 _BATCH = {
-    "max_batch_size": Schema(Schema.INTEGER, "Members per batch.", default=1, constraints=[Range(1)]),
-    "pause_time": Schema(Schema.NUMBER, "Seconds between two batches.", default=0, constraints=[Range(0)]),
+    "max_batch_size": Schema(
+        Schema.INTEGER, "Members per batch.", default=1, constraints=[Range(1)]
+    ),
+    "pause_time": Schema(
+        Schema.NUMBER, "Seconds between two batches.", default=0, constraints=[Range(0)]
+    ),
 }
-_IN_SERVICE = Schema(Schema.INTEGER, "Members that stay in service.", default=0, constraints=[Range(0)])
+_IN_SERVICE = Schema(
+    Schema.INTEGER, "Members that stay in service.", default=0, constraints=[Range(0)]
+)
 _BATCHES: dict[str, Schema] = {
     "rolling_update": Schema(Schema.MAP, "How members are updated.", schema=_BATCH),
     "batch_create": Schema(Schema.MAP, "How members are created.", schema=_BATCH),
 }
 _POLICY: dict[str, Schema] = {
     **_BATCHES,
-    "rolling_update": Schema(Schema.MAP, "How members are updated.", schema={"min_in_service": _IN_SERVICE, **_BATCH}),
+    "rolling_update": Schema(
+        Schema.MAP,
+        "How members are updated.",
+        schema={"min_in_service": _IN_SERVICE, **_BATCH},
+    ),
 }
 
 
@@ -39,7 +49,13 @@ class ResourceGroup(Group):
     """Several resources with the same definition."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "count": Schema(Schema.INTEGER, "Number of members.", default=1, update_allowed=True, constraints=[Range(0)]),
+        "count": Schema(
+            Schema.INTEGER,
+            "Number of members.",
+            default=1,
+            update_allowed=True,
+            constraints=[Range(0)],
+        ),
         "index_var": Schema(
             Schema.STRING,
             "Text in properties that stands for the number of the member.",
@@ -63,7 +79,12 @@ class ResourceGroup(Group):
             default=[],
             update_allowed=True,
             schema=Schema(
-                Schema.MAP, schema={"resource_list": Schema(Schema.LIST, "Names or references of members.", default=[])}
+                Schema.MAP,
+                schema={
+                    "resource_list": Schema(
+                        Schema.LIST, "Names or references of members.", default=[]
+                    )
+                },
             ),
         ),
         "removal_policies_mode": Schema(
@@ -76,9 +97,15 @@ class ResourceGroup(Group):
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "refs": Attribute("The references of all members.", type=Attribute.LIST),
-        "refs_map": Attribute("The references of all members by name.", type=Attribute.MAP),
-        "attributes": Attribute("An attribute of all members by name.", type=Attribute.MAP),
-        "removed_rsrc_list": Attribute("The names that were removed.", type=Attribute.LIST),
+        "refs_map": Attribute(
+            "The references of all members by name.", type=Attribute.MAP
+        ),
+        "attributes": Attribute(
+            "An attribute of all members by name.", type=Attribute.MAP
+        ),
+        "removed_rsrc_list": Attribute(
+            "The names that were removed.", type=Attribute.LIST
+        ),
     }
     update_policy_schema: ClassVar[Mapping[str, Schema]] = _POLICY
 
@@ -105,7 +132,10 @@ class ResourceGroup(Group):
         same = former.properties["resource_def"] == self.properties["resource_def"]
         self.changes = () if same else ("resource_def",)
         rules = self.rules_here(UPDATE, has_run=former.has_run())
-        there = {*self._records(child), *(each.name for each in self.members(self.properties))}
+        there = {
+            *self._records(child),
+            *(each.name for each in self.members(self.properties)),
+        }
         batches = self.batches(child, rules) if rules else []
         return [name for each in batches for name in each.made if name not in there]
 
@@ -115,11 +145,17 @@ class ResourceGroup(Group):
 
     def _free_names(self) -> Iterator[str]:
         removed = set(self.data().get("removed", ()))
-        return (str(number) for number in itertools.count() if str(number) not in removed)
+        return (
+            str(number) for number in itertools.count() if str(number) not in removed
+        )
 
     def _records(self, child: Stack) -> dict[str, ResourceRecord]:
         removed = set(self.data().get("removed", ()))
-        return {name: each for name, each in super()._records(child).items() if name not in removed}
+        return {
+            name: each
+            for name, each in super()._records(child).items()
+            if name not in removed
+        }
 
     def _remove_names(self) -> None:
         """Record the names that are not to be used."""
@@ -133,13 +169,23 @@ class ResourceGroup(Group):
 
     def _removed(self, properties: Properties) -> list[str]:
         """Return the names that are not to be used with some properties."""
-        names = [str(name) for policy in properties["removal_policies"] for name in policy["resource_list"]]
+        names = [
+            str(name)
+            for policy in properties["removal_policies"]
+            for name in policy["resource_list"]
+        ]
         former = self.data().get("removed", [])
         if self.child is not None:
             members = self._members()
             # The first of several with the same id.
-            refs = {str(member.FnGetRefId()): name for name, member in reversed(members.items())}
-            known = (name if name in members or name in former else refs.get(name) for name in names)
+            refs = {
+                str(member.FnGetRefId()): name
+                for name, member in reversed(members.items())
+            }
+            known = (
+                name if name in members or name in former else refs.get(name)
+                for name in names
+            )
             names = [name for name in known if name is not None]
         kept = former if properties["removal_policies_mode"] == "append" else []
         return sorted({*kept, *names})
@@ -155,17 +201,25 @@ class ResourceGroup(Group):
         many = 1 if isinstance(count, Later) else min(count, limits.MOST_RESOURCES + 1)
         return self.named(properties, itertools.islice(self._free_names(), many))
 
-    def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
+    def named(
+        self, properties: Properties, names: Iterable[str]
+    ) -> Iterator[ResourceDefinition]:
         """Yield members with given names."""
         member, variable = properties["resource_def"], properties["index_var"]
-        if isinstance(member, Later) or isinstance(member["type"], Later) or isinstance(variable, Later):
+        if (
+            isinstance(member, Later)
+            or isinstance(member["type"], Later)
+            or isinstance(variable, Later)
+        ):
             return
         for name in names:
             given = _indexed(member["properties"] or {}, variable, name)
             yield ResourceDefinition(
                 name=name,
                 type=member["type"],
-                properties={key: each for key, each in given.items() if each is not None},
+                properties={
+                    key: each for key, each in given.items() if each is not None
+                },
                 metadata=member["metadata"] or {},
             )
 
@@ -175,33 +229,51 @@ def _indexed(tree: Any, variable: str, index: str) -> Any:
         return tree.replace(variable, index)
     if isinstance(tree, dict):
         return {key: _indexed(value, variable, index) for key, value in tree.items()}
-    return [_indexed(each, variable, index) for each in tree] if isinstance(tree, list) else tree
+    return (
+        [_indexed(each, variable, index) for each in tree]
+        if isinstance(tree, list)
+        else tree
+    )
 
 
 class ResourceChain(Group):
     """Resources of several types with the same properties, one after the other."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "resources": Schema(Schema.LIST, "The types.", required=True, update_allowed=True),
-        "concurrent": Schema(Schema.BOOLEAN, "Whether they are created at the same time.", default=False),
+        "resources": Schema(
+            Schema.LIST, "The types.", required=True, update_allowed=True
+        ),
+        "concurrent": Schema(
+            Schema.BOOLEAN, "Whether they are created at the same time.", default=False
+        ),
         "resource_properties": Schema(Schema.MAP, "The properties of all."),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "refs": Attribute("The references of all members.", type=Attribute.LIST),
-        "attributes": Attribute("An attribute of all members by name.", type=Attribute.MAP),
+        "attributes": Attribute(
+            "An attribute of all members by name.", type=Attribute.MAP
+        ),
     }
 
     def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
         """Yield a member for each type."""
         shared = properties["resource_properties"] or {}
         resources = properties["resources"]
-        types = [] if isinstance(resources, Later) or isinstance(shared, Later) else resources
+        types = (
+            []
+            if isinstance(resources, Later) or isinstance(shared, Later)
+            else resources
+        )
         for number, type_ in enumerate(types):
             if not isinstance(type_, str | Later) or not type_:
-                raise ValueError(f"the type of the resource {number} of the chain must be a text that is not empty")
+                raise ValueError(
+                    f"the type of the resource {number} of the chain must be a text that is not empty"
+                )
             needs = () if properties["concurrent"] or not number else (str(number - 1),)
             if isinstance(type_, str):
-                yield ResourceDefinition(name=str(number), type=type_, properties=shared, depends_on=needs)
+                yield ResourceDefinition(
+                    name=str(number), type=type_, properties=shared, depends_on=needs
+                )
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an attribute of the chain, or of its members; while there is no child stack, null."""
@@ -209,7 +281,9 @@ class ResourceChain(Group):
         if self.child is None and not wrong:
             return None
         if key.startswith(MEMBER):
-            self.member(key.removeprefix(MEMBER).partition(".")[0])  # of a chain without members too
+            self.member(
+                key.removeprefix(MEMBER).partition(".")[0]
+            )  # of a chain without members too
         return super().get_attribute(key, *path)
 
     def validate(self) -> None:
@@ -217,7 +291,9 @@ class ResourceChain(Group):
         try:
             list(self.members(self.known()))
         except ValueError as error:
-            raise exception.StackValidationFailed(path=["properties", "resources"], message=str(error)) from None
+            raise exception.StackValidationFailed(
+                path=["properties", "resources"], message=str(error)
+            ) from None
 
     def members_like_the_first(self) -> int:
         """Return 1: all members are validated."""
@@ -235,7 +311,12 @@ class SoftwareDeploymentGroup(Group):
     SAME: ClassVar[Mapping[str, Schema]] = SHARED
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         **SHARED,
-        "servers": Schema(Schema.MAP, "Names and ids of the servers.", required=True, update_allowed=True),
+        "servers": Schema(
+            Schema.MAP,
+            "Names and ids of the servers.",
+            required=True,
+            update_allowed=True,
+        ),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "deploy_stdouts": Attribute("Standard output of each.", type=Attribute.MAP),
@@ -249,12 +330,18 @@ class SoftwareDeploymentGroup(Group):
         servers = properties["servers"] or {}
         return self.named(properties, () if isinstance(servers, Later) else servers)
 
-    def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
+    def named(
+        self, properties: Properties, names: Iterable[str]
+    ) -> Iterator[ResourceDefinition]:
         """Yield deployments for given servers."""
         same = {name: properties[name] for name in self.SAME}
         servers = properties["servers"] or {}
         for name in names:
-            yield ResourceDefinition(name=name, type=self.MEMBER_TYPE, properties={**same, "server": servers.get(name)})
+            yield ResourceDefinition(
+                name=name,
+                type=self.MEMBER_TYPE,
+                properties={**same, "server": servers.get(name)},
+            )
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an output of all members, by name."""
@@ -269,4 +356,7 @@ class StructuredDeploymentGroup(SoftwareDeploymentGroup):
 
     MEMBER_TYPE: ClassVar[str] = "OS::Heat::StructuredDeployment"
     SAME: ClassVar[Mapping[str, Schema]] = {**SHARED, **STRUCTURED}
-    properties_schema: ClassVar[Mapping[str, Schema]] = {**SoftwareDeploymentGroup.properties_schema, **STRUCTURED}
+    properties_schema: ClassVar[Mapping[str, Schema]] = {
+        **SoftwareDeploymentGroup.properties_schema,
+        **STRUCTURED,
+    }

@@ -7,7 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.definition import Definition, Identity, ResourceDefinition, limits
+from heat_config_stack.definition import (
+    Definition,
+    Identity,
+    ResourceDefinition,
+    limits,
+)
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception
 from heat_config_stack.records.records import CREATE, FAILED, ResourceRecord
@@ -31,7 +36,9 @@ class Group(StackResource):
         """Yield the definitions of the members; none that depends on an `Unknown` value."""
         raise NotImplementedError
 
-    def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
+    def named(
+        self, properties: Properties, names: Iterable[str]
+    ) -> Iterator[ResourceDefinition]:
         """Yield the definitions of members with given names; none that depends on an `Unknown` value."""
         raise NotImplementedError
 
@@ -49,13 +56,17 @@ class Group(StackResource):
 
     def first_member(self, identity: Identity) -> Definition:
         """Return a definition with the first member, whose values are resolved in the stack as it is."""
-        return self._stack_of(identity, itertools.islice(self.members(self.properties), 1))
+        return self._stack_of(
+            identity, itertools.islice(self.members(self.properties), 1)
+        )
 
     def members_like_the_first(self) -> int:
         """Return the number of members that the first one represents in validation."""
         return len(list(self.members(self.known())))
 
-    def _stack_of(self, identity: Identity, members: Iterable[ResourceDefinition]) -> Definition:
+    def _stack_of(
+        self, identity: Identity, members: Iterable[ResourceDefinition]
+    ) -> Definition:
         room, resources = limits.Room(), {}
         for member in members:
             resources[member.name] = member
@@ -64,7 +75,9 @@ class Group(StackResource):
             try:
                 room.take(member.properties)
             except limits.TooMuch as error:
-                raise exception.Error(f"the properties of the members of {self.name} have {error}") from None
+                raise exception.Error(
+                    f"the properties of the members of {self.name} have {error}"
+                ) from None
         return Definition(
             identity=identity,
             description="",
@@ -92,7 +105,11 @@ class Group(StackResource):
         output = ", ".join(map(str, (key, *keys)))
         if key.startswith(MEMBER):
             attribute = attribute or (str(keys[0]) if keys else "")
-            asked = (each for each in self._known(self.members) if each.name == member and attribute)
+            asked = (
+                each
+                for each in self._known(self.members)
+                if each.name == member and attribute
+            )
             lacking = self._lacking(attribute, asked)
         elif key == "attributes" and keys:
             attribute = str(keys[0])
@@ -103,26 +120,41 @@ class Group(StackResource):
         else:
             attribute, lacking = key, self._lacking(key, self._examples())
             at = (f"Value[{lacking}]",)
-        return (lacking, attribute, ("outputs", output, *at, "get_attr")) if lacking is not None else None
+        return (
+            (lacking, attribute, ("outputs", output, *at, "get_attr"))
+            if lacking is not None
+            else None
+        )
 
     def _examples(self) -> list[ResourceDefinition]:
         return self._known(lambda _known: self.validated())
 
-    def _known(self, members: Callable[[Properties], Iterator[ResourceDefinition]]) -> list[ResourceDefinition]:
+    def _known(
+        self, members: Callable[[Properties], Iterator[ResourceDefinition]]
+    ) -> list[ResourceDefinition]:
         try:
             return list(members(self.known()))
         except ValueError:  # a mistake in the properties, which is reported for them
             return []
 
-    def _lacking(self, attribute: str, members: Iterable[ResourceDefinition]) -> str | None:
+    def _lacking(
+        self, attribute: str, members: Iterable[ResourceDefinition]
+    ) -> str | None:
         """Return the name of the first member that lacks an attribute, as far as is known."""
-        environment, types = self.stack.environment.inside(self.name), self.stack.world.types
+        environment, types = (
+            self.stack.environment.inside(self.name),
+            self.stack.world.types,
+        )
         for member in members:
             try:
                 of = types.class_of(types.mapped_type(member, environment))
             except exception.EntityNotFound:
                 continue
-            if not (of.any_attribute or attribute in of.attributes_schema or attribute == attributes.SHOW):
+            if not (
+                of.any_attribute
+                or attribute in of.attributes_schema
+                or attribute == attributes.SHOW
+            ):
                 return member.name
         return None
 
@@ -138,7 +170,9 @@ class Group(StackResource):
 
     # Rolling updates.
 
-    def _converge(self, action: str, child: Any, checked: Definition | None = None) -> str:
+    def _converge(
+        self, action: str, child: Any, checked: Definition | None = None
+    ) -> str:
         if child.record.attempt != self.record.attempt:
             self.prepare(action, child)
         return super()._converge(action, child, checked)
@@ -153,11 +187,21 @@ class Group(StackResource):
     def rules(self, action: str) -> rolling.Policy | None:
         """Return the rules of a rolling update; None if all members are created or updated at once."""
         name = "batch_create" if action == CREATE else "rolling_update"
-        given = policy(self.update_policy_schema, self.definition.update_policy, self.resolve)
-        if name not in given or name not in given.data or not (action == CREATE or self.is_rolled()):
+        given = policy(
+            self.update_policy_schema, self.definition.update_policy, self.resolve
+        )
+        if (
+            name not in given
+            or name not in given.data
+            or not (action == CREATE or self.is_rolled())
+        ):
             return None
         rules = given[name]
-        return rolling.Policy(rules["max_batch_size"], float(rules["pause_time"]), rules.get("min_in_service") or 0)
+        return rolling.Policy(
+            rules["max_batch_size"],
+            float(rules["pause_time"]),
+            rules.get("min_in_service") or 0,
+        )
 
     def rules_here(self, action: str, *, has_run: bool) -> rolling.Policy | None:
         """Return the rules as they are on one machine; `has_run` is True if members have run something on it.
@@ -166,12 +210,17 @@ class Group(StackResource):
         would undo what the others have set up. So the group gets none for that time.
         """
         rules = self.rules(action)
-        return rules._replace(in_service=0) if rules and has_run and self._are_alike() else rules
+        return (
+            rules._replace(in_service=0)
+            if rules and has_run and self._are_alike()
+            else rules
+        )
 
     def _are_alike(self) -> bool:
         """Return whether two members differ in nothing but their names."""
         first, second = (
-            (each.type, each.properties, each.metadata) for each in self.named(self.properties, ("0", "1"))
+            (each.type, each.properties, each.metadata)
+            for each in self.named(self.properties, ("0", "1"))
         )
         return first == second
 
@@ -195,15 +244,22 @@ class Group(StackResource):
 
         def in_order(now: Sequence[str], after: int) -> list[str]:
             extra = set(self.names(after)) - set(names)
-            return sorted(now, key=lambda name: after if name in extra else priority(name))
+            return sorted(
+                now, key=lambda name: after if name in extra else priority(name)
+            )
 
         numbers = rolling.sizes(len(names), len(there), rules)
         current = self._up_to_date(there)
-        return rolling.plan(members, current, numbers, rules.pause, in_order=in_order, names=self.names)[0]
+        return rolling.plan(
+            members, current, numbers, rules.pause, in_order=in_order, names=self.names
+        )[0]
 
     def names(self, number: int) -> list[str]:
         """Return the names of a number of members."""
-        return [each.name for each in itertools.islice(self.members(self.properties), number)]
+        return [
+            each.name
+            for each in itertools.islice(self.members(self.properties), number)
+        ]
 
     def _records(self, child: Stack) -> dict[str, ResourceRecord]:
         """Return the records of the members that are there, by name, the oldest first."""
@@ -211,13 +267,20 @@ class Group(StackResource):
 
     def _up_to_date(self, there: Mapping[str, ResourceRecord]) -> list[str]:
         """Return the names of the members that have the current definition already."""
-        wanted = {definition.name: definition for definition in self.named(self.properties, there)}
+        wanted = {
+            definition.name: definition
+            for definition in self.named(self.properties, there)
+        }
 
         def is_current(record: ResourceRecord) -> bool:
             made, new = record.definition, wanted.get(record.name)
             if made is None or new is None:
                 return False
-            return (made["type"], made["properties"], made["metadata"]) == (new.type, new.properties, new.metadata)
+            return (made["type"], made["properties"], made["metadata"]) == (
+                new.type,
+                new.properties,
+                new.metadata,
+            )
 
         return [name for name, record in there.items() if is_current(record)]
 
@@ -227,14 +290,23 @@ class Group(StackResource):
         if stored.get("attempt") != self.record.attempt or not stored["batches"]:
             return None
         batches = rolling.from_json(stored["batches"])
-        extra = {name for each in batches for name in each.made} - definition.resources.keys()
-        return rolling.Rolling(batches, {each.name: each for each in self.named(self.properties, sorted(extra))})
+        extra = {
+            name for each in batches for name in each.made
+        } - definition.resources.keys()
+        return rolling.Rolling(
+            batches,
+            {each.name: each for each in self.named(self.properties, sorted(extra))},
+        )
 
     def _members(self) -> dict[str, Resource]:
         child = self.child
         if child is None or child.defined is None:
             return {}
-        return {name: child.resources[name] for name in child.defined.resources if name in child.resources}
+        return {
+            name: child.resources[name]
+            for name in child.defined.resources
+            if name in child.resources
+        }
 
     def _refs(self) -> dict[str, Json]:
         """Return the reference of every member, by the member's name; while there is no child stack, null."""
@@ -246,7 +318,9 @@ class Group(StackResource):
         """Return an attribute of every member, by the member's name; while there is no child stack, null."""
         if self.child is None:
             return {each.name: None for each in self.members(self.properties)}
-        return {name: each.FnGetAtt(key, *path) for name, each in self._members().items()}
+        return {
+            name: each.FnGetAtt(key, *path) for name, each in self._members().items()
+        }
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an attribute of the group, or of its members."""

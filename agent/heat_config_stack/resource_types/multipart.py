@@ -31,7 +31,9 @@ class MultipartMime(Config):
             schema=Schema(
                 Schema.MAP,
                 schema={
-                    "config": Schema(Schema.STRING, "Text, or the id of a config.", required=True),
+                    "config": Schema(
+                        Schema.STRING, "Text, or the id of a config.", required=True
+                    ),
                     "filename": Schema(Schema.STRING, "File name of the part."),
                     "type": Schema(
                         Schema.STRING,
@@ -62,7 +64,9 @@ class MultipartMime(Config):
         message = email.message_from_string(_text(text))
         for each in message.get_payload() if message.is_multipart() else ():
             if isinstance(each, Message):
-                yield _part(each.get_payload(), each.get_content_subtype(), each.get_filename())
+                yield _part(
+                    each.get_payload(), each.get_content_subtype(), each.get_filename()
+                )
 
 
 def _part(content: Json, subtype: str | None, filename: str | None) -> Message:
@@ -81,5 +85,7 @@ def _part(content: Json, subtype: str | None, filename: str | None) -> Message:
 
 def _text(content: Json) -> str:
     if not isinstance(content, str):
-        raise exception.Error(f"a part must be text, and this is {'nothing' if content is None else 'a list or a map'}")
+        raise exception.Error(
+            f"a part must be text, and this is {'nothing' if content is None else 'a list or a map'}"
+        )
     return content

@@ -6,11 +6,25 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 from heat_config_agent.model.positions import Json
-from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Unresolved, limits, requires
+from heat_config_stack.definition import (
+    Definition,
+    Identity,
+    Interface,
+    MappedType,
+    Unresolved,
+    limits,
+    requires,
+)
 from heat_config_stack.lifecycle import traversal, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records
-from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, IN_PROGRESS, StackRecord
+from heat_config_stack.records.records import (
+    COMPLETE,
+    CREATE,
+    DELETE,
+    IN_PROGRESS,
+    StackRecord,
+)
 from heat_config_stack.resource import attributes, properties
 from heat_config_stack.resource.resource import PLUGINS, Resource
 from heat_config_stack.resource.rolling import Rolling
@@ -47,7 +61,9 @@ class StackResource(Resource):
     def sleeps(self) -> bool:
         """Return whether something in the child stack is suspended."""
         child = self.child
-        return child is not None and any(each.sleeps() for each in child.resources.values())
+        return child is not None and any(
+            each.sleeps() for each in child.resources.values()
+        )
 
     @property
     def child(self) -> Stack | None:
@@ -94,11 +110,15 @@ class StackResource(Resource):
     def handle_create(self) -> str:
         """Create the child."""
         if self.child is None:
-            record = StackRecord(records.new_id(), self.physical_resource_name(), owner=self.record.id)
+            record = StackRecord(
+                records.new_id(), self.physical_resource_name(), owner=self.record.id
+            )
             definition = self._checked(record, CREATE)
             self.stack.world.store.put(record)
             self.resource_id_set(record.id)
-            return self._converge(CREATE, Stack(self.stack.world, record, None, self), definition)
+            return self._converge(
+                CREATE, Stack(self.stack.world, record, None, self), definition
+            )
         return self._converge(CREATE, self.child)
 
     def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> str:
@@ -106,12 +126,19 @@ class StackResource(Resource):
         data = resource_data or {}
         if self.child is None:
             record = StackRecord(
-                records.new_id(), self.physical_resource_name(), owner=self.record.id, adopted=data.get("resources")
+                records.new_id(),
+                self.physical_resource_name(),
+                owner=self.record.id,
+                adopted=data.get("resources"),
             )
             self.stack.world.store.put(record)
             self.resource_id_set(record.id)
-            self.adopt_values(data.get("resource_data") or {}, list(data.get("resources") or {}))
-            return self._converge(records.ADOPT, Stack(self.stack.world, record, None, self))
+            self.adopt_values(
+                data.get("resource_data") or {}, list(data.get("resources") or {})
+            )
+            return self._converge(
+                records.ADOPT, Stack(self.stack.world, record, None, self)
+            )
         return self._converge(records.ADOPT, self.child)
 
     def adopt_values(self, values: Mapping[str, Json], members: Sequence[str]) -> None:
@@ -122,7 +149,11 @@ class StackResource(Resource):
     def abandoned(self) -> dict[str, Json]:
         """Return the state of the child with its resources."""
         child = self.child
-        return {**child.abandoned(), "resource_data": self.data()} if child is not None else {}
+        return (
+            {**child.abandoned(), "resource_data": self.data()}
+            if child is not None
+            else {}
+        )
 
     def handle_update(
         self,
@@ -136,7 +167,9 @@ class StackResource(Resource):
         self.define(json_snippet.definition)
         if child is None:
             return self.handle_create()
-        if former and (changed := former.immutable_changes(self.child_definition(former.identity))):
+        if former and (
+            changed := former.immutable_changes(self.child_definition(former.identity))
+        ):
             raise exception.ImmutableParameterModified(*changed)
         return self._converge(records.UPDATE, child)
 
@@ -165,20 +198,31 @@ class StackResource(Resource):
 
     def _checked(self, record: StackRecord, action: str) -> Definition:
         """Return the definition of the child if it is valid with the values that are known now. Raises `Invalid`."""
-        return self.checked(record, self.child_definition(self._identity_of(record)), action)
+        return self.checked(
+            record, self.child_definition(self._identity_of(record)), action
+        )
 
-    def checked(self, record: StackRecord, definition: Definition, action: str) -> Definition:
+    def checked(
+        self, record: StackRecord, definition: Definition, action: str
+    ) -> Definition:
         """Return a definition of the child if it is valid with the values that are known now. Raises `Invalid`."""
-        others = sum(each.stack != record.id for each in self.stack.world.store.resources.values())
+        others = sum(
+            each.stack != record.id
+            for each in self.stack.world.store.resources.values()
+        )
         if others + len(definition.resources) > limits.MOST_RESOURCES:
             raise exception.Error(limits.too_many(others + len(definition.resources)))
-        validation.check(definition, self.stack.world.types, self, creating=action == CREATE)
+        validation.check(
+            definition, self.stack.world.types, self, creating=action == CREATE
+        )
         return definition
 
     def _identity_of(self, record: StackRecord) -> Identity:
         return Identity(record.name, record.id, self.stack.identity.project)
 
-    def _converge(self, action: str, child: Stack, checked: Definition | None = None) -> str:
+    def _converge(
+        self, action: str, child: Stack, checked: Definition | None = None
+    ) -> str:
         """Begin to create or update the child, or continue."""
         if self._is_under_way(child, action):
             if child.traversal is None:
@@ -186,7 +230,9 @@ class StackResource(Resource):
                 traversal.go_on(child, definition, self.rolling(definition))
         elif child.record.attempt != self.record.attempt:
             definition = checked or self._checked(child.record, action)
-            traversal.converge(child, action, definition, self.record.attempt, self.rolling(definition))
+            traversal.converge(
+                child, action, definition, self.record.attempt, self.rolling(definition)
+            )
         return action
 
     def rolling(self, definition: Definition) -> Rolling | None:
@@ -207,7 +253,11 @@ class StackResource(Resource):
     def _is_under_way(self, child: Stack, action: str) -> bool:
         """Return whether the child is already performing the same action, from this process or an earlier one."""
         record = child.record
-        mine = (record.attempt, record.action, record.status) == (self.record.attempt, action, IN_PROGRESS)
+        mine = (record.attempt, record.action, record.status) == (
+            self.record.attempt,
+            action,
+            IN_PROGRESS,
+        )
         if mine and child.traversal is None and action == DELETE:
             traversal.go_on(child, None)
         return mine
@@ -223,7 +273,9 @@ class StackResource(Resource):
         failure = child.record.failure
         if failure is None:
             raise exception.Error(child.record.reason)
-        raise exception.ResourceFailure(failure.kind, ["resources", self.name, *failure.path], failure.message)
+        raise exception.ResourceFailure(
+            failure.kind, ["resources", self.name, *failure.path], failure.message
+        )
 
     check_create_complete = _is_complete
     check_update_complete = _is_complete
@@ -247,7 +299,9 @@ class StackResource(Resource):
         """Return a resource of the child. Raises `NotFound`."""
         child = self.child
         if child is None or name not in child.resources:
-            raise exception.NotFound(f"Member '{name}' not found in group resource '{self.name}'.")
+            raise exception.NotFound(
+                f"Member '{name}' not found in group resource '{self.name}'."
+            )
         return child.resources[name]
 
     def of_member(self, key: str, path: tuple[Json, ...]) -> Json:
@@ -268,7 +322,9 @@ class TemplateResource(StackResource):
 
     def mapped_type(self) -> MappedType:
         """Return the mapping of the type, with the template's file."""
-        return self.stack.world.types.mapped_type(self.definition, self.stack.environment)
+        return self.stack.world.types.mapped_type(
+            self.definition, self.stack.environment
+        )
 
     def schema_of_properties(self) -> Mapping[str, properties.Schema]:
         """Return the parameters of the template."""
@@ -277,7 +333,10 @@ class TemplateResource(StackResource):
         except Exception:  # noqa: BLE001  # without the template, it can only be deleted
             return {}
         final = interface.is_final
-        return {name: properties.of_parameter(each, is_final=final) for name, each in interface.properties.items()}
+        return {
+            name: properties.of_parameter(each, is_final=final)
+            for name, each in interface.properties.items()
+        }
 
     def schema_of_attributes(self) -> Mapping[str, attributes.Schema]:
         """Return the outputs of the template."""
@@ -289,14 +348,22 @@ class TemplateResource(StackResource):
 
     def child_definition(self, identity: Identity) -> Definition:
         """Return the definition of the template with the current properties."""
-        return self.stack.environment.nested(self.name, self.mapped_type(), identity, self._given())
+        return self.stack.environment.nested(
+            self.name, self.mapped_type(), identity, self._given()
+        )
 
     def child_to_validate(self, identity: Identity) -> Definition:
         """Return the definition while some properties are not known yet."""
         known = self.known()
         given = {name: known[name] for name in known.data if name in known.schema}
-        given = {name: value for name, value in given.items() if value is not None and not any(requires(value))}
-        return self.stack.environment.nested(self.name, self.mapped_type(), identity, given, known=False)
+        given = {
+            name: value
+            for name, value in given.items()
+            if value is not None and not any(requires(value))
+        }
+        return self.stack.environment.nested(
+            self.name, self.mapped_type(), identity, given, known=False
+        )
 
     def leaving(self, definition: Definition) -> list[tuple[tuple[str, ...], Resource]]:
         """Return the resources that the template no longer has, whatever the values of its parameters will be."""
@@ -304,8 +371,14 @@ class TemplateResource(StackResource):
         if child is None or child.defined is None:
             return []
         try:
-            after = validation.unmade(definition, self.stack.world.types).as_defined(self.name)
-            template = after.child_to_validate(child.identity) if isinstance(after, TemplateResource) else None
+            after = validation.unmade(definition, self.stack.world.types).as_defined(
+                self.name
+            )
+            template = (
+                after.child_to_validate(child.identity)
+                if isinstance(after, TemplateResource)
+                else None
+            )
         except Exception:  # noqa: BLE001  # a mistake, which the update reports
             template = None
         if template is None:
@@ -314,14 +387,23 @@ class TemplateResource(StackResource):
         for record in child.records():
             inner = child.resource(record)
             if record.name in template.resources:
-                gone += (((record.name, *path), each) for path, each in inner.leaving(template))
+                gone += (
+                    ((record.name, *path), each)
+                    for path, each in inner.leaving(template)
+                )
             elif record.name not in template.conditional and inner.has_run():
                 gone.append(((record.name,), inner))
         return gone
 
     def _given(self) -> dict[str, Json]:
-        named = [name for name in self.properties.data if name in self.properties.schema]
-        return {name: self.properties[name] for name in named if self.properties.get_user_value(name) is not None}
+        named = [
+            name for name in self.properties.data if name in self.properties.schema
+        ]
+        return {
+            name: self.properties[name]
+            for name in named
+            if self.properties.get_user_value(name) is not None
+        }
 
     def child_mistakes_path(self) -> str:
         """Return the name of the child in the paths of mistakes."""
@@ -348,5 +430,7 @@ class TemplateResource(StackResource):
         try:
             value = child.output(key)
         except Unresolved as error:
-            raise exception.TemplateOutputError(resource=self.name, attribute=key, message=str(error)) from error
+            raise exception.TemplateOutputError(
+                resource=self.name, attribute=key, message=str(error)
+            ) from error
         return attributes.select_from_attribute(value, path)

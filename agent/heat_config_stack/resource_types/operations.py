@@ -17,7 +17,12 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import ROOT, Unresolved, resolve
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.records import exception, kept_files
-from heat_config_stack.records.records import CREATE, FAILED, ConfigRecord, ResourceRecord
+from heat_config_stack.records.records import (
+    CREATE,
+    FAILED,
+    ConfigRecord,
+    ResourceRecord,
+)
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.attributes import select_from_attribute
 from heat_config_stack.resource.config_service import new_config
@@ -63,7 +68,9 @@ class Operation(SoftwareDeployment):
     """An operation of a node or a relationship, with the one that undoes it."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "server": Schema(Schema.STRING, "Id of the server.", required=True, update_allowed=True),
+        "server": Schema(
+            Schema.STRING, "Id of the server.", required=True, update_allowed=True
+        ),
         "kind": Schema(
             Schema.STRING,
             "The kind of operation, which says for which actions it runs.",
@@ -71,47 +78,101 @@ class Operation(SoftwareDeployment):
             update_allowed=True,
             constraints=[AllowedValues(list(MAKES))],
         ),
-        "operation": Schema(Schema.STRING, "The name of the operation that makes.", update_allowed=True, default=""),
-        "inverse": Schema(Schema.STRING, "The name of the operation that undoes.", update_allowed=True, default=""),
+        "operation": Schema(
+            Schema.STRING,
+            "The name of the operation that makes.",
+            update_allowed=True,
+            default="",
+        ),
+        "inverse": Schema(
+            Schema.STRING,
+            "The name of the operation that undoes.",
+            update_allowed=True,
+            default="",
+        ),
         "config": Schema(Schema.MAP, "What is run to make.", update_allowed=True),
-        "inverse_config": Schema(Schema.MAP, "What is run to undo.", update_allowed=True),
-        "files": Schema(Schema.MAP, "Files in the folder of the scripts, by path.", update_allowed=True),
-        "places": Schema(Schema.LIST, "Files that are copied to places on the machine.", update_allowed=True),
-        "input_values": Schema(Schema.MAP, "Values of the inputs.", update_allowed=True),
-        "inverse_values": Schema(Schema.MAP, "Values of the inputs of what undoes.", update_allowed=True),
-        "surroundings": Schema(Schema.MAP, "Values that are handed on and not compared.", update_allowed=True),
-        "trigger": Schema(Schema.ANY, "A value whose change makes it run again.", update_allowed=True),
-        "outputs": Schema(Schema.MAP, "The names of the outputs, by operation.", update_allowed=True),
-        "output_types": Schema(Schema.MAP, "The types of outputs, by operation.", update_allowed=True),
+        "inverse_config": Schema(
+            Schema.MAP, "What is run to undo.", update_allowed=True
+        ),
+        "files": Schema(
+            Schema.MAP,
+            "Files in the folder of the scripts, by path.",
+            update_allowed=True,
+        ),
+        "places": Schema(
+            Schema.LIST,
+            "Files that are copied to places on the machine.",
+            update_allowed=True,
+        ),
+        "input_values": Schema(
+            Schema.MAP, "Values of the inputs.", update_allowed=True
+        ),
+        "inverse_values": Schema(
+            Schema.MAP, "Values of the inputs of what undoes.", update_allowed=True
+        ),
+        "surroundings": Schema(
+            Schema.MAP,
+            "Values that are handed on and not compared.",
+            update_allowed=True,
+        ),
+        "trigger": Schema(
+            Schema.ANY, "A value whose change makes it run again.", update_allowed=True
+        ),
+        "outputs": Schema(
+            Schema.MAP, "The names of the outputs, by operation.", update_allowed=True
+        ),
+        "output_types": Schema(
+            Schema.MAP, "The types of outputs, by operation.", update_allowed=True
+        ),
         "needed_outputs": Schema(
-            Schema.MAP, "The outputs that other operations ask for, by operation.", update_allowed=True
+            Schema.MAP,
+            "The outputs that other operations ask for, by operation.",
+            update_allowed=True,
         ),
         "options": Schema(Schema.MAP, "Options of the tool.", update_allowed=True),
-        "signal_transport": Schema(Schema.STRING, "How the result is sent.", default="CFN_SIGNAL"),
+        "signal_transport": Schema(
+            Schema.STRING, "How the result is sent.", default="CFN_SIGNAL"
+        ),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         **SoftwareDeployment.attributes_schema,
-        _RUN: Attribute("The id of the last run that created or updated.", type=Attribute.STRING),
+        _RUN: Attribute(
+            "The id of the last run that created or updated.", type=Attribute.STRING
+        ),
     }
 
     # What is run for an action.
 
-    def _config(self, properties: Properties) -> ConfigRecord | None:  # it has its configs itself
+    def _config(
+        self, properties: Properties
+    ) -> ConfigRecord | None:  # it has its configs itself
         return None
 
     def _is_for(self, action: str, config: ConfigRecord | None) -> bool:
         return bool(self._steps(action))
 
-    def _steps(self, action: str) -> list[tuple[str, Mapping[str, Json], Mapping[str, Json]]]:
+    def _steps(
+        self, action: str
+    ) -> list[tuple[str, Mapping[str, Json], Mapping[str, Json]]]:
         """Return the name, the config and the inputs of each operation that runs for an action, in order."""
         properties = self.properties
         makes, undoes = MAKES[properties["kind"]]
-        forward = (properties["operation"], properties["config"] or {}, properties["input_values"] or {})
-        back = (properties["inverse"], properties["inverse_config"] or {}, properties["inverse_values"] or {})
+        forward = (
+            properties["operation"],
+            properties["config"] or {},
+            properties["input_values"] or {},
+        )
+        back = (
+            properties["inverse"],
+            properties["inverse_config"] or {},
+            properties["inverse_values"] or {},
+        )
         wanted = [back] if action in undoes else [forward] if action in makes else []
         if action == "UPDATE" and properties["kind"] == "start":
             wanted = [back, forward]
-        if action == "DELETE" and forward[1].get("container"):  # the tool removes the container that it has made
+        if action == "DELETE" and forward[1].get(
+            "container"
+        ):  # the tool removes the container that it has made
             wanted = [back, (properties["inverse"] or "delete", forward[1], back[2])]
         return [step for step in wanted if step[1]]
 
@@ -127,19 +188,33 @@ class Operation(SoftwareDeployment):
         parts = []
         for name, content, inputs in steps:
             config["files"].update(content["files"])
-            part = {"operation": name, **{key: content.get(key) for key in ("primary", "processor", "container")}}
+            part = {
+                "operation": name,
+                **{
+                    key: content.get(key)
+                    for key in ("primary", "processor", "container")
+                },
+            }
             if not part["processor"]:  # it copies files only
                 continue
             if len(steps) > 1 and name != steps[-1][0]:
                 values[f"{_PREFIX}{name}"] = inputs
                 part["inputs"] = f"{_PREFIX}{name}"
             parts.append({key: value for key, value in part.items() if value})
-        config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
-        names = [output for step, _, _ in steps for output in (properties["outputs"] or {}).get(step, ())]
+        config.update(
+            parts[0] if len(parts) == 1 else {"steps": parts} if parts else {}
+        )
+        names = [
+            output
+            for step, _, _ in steps
+            for output in (properties["outputs"] or {}).get(step, ())
+        ]
         text = written = _written(config)
         kept = self.stack.world.store.files
         if kept is not None and len(written) > kept_files.LEAST:
-            config["files"] = {path: kept.keep(content) for path, content in config["files"].items()}
+            config["files"] = {
+                path: kept.keep(content) for path, content in config["files"].items()
+            }
             written = _written(config)
         derived = new_config(
             {
@@ -147,7 +222,9 @@ class Operation(SoftwareDeployment):
                 "group": "tosca",
                 "config": written,
                 "options": properties["options"] or {},
-                "outputs": [{"name": output, "type": "Json"} for output in dict.fromkeys(names)],
+                "outputs": [
+                    {"name": output, "type": "Json"} for output in dict.fromkeys(names)
+                ],
             },
             self.stack.id,
         )
@@ -163,7 +240,11 @@ class Operation(SoftwareDeployment):
     def _act(self, action: str) -> str:
         is_of_procedure = self.record.stack != self.stack.id
         is_operation = self.properties["kind"] != "artifacts"
-        if is_operation and not is_of_procedure and self.stack.is_done_by_procedure(action):
+        if (
+            is_operation
+            and not is_of_procedure
+            and self.stack.is_done_by_procedure(action)
+        ):
             return ""
         if self._steps(action) and self.stack.world.is_here(self.properties["server"]):
             if not is_of_procedure:
@@ -184,9 +265,17 @@ class Operation(SoftwareDeployment):
         self.define(json_snippet.definition)
         is_made = self.record.data.get(_MADE, False)
         changed = prop_diff.keys() & (
-            _COMPARED - {"config", "input_values", "server"} if self._only_triggered else _COMPARED
+            _COMPARED - {"config", "input_values", "server"}
+            if self._only_triggered
+            else _COMPARED
         )
-        if not is_made or self._left or self.record.data.get(_OPEN) or changed or self._asked_for_more():
+        if (
+            not is_made
+            or self._left
+            or self.record.data.get(_OPEN)
+            or changed
+            or self._asked_for_more()
+        ):
             return self._act("UPDATE" if is_made else "CREATE")
         return ""
 
@@ -198,7 +287,10 @@ class Operation(SoftwareDeployment):
         """Return whether something asks for an output that was not taken over when the operation ran."""
         taken = self.record.data.get(_OUTPUTS) or {}
         asked = self.properties["outputs"] or {}
-        return any(set(asked.get(name, ())) - set(taken.get(name) or ()) for name, _, _ in self._steps("UPDATE"))
+        return any(
+            set(asked.get(name, ())) - set(taken.get(name) or ())
+            for name, _, _ in self._steps("UPDATE")
+        )
 
     @property
     def _only_triggered(self) -> bool:
@@ -209,7 +301,10 @@ class Operation(SoftwareDeployment):
         return "UPDATE" if self.record.data.get(_MADE) else "CREATE"
 
     def needs_replace_with_prop_diff(
-        self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
+        self,
+        changed_properties_set: set[str],
+        after_props: Properties,
+        before_props: Properties,
     ) -> bool:
         """Return false: it is never replaced."""
         return False
@@ -220,7 +315,9 @@ class Operation(SoftwareDeployment):
                 return False
         except exception.Error as error:
             last = self._last(token)
-            raise exception.Error(str(error) if last == self.name else f"{last}: {error}") from None
+            raise exception.Error(
+                str(error) if last == self.name else f"{last}: {error}"
+            ) from None
         action = self.record.action
         deployment = self.stack.world.store.deployments.get(token)
         if token and deployment is not None:
@@ -252,7 +349,9 @@ class Operation(SoftwareDeployment):
                 wrong[name] = f"the output {name} {problem}"
         failures = [sentence for name, sentence in wrong.items() if name in needed]
         if failures:
-            raise exception.Error(f"{'; '.join(failures)}, and other operations need it")
+            raise exception.Error(
+                f"{'; '.join(failures)}, and other operations need it"
+            )
         node = self.name.rpartition(".")[0]
         for sentence in wrong.values():
             self.stack.world.warn(f"{node}.{operation}: {sentence}")
@@ -273,16 +372,27 @@ class Operation(SoftwareDeployment):
         """Resolve the values for the last time before the stack changes: the operations that undo need them."""
         frozen = self.record.definition
         latest = {
-            name: value for name in ("inverse_values", "surroundings") if (value := self._latest(name)) is not None
+            name: value
+            for name in ("inverse_values", "surroundings")
+            if (value := self._latest(name)) is not None
         }
-        if frozen is not None and any(frozen["properties"].get(name) != value for name, value in latest.items()):
-            self.record.definition = {**frozen, "properties": {**frozen["properties"], **latest}}
+        if frozen is not None and any(
+            frozen["properties"].get(name) != value for name, value in latest.items()
+        ):
+            self.record.definition = {
+                **frozen,
+                "properties": {**frozen["properties"], **latest},
+            }
             self.define(thaw(self.name, self.record.definition))
             self.stack.keep(self.record)
 
     def _around(self) -> dict[str, Json]:
         """Return the surroundings as they are at the moment; those that are no longer known stay as they were."""
-        known = {name: value for name, value in (self._latest("surroundings") or {}).items() if value is not None}
+        known = {
+            name: value
+            for name, value in (self._latest("surroundings") or {}).items()
+            if value is not None
+        }
         return {**(self.properties["surroundings"] or {}), **known}
 
     def _latest(self, name: str) -> Json:
@@ -291,7 +401,9 @@ class Operation(SoftwareDeployment):
         if defined is None or self.name not in defined.resources:
             return None
         try:
-            return resolve(defined.resources[self.name].properties.get(name), self.stack.look)
+            return resolve(
+                defined.resources[self.name].properties.get(name), self.stack.look
+            )
         except Unresolved:
             return None
 
@@ -303,8 +415,14 @@ class Operation(SoftwareDeployment):
             return self.record.data.get(_RUN)
         if key in SoftwareDeployment.attributes_schema:
             found = self._deployment
-            return select_from_attribute(found.outputs.get(key), path) if found is not None else None
-        return select_from_attribute((self.record.data.get(_OUTPUTS) or {}).get(key), path)
+            return (
+                select_from_attribute(found.outputs.get(key), path)
+                if found is not None
+                else None
+            )
+        return select_from_attribute(
+            (self.record.data.get(_OUTPUTS) or {}).get(key), path
+        )
 
 
 def _typed(value: Json, type_: str) -> tuple[Json, str]:
@@ -316,11 +434,16 @@ def _typed(value: Json, type_: str) -> tuple[Json, str]:
     if value is None:
         return None, "did not come"
     try:
-        parsed = json.loads(value) if isinstance(value, str) and type_ in _PARSED else value
+        parsed = (
+            json.loads(value) if isinstance(value, str) and type_ in _PARSED else value
+        )
     except ValueError:
         parsed = value
     expected = _PARSED.get(type_)
-    if expected is None or (isinstance(parsed, expected[0]) and isinstance(parsed, bool) is (type_ == "boolean")):
+    if expected is None or (
+        isinstance(parsed, expected[0])
+        and isinstance(parsed, bool) is (type_ == "boolean")
+    ):
         return parsed if type_ in ("list", "map") else value, ""
     return value, f"must be {expected[1]}"
 

@@ -26,7 +26,11 @@ from heat_config_stack.resource.snippet import Snippet
 from heat_config_stack.resource_types.members import Group
 from heat_config_stack.resource_types.nested import MEMBER
 
-EXACT, CHANGE, PERCENT = "exact_capacity", "change_in_capacity", "percent_change_in_capacity"
+EXACT, CHANGE, PERCENT = (
+    "exact_capacity",
+    "change_in_capacity",
+    "percent_change_in_capacity",
+)
 
 SIZE, NAMES, NEXT, COOLING = "size", "names", "next", "cooling"
 """The keys of stored values: the current size, the names of the members, the number of the next member, and the time
@@ -40,7 +44,9 @@ def new_size(size: int, adjustment: float, kind: str, least_step: int | None) ->
     if kind == CHANGE:
         return size + int(adjustment)
     change = size * adjustment / 100.0
-    rounded = math.ceil(change) if (change > 0) == (abs(change) < 1.0) else math.floor(change)
+    rounded = (
+        math.ceil(change) if (change > 0) == (abs(change) < 1.0) else math.floor(change)
+    )
     if least_step and abs(rounded) < least_step:
         rounded = least_step if change > 0 else -least_step
     return size + rounded
@@ -50,23 +56,41 @@ class AutoScalingGroup(Group):
     """A group of members with one definition, at its desired size."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "resource": Schema(Schema.MAP, "Definition of a member.", required=True, update_allowed=True),
+        "resource": Schema(
+            Schema.MAP, "Definition of a member.", required=True, update_allowed=True
+        ),
         "max_size": Schema(
-            Schema.INTEGER, "Maximum of members.", required=True, update_allowed=True, constraints=[Range(0)]
+            Schema.INTEGER,
+            "Maximum of members.",
+            required=True,
+            update_allowed=True,
+            constraints=[Range(0)],
         ),
         "min_size": Schema(
-            Schema.INTEGER, "Minimum of members.", required=True, update_allowed=True, constraints=[Range(0)]
+            Schema.INTEGER,
+            "Minimum of members.",
+            required=True,
+            update_allowed=True,
+            constraints=[Range(0)],
         ),
-        "cooldown": Schema(Schema.INTEGER, "Seconds between two adjustments.", update_allowed=True),
-        "desired_capacity": Schema(Schema.INTEGER, "Number of members.", update_allowed=True),
+        "cooldown": Schema(
+            Schema.INTEGER, "Seconds between two adjustments.", update_allowed=True
+        ),
+        "desired_capacity": Schema(
+            Schema.INTEGER, "Number of members.", update_allowed=True
+        ),
         "rolling_updates": Schema(
             Schema.MAP,
             "How members are updated.",
             update_allowed=True,
             default={"min_in_service": 0, "max_batch_size": 1, "pause_time": 0},
             schema={
-                "min_in_service": Schema(Schema.INTEGER, default=0, constraints=[Range(0)]),
-                "max_batch_size": Schema(Schema.INTEGER, default=1, constraints=[Range(1)]),
+                "min_in_service": Schema(
+                    Schema.INTEGER, default=0, constraints=[Range(0)]
+                ),
+                "max_batch_size": Schema(
+                    Schema.INTEGER, default=1, constraints=[Range(1)]
+                ),
                 "pause_time": Schema(Schema.NUMBER, default=0, constraints=[Range(0)]),
             },
         ),
@@ -74,16 +98,24 @@ class AutoScalingGroup(Group):
     COOLDOWN: ClassVar[str] = "cooldown"
     """The name of the property with the seconds between two adjustments; empty if there is none."""
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
-        "outputs": Attribute("An attribute of all members by name.", type=Attribute.MAP),
+        "outputs": Attribute(
+            "An attribute of all members by name.", type=Attribute.MAP
+        ),
         "outputs_list": Attribute("An attribute of all members.", type=Attribute.LIST),
         "current_size": Attribute("The number of members.", type=Attribute.INTEGER),
         "refs": Attribute("The references of all members.", type=Attribute.LIST),
-        "refs_map": Attribute("The references of all members by name.", type=Attribute.MAP),
+        "refs_map": Attribute(
+            "The references of all members by name.", type=Attribute.MAP
+        ),
     }
 
     def sizes(self, properties: Properties) -> tuple[Any, Any, Any]:
         """Return the least, the desired (None for any) and the largest size."""
-        desired = properties["desired_capacity"] if "desired_capacity" in properties.data else None
+        desired = (
+            properties["desired_capacity"]
+            if "desired_capacity" in properties.data
+            else None
+        )
         return properties["min_size"], desired, properties["max_size"]
 
     @staticmethod
@@ -92,9 +124,13 @@ class AutoScalingGroup(Group):
         if any(isinstance(size, Later) for size in (least, desired, most)):
             return
         if least > most:
-            raise exception.StackValidationFailed(message="MinSize can not be greater than MaxSize")
+            raise exception.StackValidationFailed(
+                message="MinSize can not be greater than MaxSize"
+            )
         if desired is not None and not least <= desired <= most:
-            raise exception.StackValidationFailed(message="DesiredCapacity must be between MinSize and MaxSize")
+            raise exception.StackValidationFailed(
+                message="DesiredCapacity must be between MinSize and MaxSize"
+            )
 
     def validate(self) -> None:
         """Check that the sizes fit together."""
@@ -103,14 +139,20 @@ class AutoScalingGroup(Group):
         if any(isinstance(size, Later) for size in sizes):
             return
         self.check_sizes(*sizes)
-        if not isinstance(known["resource"], Later) and not known["resource"].get("type"):
-            raise exception.StackValidationFailed(message='Resource member is missing "type"')
+        if not isinstance(known["resource"], Later) and not known["resource"].get(
+            "type"
+        ):
+            raise exception.StackValidationFailed(
+                message='Resource member is missing "type"'
+            )
 
     # The members.
 
     def adopt_values(self, values: Mapping[str, Json], members: Sequence[str]) -> None:
         """Take over stored values; without them, the members keep their names and their number."""
-        super().adopt_values(values or {NAMES: list(members), NEXT: 0, SIZE: len(members)}, members)
+        super().adopt_values(
+            values or {NAMES: list(members), NEXT: 0, SIZE: len(members)}, members
+        )
 
     def _size(self, properties: Properties) -> int:
         """Return the size: the one that a policy has set, else the desired one, within the limits."""
@@ -135,13 +177,17 @@ class AutoScalingGroup(Group):
                 names.append(str(number))
             number += 1
         self.data_set(NAMES, names)
-        self.data_set(NEXT, max(number, *(int(name) + 1 for name in names if name.isdecimal()), 0))
+        self.data_set(
+            NEXT, max(number, *(int(name) + 1 for name in names if name.isdecimal()), 0)
+        )
 
     def members(self, properties: Properties) -> Iterator[ResourceDefinition]:
         """Yield the members."""
         return self.named(properties, self.data().get(NAMES, ["0"]))
 
-    def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
+    def named(
+        self, properties: Properties, names: Iterable[str]
+    ) -> Iterator[ResourceDefinition]:
         """Yield members with given names."""
         member = properties["resource"]
         if isinstance(member, Later) or not isinstance(member.get("type"), str):
@@ -199,7 +245,12 @@ class AutoScalingGroup(Group):
         self._choose_names()
         final = self.data()[NAMES]
         made = tuple(name for name in final if name not in names)
-        return [*batches, rolling.Batch(made, tuple(name for name in names if name not in final), 0.0)]
+        return [
+            *batches,
+            rolling.Batch(
+                made, tuple(name for name in names if name not in final), 0.0
+            ),
+        ]
 
     def _free_names(self) -> Iterator[str]:
         return map(str, itertools.count(int(self.data().get(NEXT, 0))))
@@ -213,14 +264,19 @@ class AutoScalingGroup(Group):
         if action == CREATE or not self.is_rolled():
             return None
         rules = self.properties["rolling_updates"]
-        return rolling.Policy(rules["max_batch_size"], float(rules["pause_time"]), rules["min_in_service"])
+        return rolling.Policy(
+            rules["max_batch_size"], float(rules["pause_time"]), rules["min_in_service"]
+        )
 
     def _cool(self, cooldown: float | None) -> None:
         """Let no policy change the size for some seconds; without a number, for those of the group."""
         if cooldown is None and self.COOLDOWN:
             cooldown = self.properties[self.COOLDOWN]
         seconds = cooldown or 0
-        self.data_set(COOLING, max(time.time() + max(seconds, 0), float(self.data().get(COOLING, 0.0))))
+        self.data_set(
+            COOLING,
+            max(time.time() + max(seconds, 0), float(self.data().get(COOLING, 0.0))),
+        )
 
     def check_create_complete(self, token: str) -> bool:
         """Return whether the members are created; then the group cools down."""
@@ -236,10 +292,20 @@ class AutoScalingGroup(Group):
             self._cool(None)
         return done
 
-    def adjust(self, adjustment: float, kind: str, least_step: int | None, cooldown: float | None = None) -> None:
+    def adjust(
+        self,
+        adjustment: float,
+        kind: str,
+        least_step: int | None,
+        cooldown: float | None = None,
+    ) -> None:
         """Change the size. Raises NoActionRequired if it stays the same, and while the group changes or cools down."""
         child = self.child
-        if child is None or child.record.status == IN_PROGRESS or self.status != COMPLETE:
+        if (
+            child is None
+            or child.record.status == IN_PROGRESS
+            or self.status != COMPLETE
+        ):
             raise NoActionRequired
         size = self._current_size()
         least, _, most = self.sizes(self.properties)
@@ -248,7 +314,9 @@ class AutoScalingGroup(Group):
             raise NoActionRequired
         self.data_set(SIZE, wanted)
         self._choose_names()
-        definition = self.child_definition(Identity(child.name, child.id, child.identity.project))
+        definition = self.child_definition(
+            Identity(child.name, child.id, child.identity.project)
+        )
         traversal.converge(child, records.UPDATE, definition, records.new_id())
         self._cool(cooldown)
 
@@ -267,7 +335,9 @@ class AutoScalingGroup(Group):
             index, _, attribute = key.removeprefix(MEMBER).partition(".")
             names = list(self._members())
             if index.isdecimal() and int(index) < len(names):
-                key = f"{MEMBER}{names[int(index)]}{'.' if attribute else ''}{attribute}"
+                key = (
+                    f"{MEMBER}{names[int(index)]}{'.' if attribute else ''}{attribute}"
+                )
         return super().get_attribute(key, *path)
 
 
@@ -277,7 +347,9 @@ class ScalingPolicy(Resource):
     stack: Stack
     again_after_interruption: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "auto_scaling_group_id": Schema(Schema.STRING, "The reference of the group.", required=True),
+        "auto_scaling_group_id": Schema(
+            Schema.STRING, "The reference of the group.", required=True
+        ),
         "adjustment_type": Schema(
             Schema.STRING,
             "Kind of the change.",
@@ -285,22 +357,35 @@ class ScalingPolicy(Resource):
             update_allowed=True,
             constraints=[AllowedValues([CHANGE, EXACT, PERCENT])],
         ),
-        "scaling_adjustment": Schema(Schema.NUMBER, "Size of the change.", required=True, update_allowed=True),
-        "cooldown": Schema(Schema.NUMBER, "Seconds between two changes.", update_allowed=True),
+        "scaling_adjustment": Schema(
+            Schema.NUMBER, "Size of the change.", required=True, update_allowed=True
+        ),
+        "cooldown": Schema(
+            Schema.NUMBER, "Seconds between two changes.", update_allowed=True
+        ),
         "min_adjustment_step": Schema(
-            Schema.INTEGER, "Minimum of a change in percent.", update_allowed=True, constraints=[Range(0)]
+            Schema.INTEGER,
+            "Minimum of a change in percent.",
+            update_allowed=True,
+            constraints=[Range(0)],
         ),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
-        "alarm_url": Attribute("URL for signals; a command signals the policy here.", type=Attribute.STRING),
-        "signal_url": Attribute("URL for signals; a command signals the policy here.", type=Attribute.STRING),
+        "alarm_url": Attribute(
+            "URL for signals; a command signals the policy here.", type=Attribute.STRING
+        ),
+        "signal_url": Attribute(
+            "URL for signals; a command signals the policy here.", type=Attribute.STRING
+        ),
     }
 
     GROUP, KIND, CHANGE_BY, STEP, COOLDOWN = (
         *("auto_scaling_group_id", "adjustment_type", "scaling_adjustment"),
         *("min_adjustment_step", "cooldown"),
     )
-    KINDS: ClassVar[Mapping[str, str]] = {each: each for each in (CHANGE, EXACT, PERCENT)}
+    KINDS: ClassVar[Mapping[str, str]] = {
+        each: each for each in (CHANGE, EXACT, PERCENT)
+    }
     """The kinds of changes by the value of a property."""
 
     def validate(self) -> None:
@@ -329,12 +414,20 @@ class ScalingPolicy(Resource):
 
     def handle_signal(self, details: Json = None) -> None:
         """Adjust the group. Raises NoActionRequired while it cools down, ValueError if there is no such group."""
-        group = next((each for each in self.stack.resources.values() if self._is_group(each)), None)
+        group = next(
+            (each for each in self.stack.resources.values() if self._is_group(each)),
+            None,
+        )
         if not isinstance(group, AutoScalingGroup):
             raise ValueError(f"Alarm {self.name} could not find scaling group")  # noqa: TRY004  # a property is wrong
         properties = self.properties
         step = properties[self.STEP] if self.STEP in properties.data else None
-        group.adjust(properties[self.CHANGE_BY], self.KINDS[properties[self.KIND]], step, properties[self.COOLDOWN])
+        group.adjust(
+            properties[self.CHANGE_BY],
+            self.KINDS[properties[self.KIND]],
+            step,
+            properties[self.COOLDOWN],
+        )
 
     def _is_group(self, resource: Resource) -> bool:
         return bool(resource.FnGetRefId() == self.properties[self.GROUP])

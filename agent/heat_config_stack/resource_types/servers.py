@@ -22,8 +22,18 @@ from heat_config_stack.records.records import DeploymentRecord
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.attributes import select_from_attribute
 from heat_config_stack.resource.config_service import new_config
-from heat_config_stack.resource.constraints import AllowedValues, CustomConstraint, Length
-from heat_config_stack.resource.heat_types import EXPIRATION, HeatType, canonical, former_type, heat_type
+from heat_config_stack.resource.constraints import (
+    AllowedValues,
+    CustomConstraint,
+    Length,
+)
+from heat_config_stack.resource.heat_types import (
+    EXPIRATION,
+    HeatType,
+    canonical,
+    former_type,
+    heat_type,
+)
 from heat_config_stack.resource.properties import Properties, Schema, Wrong
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import Snippet
@@ -65,11 +75,18 @@ class UserData:
         """Return one script that runs all scripts, as cloud-init does, and fails if one of them has failed."""
         if len(self.scripts) == 1:
             return self.scripts[0]
-        lines = ["#!/bin/sh", "folder=$(mktemp -d) && trap 'rm -rf \"$folder\"' EXIT || exit 1", "failed=0"]
+        lines = [
+            "#!/bin/sh",
+            "folder=$(mktemp -d) && trap 'rm -rf \"$folder\"' EXIT || exit 1",
+            "failed=0",
+        ]
         for number, script in enumerate(self.scripts, start=1):
             name = f'"$folder/part-{number:03}"'
             text = base64.b64encode(script.encode()).decode()
-            lines += [f"printf %s '{text}' | base64 -d > {name} && chmod 700 {name}", f"{name} || failed=$?"]
+            lines += [
+                f"printf %s '{text}' | base64 -d > {name} && chmod 700 {name}",
+                f"{name} || failed=$?",
+            ]
         return "\n".join([*lines, "exit $failed", ""])
 
 
@@ -82,7 +99,10 @@ def read_user_data(text: str) -> UserData:
         return UserData((beginning,))
     if beginning.lower().startswith(("content-type: multipart", "mime-version:")):
         return _message(beginning)
-    kind = next((what for word, what in reversed(_KINDS.items()) if beginning.startswith(word)), "")
+    kind = next(
+        (what for word, what in reversed(_KINDS.items()) if beginning.startswith(word)),
+        "",
+    )
     return UserData(others=(kind or "a text of an unknown kind",))
 
 
@@ -95,7 +115,9 @@ def _message(text: str) -> UserData:
         if part.is_multipart():
             continue
         payload = part.get_payload(decode=True)
-        content = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else ""
+        content = (
+            payload.decode("utf-8", "replace") if isinstance(payload, bytes) else ""
+        )
         type_ = part.get_content_type()
         if type_ == _SCRIPT or (type_ not in _TYPES and content.startswith("#!")):
             scripts.append(content)
@@ -151,7 +173,16 @@ class DeployedServer(NothingBehind):
             "How the server receives its deployments; not used on this machine.",
             default="POLL_SERVER_CFN",
             update_allowed=True,
-            constraints=[AllowedValues(["POLL_SERVER_CFN", "POLL_SERVER_HEAT", "POLL_TEMP_URL", "ZAQAR_MESSAGE"])],
+            constraints=[
+                AllowedValues(
+                    [
+                        "POLL_SERVER_CFN",
+                        "POLL_SERVER_HEAT",
+                        "POLL_TEMP_URL",
+                        "ZAQAR_MESSAGE",
+                    ]
+                )
+            ],
         ),
         "deployment_swift_data": Schema(
             Schema.MAP,
@@ -172,7 +203,12 @@ class DeployedServer(NothingBehind):
     def metadata_get(self, refresh: bool = False) -> dict[str, Json]:
         """Return the metadata with the deployments."""
         metadata = super().metadata_get(refresh)
-        return {**metadata, "deployments": deployments.entries(self.stack.world, self.resource_id or "")}
+        return {
+            **metadata,
+            "deployments": deployments.entries(
+                self.stack.world, self.resource_id or ""
+            ),
+        }
 
     def _resolve_attribute(self, name: str) -> Json:
         if name == "name":
@@ -189,7 +225,10 @@ class Placeholder(NothingBehind):
     def schema_of_properties(self) -> Mapping[str, Schema]:
         """Return the schemas; of a type whose service is gone, one for each property in the template."""
         if self.any_property:
-            return {name: Schema(Schema.ANY, update_allowed=True) for name in self.definition.properties}
+            return {
+                name: Schema(Schema.ANY, update_allowed=True)
+                for name in self.definition.properties
+            }
         return self.properties_schema
 
     def mistakes(self) -> list[Wrong]:
@@ -197,7 +236,10 @@ class Placeholder(NothingBehind):
         conflicts = self.facts.conflicts(self.definition.properties)
         both = "Cannot define the following properties at the same time"
         return [
-            *(Wrong(f"{both}: {names}", ("properties", *path)) for path, names in conflicts),
+            *(
+                Wrong(f"{both}: {names}", ("properties", *path))
+                for path, names in conflicts
+            ),
             *super().mistakes(),
         ]
 
@@ -205,24 +247,35 @@ class Placeholder(NothingBehind):
         """Return the properties with those of older names translated, resolved by a function."""
         wanted = self.definition
         return Properties(
-            self.properties.schema, self.facts.translated(wanted.properties), resolve, omitted=wanted.omitted
+            self.properties.schema,
+            self.facts.translated(wanted.properties),
+            resolve,
+            omitted=wanted.omitted,
         )
 
     def validate(self) -> None:
         """Refuse a time that is over when a stack is created, as Heat does."""
         for name in self.facts.expiring if self.stack.world.creating else ():
             value = self.known()[name] if name in self.definition.properties else None
-            if isinstance(value, str) and (problem := CustomConstraint(EXPIRATION).violated(value, "string")):
-                raise exception.StackValidationFailed(path=["properties", name], message=problem)
+            if isinstance(value, str) and (
+                problem := CustomConstraint(EXPIRATION).violated(value, "string")
+            ):
+                raise exception.StackValidationFailed(
+                    path=["properties", name], message=problem
+                )
 
     def has_attribute(self, name: str) -> bool:
         """Return whether Heat's type has the attribute, or a value was given for it."""
-        return super().has_attribute(name) or any(name in given for given in self._given())
+        return super().has_attribute(name) or any(
+            name in given for given in self._given()
+        )
 
     def _given(self) -> tuple[Mapping[str, Json], ...]:
         """Return the attributes that were given for the resource, by its path and by its type."""
         attributes = self.stack.environment.attributes
-        return attributes("/".join((*self.stack.path, self.name))), attributes(self.type())
+        return attributes("/".join((*self.stack.path, self.name))), attributes(
+            self.type()
+        )
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return what is given for it, by its path or its type; of a server its name and this machine's address."""
@@ -239,7 +292,11 @@ class Placeholder(NothingBehind):
         if canonical(self.record.type) == "AWS::EC2::Instance":
             made |= dict.fromkeys(("PublicIp", "PrivateIp"), HERE)
         if self.record.type.endswith("::Server"):
-            made |= {"first_address": HERE, "accessIPv4": HERE, "instance_name": made["name"]}
+            made |= {
+                "first_address": HERE,
+                "accessIPv4": HERE,
+                "instance_name": made["name"],
+            }
         return made
 
 
@@ -253,7 +310,11 @@ class CloudServer(Placeholder):
         properties = self.properties
         name = next(name for name in self.PROPERTIES if name in properties.schema)
         value = properties[name]
-        config = self.stack.world.store.configs.get(value) if isinstance(value, str) else None
+        config = (
+            self.stack.world.store.configs.get(value)
+            if isinstance(value, str)
+            else None
+        )
         content = config.config if config is not None else value
         return read_user_data(content) if isinstance(content, str) else UserData()
 
@@ -290,12 +351,25 @@ class CloudServer(Placeholder):
         scripts = self.user_data() if asked else UserData()
         if not scripts.scripts:
             return ""
-        content = {"name": self.physical_resource_name(), "group": "script", "config": scripts.config}
+        content = {
+            "name": self.physical_resource_name(),
+            "group": "script",
+            "config": scripts.config,
+        }
         derived = new_config(content, self.stack.id)
         derived.inputs = deployments.inputs_of(derived, {}, self._told())
         derived.secrets = world.conceal.within(derived.entry())
         server = self.resource_id or ""
-        deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", "CREATE", "", "")
+        deployment = DeploymentRecord(
+            records.new_id(),
+            self.stack.id,
+            self.record.id,
+            server,
+            "",
+            "CREATE",
+            "",
+            "",
+        )
         deployment.attempt = self.record.attempt
         self.data_set(_USER_DATA, deployment.id)
         deployments.deliver(world, deployment, derived, signal=True)
@@ -310,7 +384,11 @@ class CloudServer(Placeholder):
     def changed_user_data(self) -> bool:
         """True if the scripts of the user data are others than those that were carried out."""
         deployment = self._deployment
-        config = self.stack.world.store.configs.get(deployment.config) if deployment is not None else None
+        config = (
+            self.stack.world.store.configs.get(deployment.config)
+            if deployment is not None
+            else None
+        )
         return config is not None and config.config != self.user_data().config
 
     def _told(self) -> dict[str, Json]:
@@ -325,7 +403,9 @@ class CloudServer(Placeholder):
 
     @property
     def _deployment(self) -> DeploymentRecord | None:
-        return self.stack.world.store.deployments.get(str(self.data().get(_USER_DATA, "")))
+        return self.stack.world.store.deployments.get(
+            str(self.data().get(_USER_DATA, ""))
+        )
 
     def awaits(self) -> Hashable | None:
         """Wait for the result of the scripts."""
@@ -369,7 +449,9 @@ def former_placeholder(type_: str) -> type[Placeholder] | None:
     return _class_of(former_type(type_)) if _FORMER.fullmatch(type_) else None
 
 
-_FORMER = re.compile(r"(OS::(?!Heat::)[A-Za-z]+|AWS|Rackspace|Docker|DockerInc|Microsoft|Senlin)::\w+(::\w+)*")
+_FORMER = re.compile(
+    r"(OS::(?!Heat::)[A-Za-z]+|AWS|Rackspace|Docker|DockerInc|Microsoft|Senlin)::\w+(::\w+)*"
+)
 """The types that were accepted as placeholders before those of Heat were known."""
 
 
@@ -384,7 +466,9 @@ def _class_of(facts: HeatType) -> type[Placeholder]:
         "any_attribute": facts.is_nothing or facts.open_attributes,
         "deletes_with_snapshot": facts.snapshot,
     }
-    is_server = not facts.properties.keys().isdisjoint(CloudServer.PROPERTIES) and facts.name.endswith(_MACHINES)
+    is_server = not facts.properties.keys().isdisjoint(
+        CloudServer.PROPERTIES
+    ) and facts.name.endswith(_MACHINES)
     return type("Placeholder", (CloudServer if is_server else Placeholder,), members)
 
 
@@ -399,8 +483,12 @@ class Unusable(Resource):
 
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Refuse: only the class knows the attributes. Raises `Error`."""
-        raise exception.Error(f"the attribute {key} of {self.name} is not known without the plug-in of {self.type()}")
+        raise exception.Error(
+            f"the attribute {key} of {self.name} is not known without the plug-in of {self.type()}"
+        )
 
     def handle_delete(self) -> NoReturn:
         """Refuse: only the class knows how. Raises `Error`."""
-        raise exception.Error(f"{self.name} cannot be deleted without the plug-in of {self.type()}")
+        raise exception.Error(
+            f"{self.name} cannot be deleted without the plug-in of {self.type()}"
+        )

@@ -17,7 +17,10 @@ from heat_config_stack.resource.constraints import Range
 from heat_config_stack.resource.properties import Schema
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import Snippet
-from heat_config_stack.resource_types.wait_conditions import WaitCondition, WaitConditionHandle
+from heat_config_stack.resource_types.wait_conditions import (
+    WaitCondition,
+    WaitConditionHandle,
+)
 
 
 class UrlHandle(WaitConditionHandle):
@@ -29,14 +32,21 @@ class UrlHandle(WaitConditionHandle):
     def get_reference_id(self) -> Json:
         """Return the URL for signals; the name as long as there is none."""
         token = self.data().get("token")
-        address = self.stack.world.expect_signals(self.record.id, token) if token else ""
+        address = (
+            self.stack.world.expect_signals(self.record.id, token) if token else ""
+        )
         return f"{address}?Signature={token}" if address else self.name
 
 
 class CfnWaitConditionHandle(UrlHandle):
     """A handle of CloudFormation: each signal has Status, Reason, Data and UniqueId."""
 
-    KEYS: ClassVar[Mapping[str, str]] = {"Status": "status", "Reason": "reason", "Data": "data", "UniqueId": "id"}
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "Status": "status",
+        "Reason": "reason",
+        "Data": "data",
+        "UniqueId": "id",
+    }
 
     def handle_signal(self, details: Json) -> None:
         """Accept a signal; ignore an empty one. Raises ValueError if it has not exactly the four keys."""
@@ -70,13 +80,24 @@ class CfnWaitCondition(WaitCondition):
     HANDLE, TIMEOUT, COUNT = "Handle", "Timeout", "Count"
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         HANDLE: Schema(Schema.STRING, "The handle.", required=True),
-        TIMEOUT: Schema(Schema.INTEGER, "Seconds to wait at most.", required=True, constraints=[Range(1, 43200)]),
+        TIMEOUT: Schema(
+            Schema.INTEGER,
+            "Seconds to wait at most.",
+            required=True,
+            constraints=[Range(1, 43200)],
+        ),
         COUNT: Schema(
-            Schema.INTEGER, "Number of signals to wait for.", default=1, update_allowed=True, constraints=[Range(1)]
+            Schema.INTEGER,
+            "Number of signals to wait for.",
+            default=1,
+            update_allowed=True,
+            constraints=[Range(1)],
         ),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
-        "Data": Attribute("JSON with the data of all signals, by id.", type=Attribute.STRING)
+        "Data": Attribute(
+            "JSON with the data of all signals, by id.", type=Attribute.STRING
+        )
     }
 
     def check_handle(self, handle: WaitConditionHandle | None) -> WaitConditionHandle:
@@ -98,7 +119,9 @@ class SwiftSignalHandle(UrlHandle):
 
     def _resolve_attribute(self, name: str) -> Json:
         url = self.get_reference_id()
-        return {"token": "", "endpoint": url, "curl_cli": f"curl -i -X PUT '{url}'"}[name]
+        return {"token": "", "endpoint": url, "curl_cli": f"curl -i -X PUT '{url}'"}[
+            name
+        ]
 
 
 class SwiftSignal(WaitCondition):
@@ -106,8 +129,18 @@ class SwiftSignal(WaitCondition):
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "handle": Schema(Schema.STRING, "The reference of the handle.", required=True),
-        "timeout": Schema(Schema.NUMBER, "Seconds to wait at most.", required=True, constraints=[Range(1, 43200)]),
-        "count": Schema(Schema.INTEGER, "Number of signals to wait for.", default=1, constraints=[Range(1, 1000)]),
+        "timeout": Schema(
+            Schema.NUMBER,
+            "Seconds to wait at most.",
+            required=True,
+            constraints=[Range(1, 43200)],
+        ),
+        "count": Schema(
+            Schema.INTEGER,
+            "Number of signals to wait for.",
+            default=1,
+            constraints=[Range(1, 1000)],
+        ),
     }
     of_swift: ClassVar[bool] = True
     FAILURE: ClassVar[type[exception.Error]] = exception.SwiftSignalFailure
@@ -135,4 +168,6 @@ class AccessPolicy(Resource):
         """Refuse a name that the stack does not have."""
         for name in self.properties["AllowedResources"]:
             if name not in self.stack.definition.resources:
-                raise exception.StackValidationFailed(message=f"AccessPolicy resource {name} not in stack")
+                raise exception.StackValidationFailed(
+                    message=f"AccessPolicy resource {name} not in stack"
+                )

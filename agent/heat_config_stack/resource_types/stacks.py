@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from heat_config_agent.model.positions import Json
-from heat_config_stack.definition import Definition, Identity, Later, Unresolved, requires
+from heat_config_stack.definition import (
+    Definition,
+    Identity,
+    Later,
+    Unresolved,
+    requires,
+)
 from heat_config_stack.records import exception
 from heat_config_stack.resource import attributes
 from heat_config_stack.resource.attributes import Schema as Attribute
@@ -31,15 +37,26 @@ class _ChildStack(StackResource):
     def child_to_validate(self, identity: Identity) -> Definition | None:
         """Return the definition as far as it is known; None if the template is not."""
         known = self.known()
-        if isinstance(known[self.TEMPLATE], Later) or isinstance(known[self.PARAMETERS], Later):
+        if isinstance(known[self.TEMPLATE], Later) or isinstance(
+            known[self.PARAMETERS], Later
+        ):
             return None
         return self._definition(identity, known, known=False)
 
-    def _definition(self, identity: Identity, values: Properties, *, known: bool) -> Definition:
+    def _definition(
+        self, identity: Identity, values: Properties, *, known: bool
+    ) -> Definition:
         parameters = values[self.PARAMETERS] or {}
         if not known:
-            settled = {name: value for name, value in parameters.items() if not any(requires(value))}
-            known, parameters = self.stack.world.creating and len(settled) == len(parameters), settled
+            settled = {
+                name: value
+                for name, value in parameters.items()
+                if not any(requires(value))
+            }
+            known, parameters = (
+                self.stack.world.creating and len(settled) == len(parameters),
+                settled,
+            )
         environment = self.stack.environment
         make = environment.of_file if self.IS_FILE else environment.of_text
         return make(self.name, values[self.TEMPLATE], identity, parameters, known=known)
@@ -48,7 +65,9 @@ class _ChildStack(StackResource):
         """Return all outputs of the child; None for one without a value."""
         child = self.child
         outputs: dict[str, Json] = {}
-        for name in child.definition.outputs if child is not None and child.defined else ():
+        for name in (
+            child.definition.outputs if child is not None and child.defined else ()
+        ):
             try:
                 outputs[name] = child.output(name) if child is not None else None
             except Unresolved:
@@ -57,13 +76,24 @@ class _ChildStack(StackResource):
 
 
 _CONTEXT = {
-    "region_name": Schema(Schema.STRING, "Region of the stack; there is none on this machine."),
-    "credential_secret_id": Schema(
-        Schema.STRING, "Credentials for another cloud; there is none on this machine.", update_allowed=True
+    "region_name": Schema(
+        Schema.STRING, "Region of the stack; there is none on this machine."
     ),
-    "ca_cert": Schema(Schema.STRING, "Certificate of another cloud; not used on this machine.", update_allowed=True),
+    "credential_secret_id": Schema(
+        Schema.STRING,
+        "Credentials for another cloud; there is none on this machine.",
+        update_allowed=True,
+    ),
+    "ca_cert": Schema(
+        Schema.STRING,
+        "Certificate of another cloud; not used on this machine.",
+        update_allowed=True,
+    ),
     "insecure": Schema(
-        Schema.BOOLEAN, "Whether certificates are accepted unseen; not used here.", default=False, update_allowed=True
+        Schema.BOOLEAN,
+        "Whether certificates are accepted unseen; not used here.",
+        default=False,
+        update_allowed=True,
     ),
 }
 
@@ -72,12 +102,20 @@ class HeatStack(_ChildStack):
     """A stack of a template that a property contains, created on this machine."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "context": Schema(Schema.MAP, "The cloud of the stack.", update_allowed=True, schema=_CONTEXT),
-        "template": Schema(Schema.STRING, "The template itself.", required=True, update_allowed=True),
-        "timeout": Schema(
-            Schema.INTEGER, "Minutes to wait for the stack; its deployments have timeouts here.", update_allowed=True
+        "context": Schema(
+            Schema.MAP, "The cloud of the stack.", update_allowed=True, schema=_CONTEXT
         ),
-        "parameters": Schema(Schema.MAP, "Values of its parameters.", default={}, update_allowed=True),
+        "template": Schema(
+            Schema.STRING, "The template itself.", required=True, update_allowed=True
+        ),
+        "timeout": Schema(
+            Schema.INTEGER,
+            "Minutes to wait for the stack; its deployments have timeouts here.",
+            update_allowed=True,
+        ),
+        "parameters": Schema(
+            Schema.MAP, "Values of its parameters.", default={}, update_allowed=True
+        ),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "stack_name": Attribute("Name of the stack.", type=Attribute.STRING),
@@ -90,7 +128,9 @@ class HeatStack(_ChildStack):
         elsewhere = [
             name
             for name in ("region_name", "credential_secret_id")
-            if isinstance(context, Mapping) and context.get(name) and not isinstance(context[name], Later)
+            if isinstance(context, Mapping)
+            and context.get(name)
+            and not isinstance(context[name], Later)
         ]
         if elsewhere and self.stack.world.creating:
             raise exception.StackValidationFailed(
@@ -104,7 +144,8 @@ class HeatStack(_ChildStack):
         values: dict[str, Any] = {
             "stack_name": child.name if child else None,
             "outputs": self._outputs(),
-            attributes.SHOW: child and {"id": child.id, "stack_name": child.name, "outputs": self._outputs()},
+            attributes.SHOW: child
+            and {"id": child.id, "stack_name": child.name, "outputs": self._outputs()},
         }
         if key not in values:
             raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
@@ -118,12 +159,19 @@ class CfnStack(_ChildStack):
     IS_FILE: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "TemplateURL": Schema(
-            Schema.STRING, "The file of the template, named literally.", required=True, update_allowed=True
+            Schema.STRING,
+            "The file of the template, named literally.",
+            required=True,
+            update_allowed=True,
         ),
         "TimeoutInMinutes": Schema(
-            Schema.INTEGER, "Minutes to wait for the stack; its deployments have timeouts here.", update_allowed=True
+            Schema.INTEGER,
+            "Minutes to wait for the stack; its deployments have timeouts here.",
+            update_allowed=True,
         ),
-        "Parameters": Schema(Schema.MAP, "Values of its parameters.", update_allowed=True),
+        "Parameters": Schema(
+            Schema.MAP, "Values of its parameters.", update_allowed=True
+        ),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {}
 
@@ -139,7 +187,11 @@ class CfnStack(_ChildStack):
     def child_to_validate(self, identity: Identity) -> Definition | None:
         """Return the definition as far as it is known; None for a template that is not on this machine."""
         name = self.known()["TemplateURL"]
-        return None if isinstance(name, str) and _is_remote(name) else super().child_to_validate(identity)
+        return (
+            None
+            if isinstance(name, str) and _is_remote(name)
+            else super().child_to_validate(identity)
+        )
 
     def has_attribute(self, name: str) -> bool:
         """Return whether the attribute is an output, which the template may have."""

@@ -13,7 +13,11 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Unresolved
 from heat_config_stack.records import exception, records
 from heat_config_stack.resource.attributes import Schema as Attribute
-from heat_config_stack.resource.constraints import AllowedValues, CustomConstraint, Range
+from heat_config_stack.resource.constraints import (
+    AllowedValues,
+    CustomConstraint,
+    Range,
+)
 from heat_config_stack.resource.properties import Properties, Schema
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import Snippet
@@ -42,7 +46,9 @@ class Value(Resource):
         ),
         "value": Schema(Schema.ANY, "The value.", required=True, update_allowed=True),
     }
-    attributes_schema: ClassVar[Mapping[str, Attribute]] = {"value": Attribute("The value.")}
+    attributes_schema: ClassVar[Mapping[str, Attribute]] = {
+        "value": Attribute("The value.")
+    }
 
     def schema_of_properties(self) -> Mapping[str, Schema]:
         """Return the schemas, with the declared type of the value."""
@@ -102,16 +108,27 @@ class RandomString(Resource):
         "hexdigits": string.digits + "ABCDEF",
         "octdigits": string.octdigits,
     }
-    _MIN = Schema(Schema.INTEGER, "Minimum count.", default=1, constraints=[Range(1, 512)])
+    _MIN = Schema(
+        Schema.INTEGER, "Minimum count.", default=1, constraints=[Range(1, 512)]
+    )
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "length": Schema(Schema.INTEGER, "Length of the text.", default=32, constraints=[Range(1, 512)]),
+        "length": Schema(
+            Schema.INTEGER,
+            "Length of the text.",
+            default=32,
+            constraints=[Range(1, 512)],
+        ),
         "character_classes": Schema(
             Schema.LIST,
             "Character classes.",
             schema=Schema(
                 Schema.MAP,
                 schema={
-                    "class": Schema(Schema.STRING, default="lettersdigits", constraints=[AllowedValues(list(CLASSES))]),
+                    "class": Schema(
+                        Schema.STRING,
+                        default="lettersdigits",
+                        constraints=[AllowedValues(list(CLASSES))],
+                    ),
                     "min": _MIN,
                 },
             ),
@@ -120,7 +137,10 @@ class RandomString(Resource):
         "character_sequences": Schema(
             Schema.LIST,
             "Sets of characters.",
-            schema=Schema(Schema.MAP, schema={"sequence": Schema(Schema.STRING, required=True), "min": _MIN}),
+            schema=Schema(
+                Schema.MAP,
+                schema={"sequence": Schema(Schema.STRING, required=True), "min": _MIN},
+            ),
         ),
         "sequence": Schema(
             Schema.STRING,
@@ -130,7 +150,9 @@ class RandomString(Resource):
         ),
         "salt": Schema(Schema.STRING, "A change creates a new text."),
     }
-    attributes_schema: ClassVar[Mapping[str, Attribute]] = {"value": Attribute("The text.", type=Attribute.STRING)}
+    attributes_schema: ClassVar[Mapping[str, Attribute]] = {
+        "value": Attribute("The text.", type=Attribute.STRING)
+    }
 
     def translation_rules(self, properties: Properties) -> Iterable[TranslationRule]:
         """Return the rules that make the older property a member of the newer one."""
@@ -142,13 +164,18 @@ class RandomString(Resource):
             return ()
         added = [{"class": sequence, "min": 1}]
         return (
-            TranslationRule(properties, TranslationRule.ADD, ["character_classes"], added),
+            TranslationRule(
+                properties, TranslationRule.ADD, ["character_classes"], added
+            ),
             TranslationRule(properties, TranslationRule.DELETE, ["sequence"]),
         )
 
     def _kinds(self) -> list[Mapping[str, Json]]:
         """Return the classes and sequences of characters, each with its minimum count."""
-        return [*(self.properties["character_classes"] or []), *(self.properties["character_sequences"] or [])]
+        return [
+            *(self.properties["character_classes"] or []),
+            *(self.properties["character_sequences"] or []),
+        ]
 
     def validate(self) -> None:
         """Check that the length suffices for all minimum counts."""
@@ -162,11 +189,19 @@ class RandomString(Resource):
         """Create the text."""
         self.reparse()  # the older property may depend on a resource that was not there before
         kinds = [
-            (self.CLASSES[each["class"]] if "class" in each else each["sequence"], each["min"])
+            (
+                self.CLASSES[each["class"]] if "class" in each else each["sequence"],
+                each["min"],
+            )
             for each in self._kinds()
         ]
-        found = [secrets.choice(characters) for characters, of in kinds for _ in range(of)]
-        rest = [secrets.choice(kinds)[0] for _ in range(self.properties["length"] - len(found))]
+        found = [
+            secrets.choice(characters) for characters, of in kinds for _ in range(of)
+        ]
+        rest = [
+            secrets.choice(kinds)[0]
+            for _ in range(self.properties["length"] - len(found))
+        ]
         found += [secrets.choice(each) for each in rest]
         random.SystemRandom().shuffle(found)
         self.data_set("value", "".join(found), redact=True)
@@ -189,29 +224,57 @@ class TestResource(Resource):
     __test__ = False
     again_after_interruption: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
-        "value": Schema(Schema.STRING, "The output.", default="test_string", update_allowed=True),
-        "fail": Schema(Schema.BOOLEAN, "Whether it fails.", default=False, update_allowed=True),
-        "update_replace": Schema(Schema.BOOLEAN, "Whether an update replaces it.", default=False, update_allowed=True),
+        "value": Schema(
+            Schema.STRING, "The output.", default="test_string", update_allowed=True
+        ),
+        "fail": Schema(
+            Schema.BOOLEAN, "Whether it fails.", default=False, update_allowed=True
+        ),
+        "update_replace": Schema(
+            Schema.BOOLEAN,
+            "Whether an update replaces it.",
+            default=False,
+            update_allowed=True,
+        ),
         "update_replace_value": Schema(Schema.STRING, "A change replaces it."),
-        "wait_secs": Schema(Schema.NUMBER, "Seconds that an action takes.", default=0, update_allowed=True),
+        "wait_secs": Schema(
+            Schema.NUMBER,
+            "Seconds that an action takes.",
+            default=0,
+            update_allowed=True,
+        ),
         "action_wait_secs": Schema(
             Schema.MAP,
             "Seconds that each action takes.",
             update_allowed=True,
             schema={"create": _SECONDS, "update": _SECONDS, "delete": _SECONDS},
         ),
-        "client_name": Schema(Schema.STRING, "Ignored.", default="", update_allowed=True),
-        "entity_name": Schema(Schema.STRING, "Ignored.", default="", update_allowed=True),
-        "constraint_prop_secs": Schema(
-            Schema.NUMBER, "Ignored.", default=0, update_allowed=True, constraints=[CustomConstraint("test_constr")]
+        "client_name": Schema(
+            Schema.STRING, "Ignored.", default="", update_allowed=True
         ),
-        "attr_wait_secs": Schema(Schema.NUMBER, "Ignored.", default=0, update_allowed=True),
+        "entity_name": Schema(
+            Schema.STRING, "Ignored.", default="", update_allowed=True
+        ),
+        "constraint_prop_secs": Schema(
+            Schema.NUMBER,
+            "Ignored.",
+            default=0,
+            update_allowed=True,
+            constraints=[CustomConstraint("test_constr")],
+        ),
+        "attr_wait_secs": Schema(
+            Schema.NUMBER, "Ignored.", default=0, update_allowed=True
+        ),
     }
-    attributes_schema: ClassVar[Mapping[str, Attribute]] = {"output": Attribute("The value.")}
+    attributes_schema: ClassVar[Mapping[str, Attribute]] = {
+        "output": Attribute("The value.")
+    }
 
     def _seconds(self, action: str) -> float:
         of_action = (self.properties["action_wait_secs"] or {}).get(action)
-        return time.monotonic() + float(self.properties["wait_secs"] if of_action is None else of_action)
+        return time.monotonic() + float(
+            self.properties["wait_secs"] if of_action is None else of_action
+        )
 
     def _fail(self) -> None:
         if self.properties["fail"]:
@@ -272,7 +335,11 @@ class Delay(Resource):
     again_after_interruption: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "min_wait": Schema(
-            Schema.NUMBER, "Minimum of seconds.", default=0, update_allowed=True, constraints=[Range(0)]
+            Schema.NUMBER,
+            "Minimum of seconds.",
+            default=0,
+            update_allowed=True,
+            constraints=[Range(0)],
         ),
         "max_jitter": Schema(
             Schema.NUMBER,
@@ -282,7 +349,11 @@ class Delay(Resource):
             constraints=[Range(0)],
         ),
         "jitter_multiplier": Schema(
-            Schema.NUMBER, "Factor for the random seconds.", default=1.0, update_allowed=True, constraints=[Range(0)]
+            Schema.NUMBER,
+            "Factor for the random seconds.",
+            default=1.0,
+            update_allowed=True,
+            constraints=[Range(0)],
         ),
         "actions": Schema(
             Schema.LIST,
@@ -297,7 +368,9 @@ class Delay(Resource):
         if action not in self.properties["actions"]:
             return 0.0
         jitter = random.SystemRandom().uniform(0, float(self.properties["max_jitter"]))
-        wait = float(self.properties["min_wait"]) + jitter * float(self.properties["jitter_multiplier"])
+        wait = float(self.properties["min_wait"]) + jitter * float(
+            self.properties["jitter_multiplier"]
+        )
         return time.monotonic() + wait
 
     def handle_create(self) -> float:

@@ -11,7 +11,15 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import requires
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records, spans
-from heat_config_stack.records.records import CHECK, COMPLETE, CREATE, IN_PROGRESS, INIT, RESUME, UPDATE
+from heat_config_stack.records.records import (
+    CHECK,
+    COMPLETE,
+    CREATE,
+    IN_PROGRESS,
+    INIT,
+    RESUME,
+    UPDATE,
+)
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.constraints import AllowedValues, Range
 from heat_config_stack.resource.properties import Schema
@@ -45,7 +53,14 @@ class WaitConditionHandle(Resource):
             default="TOKEN_SIGNAL",
             constraints=[
                 AllowedValues(
-                    ["CFN_SIGNAL", "TEMP_URL_SIGNAL", "HEAT_SIGNAL", NO_SIGNAL, "ZAQAR_SIGNAL", "TOKEN_SIGNAL"]
+                    [
+                        "CFN_SIGNAL",
+                        "TEMP_URL_SIGNAL",
+                        "HEAT_SIGNAL",
+                        NO_SIGNAL,
+                        "ZAQAR_SIGNAL",
+                        "TOKEN_SIGNAL",
+                    ]
                 )
             ],
         )
@@ -54,7 +69,9 @@ class WaitConditionHandle(Resource):
         "token": Attribute("Token to send with a signal.", type=Attribute.STRING),
         "endpoint": Attribute("URL for signals.", type=Attribute.STRING),
         "curl_cli": Attribute("A command that sends a signal.", type=Attribute.STRING),
-        "signal": Attribute("JSON with the values for a signal.", type=Attribute.STRING),
+        "signal": Attribute(
+            "JSON with the values for a signal.", type=Attribute.STRING
+        ),
     }
 
     def handle_create(self) -> None:
@@ -78,13 +95,19 @@ class WaitConditionHandle(Resource):
         signals = self.signals()
         known = {"status", "reason", "data", "id"}
         if not isinstance(details, dict) or set(details) - known:
-            raise ValueError(f"A signal is a map with some of {', '.join(sorted(known))}")
+            raise ValueError(
+                f"A signal is a map with some of {', '.join(sorted(known))}"
+            )
         if details.get("status", SUCCESS) not in (SUCCESS, FAILURE):
             raise ValueError(f"The status of a signal is {SUCCESS} or {FAILURE}")
         name = str(details.get("id", len(signals) + 1))
         reason = str(details.get("reason") or f"Signal {name} received")
         status = details.get("status", SUCCESS)
-        signals[name] = {"status": status, "reason": reason, "data": details.get("data")}
+        signals[name] = {
+            "status": status,
+            "reason": reason,
+            "data": details.get("data"),
+        }
         self.data_set(SIGNALS, signals)
         self.stack.world.scheduler.wake(key(self.resource_id or ""))
 
@@ -95,13 +118,23 @@ class WaitConditionHandle(Resource):
         address = self.stack.world.expect_signals(self.record.id, token)
         json_ = "-H 'Content-Type: application/json' -H 'Accept: application/json'"
         curl = f"curl -i -X POST -H 'X-Auth-Token: {token}' {json_} {address}"
-        return {"token": token, "endpoint": address, "curl_cli": curl, "signal": "null"}[name]
+        return {
+            "token": token,
+            "endpoint": address,
+            "curl_cli": curl,
+            "signal": "null",
+        }[name]
 
     def _signal_as_json(self, token: str | None) -> str:
         """Return the values for the other transports, which all use the same address here."""
         if self.properties["signal_transport"] == NO_SIGNAL or not token:
             return "{}"
-        return json.dumps({"alarm_url": self.stack.world.expect_signals(self.record.id, token), "token": token})
+        return json.dumps(
+            {
+                "alarm_url": self.stack.world.expect_signals(self.record.id, token),
+                "token": token,
+            }
+        )
 
 
 class WaitCondition(Resource):
@@ -115,21 +148,38 @@ class WaitCondition(Resource):
     OVER: ClassVar[type[exception.Error]] = exception.WaitConditionTimeout
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "handle": Schema(Schema.STRING, "The handle.", required=True),
-        "timeout": Schema(Schema.NUMBER, "Seconds to wait at most.", required=True, constraints=[Range(1, 43200)]),
+        "timeout": Schema(
+            Schema.NUMBER,
+            "Seconds to wait at most.",
+            required=True,
+            constraints=[Range(1, 43200)],
+        ),
         "count": Schema(
-            Schema.INTEGER, "Number of signals to wait for.", default=1, update_allowed=True, constraints=[Range(1)]
+            Schema.INTEGER,
+            "Number of signals to wait for.",
+            default=1,
+            update_allowed=True,
+            constraints=[Range(1)],
         ),
     }
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
-        "data": Attribute("JSON with the data of all signals, by id.", type=Attribute.STRING)
+        "data": Attribute(
+            "JSON with the data of all signals, by id.", type=Attribute.STRING
+        )
     }
 
     def _handle(self) -> WaitConditionHandle | None:
         """Return the handle, which must belong to the same stack and be neither suspended nor broken."""
         named = self.properties[self.HANDLE]
-        handles = (each for each in self.stack.resources.values() if isinstance(each, WaitConditionHandle))
+        handles = (
+            each
+            for each in self.stack.resources.values()
+            if isinstance(each, WaitConditionHandle)
+        )
         for each in handles if named else ():
-            if each.state in _AT_WORK and (each.resource_id == named or f"/signal/{each.record.id}?" in named):
+            if each.state in _AT_WORK and (
+                each.resource_id == named or f"/signal/{each.record.id}?" in named
+            ):
                 return each
         return None
 
@@ -149,7 +199,9 @@ class WaitCondition(Resource):
                 "carried out (--user-data carries it out)"
             )
         if token := handle.data().get("token"):
-            self.stack.world.expect_signals(handle.record.id, token)  # also if no resource has asked for the address
+            self.stack.world.expect_signals(
+                handle.record.id, token
+            )  # also if no resource has asked for the address
         return self._begun()
 
     def handle_update(
@@ -178,7 +230,11 @@ class WaitCondition(Resource):
             return True
         handle = self._handle()
         signals = handle.count() if handle else {}
-        failed = [signal["reason"] for signal in signals.values() if signal["status"] == FAILURE]
+        failed = [
+            signal["reason"]
+            for signal in signals.values()
+            if signal["status"] == FAILURE
+        ]
         if failed:
             raise self.FAILURE(";".join(failed))
         if len(signals) >= self.properties[self.COUNT]:
@@ -201,7 +257,9 @@ class WaitCondition(Resource):
     def _resolve_attribute(self, name: str) -> Json:
         if (handle := self._handle()) is None:
             return ""
-        return json.dumps({name: each["data"] for name, each in handle.signals().items()})
+        return json.dumps(
+            {name: each["data"] for name, each in handle.signals().items()}
+        )
 
 
 _PASSES_ON = (Config, Placeholder, RandomString, Value)
@@ -225,7 +283,11 @@ def _signalled_by_user_data_only(stack: Stack, handle: str) -> list[str]:
     todo = [handle]
     while todo:
         source = todo.pop()
-        for name in [name for name, needed in needs.items() if source in needed and name not in reached]:
+        for name in [
+            name
+            for name, needed in needs.items()
+            if source in needed and name not in reached
+        ]:
             resource = stack.as_defined(name)
             if isinstance(resource, WaitCondition):
                 continue
@@ -235,13 +297,21 @@ def _signalled_by_user_data_only(stack: Stack, handle: str) -> list[str]:
                 servers.append(name)
             reached.add(name)
             todo.append(name)
-    shown = (need.resource for output in definition.outputs.values() for need in requires(output.value))
+    shown = (
+        need.resource
+        for output in definition.outputs.values()
+        for need in requires(output.value)
+    )
     return [] if reached.intersection(shown) else sorted(servers)
 
 
 _AT_WORK = {
     (INIT, COMPLETE),
-    *((action, status) for action in (CREATE, RESUME, UPDATE) for status in (IN_PROGRESS, COMPLETE)),
+    *(
+        (action, status)
+        for action in (CREATE, RESUME, UPDATE)
+        for status in (IN_PROGRESS, COMPLETE)
+    ),
     (CHECK, COMPLETE),
 }
 """The states in which a condition finds its handle, as in Heat: not while it is suspended, and not if it failed."""

@@ -11,5 +11,8 @@ path = folder / "shop.sqlite"
 with sqlite3.connect(path) as database:
     database.execute("CREATE TABLE IF NOT EXISTS goods (name TEXT PRIMARY KEY)")
     database.execute("DELETE FROM goods")
-    database.executemany("INSERT INTO goods VALUES (?)", [[each] for each in os.environ["goods"].split(",")])
+    database.executemany(
+        "INSERT INTO goods VALUES (?)",
+        [[each] for each in os.environ["goods"].split(",")],
+    )
 pathlib.Path(os.environ["heat_outputs_path"] + ".path").write_text(str(path))

@@ -10,7 +10,10 @@ class Shop(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         with sqlite3.connect(sys.argv[1]) as database:
-            goods = [name for [name] in database.execute("SELECT name FROM goods ORDER BY name")]
+            goods = [
+                name
+                for [name] in database.execute("SELECT name FROM goods ORDER BY name")
+            ]
         body = "".join(f"{name}\n" for name in goods).encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; charset=utf-8")

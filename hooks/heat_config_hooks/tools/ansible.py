@@ -48,10 +48,15 @@ ABOUT = protocol.About(
         "tags": Option(Kind.TEXTS, "run only tasks with one of these tags"),
         "skip_tags": Option(Kind.TEXTS, "skip tasks with one of these tags"),
         "modulepath": Option(Kind.TEXTS, "folders with modules"),
-        "inventory": Option(Kind.TEXT, "an inventory: its name in the working folder, or an absolute path"),
+        "inventory": Option(
+            Kind.TEXT,
+            "an inventory: its name in the working folder, or an absolute path",
+        ),
         "callback_plugins": Option(Kind.TEXTS, "folders with callback plugins"),
         "collections_path": Option(Kind.TEXTS, "folders with collections"),
-        "roles_path": Option(Kind.TEXTS, "folders with roles, in addition to the playbook's own"),
+        "roles_path": Option(
+            Kind.TEXTS, "folders with roles, in addition to the playbook's own"
+        ),
         "allow_nothing": Option(
             Kind.FLAG,
             "succeed even if no host matches, or no task has one of the tags",
@@ -60,7 +65,12 @@ ABOUT = protocol.About(
         **TRUSTED,
     },
     needs=NEEDS["ansible"],
-    variables=("HEAT_ANSIBLE_WORKING", "HEAT_ANSIBLE_OUTPUTS", "HEAT_ANSIBLE_CMD", "HEAT_ANSIBLE_INVENTORY"),
+    variables=(
+        "HEAT_ANSIBLE_WORKING",
+        "HEAT_ANSIBLE_OUTPUTS",
+        "HEAT_ANSIBLE_CMD",
+        "HEAT_ANSIBLE_INVENTORY",
+    ),
     files=("{key}", "{key}.*", "{key}_playbook.yaml", "{key}_variables.json"),
     tested="real ansible-playbook",
 )
@@ -128,7 +138,9 @@ LINGER = 5.0
 """Seconds to wait for the end of ansible's output once ansible has ended: a process that it left may keep it open."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Write the playbook and its variables, and return the command."""
     playbook = _playbook(request.config)
     if not playbook.strip():
@@ -137,7 +149,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     check(NEEDS["ansible"], place.environment)
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
-    files.replace(place.working / f"{request.key}_playbook.yaml", playbook.encode("utf-8", "replace"))
+    files.replace(
+        place.working / f"{request.key}_playbook.yaml",
+        playbook.encode("utf-8", "replace"),
+    )
     if not request.options["inventory"]:
         files.replace(place.run / _HOSTS, _THIS_MACHINE)
     inputs = protocol.visible_inputs(request)
@@ -148,7 +163,9 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         **{name: value for name, value in inputs.items() if name not in settings},
         "heat_outputs_path": str(outputs),
     }
-    content = json.dumps(variables).encode() if trusted else ansible_values.as_yaml(variables)
+    content = (
+        json.dumps(variables).encode() if trusted else ansible_values.as_yaml(variables)
+    )
     files.replace(place.run / f"{request.key}_variables.json", content)
     notes = [
         f"the input {name} is not a variable of the playbook, because it is a setting of ansible; "
@@ -168,18 +185,26 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         steps.say(sentence, error=True)
         return UNKNOWN
     inventory = _inventory(request, place)
-    local = Path(inventory).parent == place.run  # there is the one of this hook, or that of the `tosca` hook
+    local = (
+        Path(inventory).parent == place.run
+    )  # there is the one of this hook, or that of the `tosca` hook
     environment = ansible_settings.environment(request, place, local=local)
     if environment.get("ANSIBLE_STDOUT_CALLBACK") in _SUPPORTED:
         code = _run_with_runner(argv, environment, place, activity)
     else:
         environment[_MARK] = str(place.run)
-        signal.signal(signal.SIGTERM, lambda number, _: _end(number, environment[_MARK]))
+        signal.signal(
+            signal.SIGTERM, lambda number, _: _end(number, environment[_MARK])
+        )
         code = _run_without_runner(argv, environment, place, activity)
     succeeds = code or request.options["allow_nothing"]
-    absence = "" if succeeds else activity.absence(cast("list[str]", request.options["tags"]))
+    absence = (
+        "" if succeeds else activity.absence(cast("list[str]", request.options["tags"]))
+    )
     if absence:
-        steps.say(f"{absence}; if that is intended, set the option allow_nothing", error=True)
+        steps.say(
+            f"{absence}; if that is intended, set the option allow_nothing", error=True
+        )
         return UNKNOWN
     return code
 
@@ -198,7 +223,10 @@ def _unmarkable(request: protocol.Request, program: str) -> str:
 
 
 def _run_without_runner(
-    argv: Sequence[str], environment: dict[str, str], place: protocol.Workplace, activity: Activity
+    argv: Sequence[str],
+    environment: dict[str, str],
+    place: protocol.Workplace,
+    activity: Activity,
 ) -> int:
     """Run ansible-playbook, learn from the witness which tasks ran, and return the exit code."""
     folder, events = place.run / "callbacks", place.run / "witness.json"
@@ -207,14 +235,19 @@ def _run_without_runner(
     environment["ANSIBLE_CALLBACK_PLUGINS"] += f":{folder}"
     environment["HEAT_CONFIG_WITNESS"] = str(events)
     code = steps.run(argv, cwd=place.working, environment={**os.environ, **environment})
-    with contextlib.suppress(OSError, ValueError):  # ansible ended early, or does not load such plugins
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # ansible ended early, or does not load such plugins
         for name, data in json.loads(events.read_bytes()):
             activity.take(name, data)
     return code
 
 
 def _run_with_runner(
-    argv: Sequence[str], environment: dict[str, str], place: protocol.Workplace, activity: Activity
+    argv: Sequence[str],
+    environment: dict[str, str],
+    place: protocol.Workplace,
+    activity: Activity,
 ) -> int:
     """Run ansible-playbook by ansible-runner, print the recap, and return the exit code. Raises MissingTool."""
     try:
@@ -222,7 +255,9 @@ def _run_with_runner(
         from ansible_runner.config.command import CommandConfig  # type: ignore[import-untyped]  # noqa: PLC0415
         from ansible_runner.utils import OutputEventFilter  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError as error:
-        raise MissingTool(f"ansible-runner cannot be loaded ({error}); {ANSIBLE_RUNNER.install}") from error
+        raise MissingTool(
+            f"ansible-runner cannot be loaded ({error}); {ANSIBLE_RUNNER.install}"
+        ) from error
     program, *arguments = argv
     config = CommandConfig(
         private_data_dir=str(place.run / "runner"),
@@ -234,11 +269,15 @@ def _run_with_runner(
         envvars=environment,
     )
     config.prepare_run_command(program, cmdline_args=arguments)
-    if "ANSIBLE_HOST_KEY_CHECKING" not in place.environment:  # the runner would turn it off
+    if (
+        "ANSIBLE_HOST_KEY_CHECKING" not in place.environment
+    ):  # the runner would turn it off
         config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)
     recap, last_error = Recap(activity), LastError()
     runner = Runner(config, event_handler=recap.take)
-    events = OutputEventFilter(None, runner.event_callback, suppress_ansible_output=True)
+    events = OutputEventFilter(
+        None, runner.event_callback, suppress_ansible_output=True
+    )
     signal.signal(signal.SIGTERM, lambda number, _: _end(number, config.env[_MARK]))
     try:
         with (
@@ -248,13 +287,20 @@ def _run_with_runner(
         ):
             runner.run()
     finally:
-        if environment.get("ANSIBLE_STDOUT_CALLBACK") in ansible_settings.USUAL:  # programs may read other formats
+        if (
+            environment.get("ANSIBLE_STDOUT_CALLBACK") in ansible_settings.USUAL
+        ):  # programs may read other formats
             recap.say()
-        for line in recap.failures or last_error.lines:  # people look for the reason at the end of standard error
+        for line in (
+            recap.failures or last_error.lines
+        ):  # people look for the reason at the end of standard error
             steps.say(line, error=True)
     if runner.rc == _BROKEN:
         with runner.stderr as stderr:
-            steps.say(f"cannot run {program}: {stderr.read().strip().rpartition(chr(10))[2]}", error=True)
+            steps.say(
+                f"cannot run {program}: {stderr.read().strip().rpartition(chr(10))[2]}",
+                error=True,
+            )
         return CANNOT_START
     return int(runner.rc) if runner.rc >= 0 else 128 - int(runner.rc)
 
@@ -272,7 +318,11 @@ def _playbook(config: object) -> str:
 
 def _argv(request: protocol.Request, place: protocol.Workplace) -> list[str]:
     """Return the command line. Raises HookError."""
-    argv = [*programs.find(ANSIBLE, place.environment), "-i", _inventory(request, place)]
+    argv = [
+        *programs.find(ANSIBLE, place.environment),
+        "-i",
+        _inventory(request, place),
+    ]
     for argument, option, separator in (
         ("--module-path", "modulepath", ":"),
         ("--skip-tags", "skip_tags", ","),
@@ -281,7 +331,10 @@ def _argv(request: protocol.Request, place: protocol.Workplace) -> list[str]:
         value = separator.join(cast("list[str]", request.options[option]))
         if value:
             argv += [argument, value]
-    playbook, variables = place.working / f"{request.key}_playbook.yaml", place.run / f"{request.key}_variables.json"
+    playbook, variables = (
+        place.working / f"{request.key}_playbook.yaml",
+        place.run / f"{request.key}_variables.json",
+    )
     return [*argv, str(playbook), "--extra-vars", f"@{variables}"]
 
 
@@ -292,7 +345,10 @@ def _inventory(request: protocol.Request, place: protocol.Workplace) -> str:
         named = place.environment.get("HEAT_ANSIBLE_INVENTORY") or _LOCAL
         return str(place.run / _HOSTS) if named == _LOCAL else named
     if not name.startswith("/") and ".." in Path(name).parts:
-        raise HookError(f"{name!r} leads out of the working folder; name an absolute path instead", _INVENTORY)
+        raise HookError(
+            f"{name!r} leads out of the working folder; name an absolute path instead",
+            _INVENTORY,
+        )
     path = place.working / name
     if not path.exists():  # ansible would succeed with an empty inventory
         raise HookError(f"there is no inventory {path}", _INVENTORY)

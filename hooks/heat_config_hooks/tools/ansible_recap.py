@@ -25,17 +25,28 @@ class Activity:
             case "playbook_on_no_hosts_matched":
                 self._unmatched += self._patterns[-1:]
             case "playbook_on_task_start" | "playbook_on_handler_task_start":
-                facts = str(data.get("task_action")).rpartition(".")[2] in ("setup", "gather_facts")
-                self._has_tasks = self._has_tasks or not (facts and data.get("name") == "Gathering Facts")
+                facts = str(data.get("task_action")).rpartition(".")[2] in (
+                    "setup",
+                    "gather_facts",
+                )
+                self._has_tasks = self._has_tasks or not (
+                    facts and data.get("name") == "Gathering Facts"
+                )
 
     def absence(self, tags: Sequence[str]) -> str:
         """Return why no task of the playbook ran; empty if one ran, or if the playbook has none."""
         if self._has_tasks:
             return ""
         if self._unmatched:
-            hosts = ", ".join(repr(pattern) for pattern in dict.fromkeys(self._unmatched))
+            hosts = ", ".join(
+                repr(pattern) for pattern in dict.fromkeys(self._unmatched)
+            )
             return f"no task was run: no host of the inventory matches {hosts}, the hosts of the playbook"
-        return f"no task was run: none has one of the tags {', '.join(tags)}" if tags and self._patterns else ""
+        return (
+            f"no task was run: none has one of the tags {', '.join(tags)}"
+            if tags and self._patterns
+            else ""
+        )
 
 
 class Recap:
@@ -64,7 +75,9 @@ class Recap:
             case "runner_item_on_failed":
                 self._items.setdefault((task, host), []).append(self._line(data))
             case "runner_on_ok":
-                if self._items.pop((task, host), None) is not None or _is_changed(event):
+                if self._items.pop((task, host), None) is not None or _is_changed(
+                    event
+                ):
                     self._lines.append(f"changed: {self._line({**data, 'res': {}})}")
             case "runner_on_failed":
                 word = "ignored" if data.get("ignore_errors") else "failed"
@@ -86,9 +99,15 @@ class Recap:
         The cause is the first failure that was not rescued: what fails after it, such as a task of `always`, may be its
         consequence.
         """
-        lines = [line for line in self._lines if line.startswith(("failed:", "unreachable:"))]
+        lines = [
+            line for line in self._lines if line.startswith(("failed:", "unreachable:"))
+        ]
         rescued: Mapping[str, Any] = self._counts.get("rescued") or {}
-        causes = {line for host, own in self._hosts.items() for line in own[int(rescued.get(host, 0)) :]}
+        causes = {
+            line
+            for host, own in self._hosts.items()
+            for line in own[int(rescued.get(host, 0)) :]
+        }
         cause = next((line for line in lines if line in causes), None)
         if cause is not None:
             lines.remove(cause)
@@ -99,11 +118,23 @@ class Recap:
         """Print the recap."""
         for line in self._lines:
             steps.say(line)
-        names = {"ok": "ok", "changed": "changed", "failures": "failed", "dark": "unreachable"}
+        names = {
+            "ok": "ok",
+            "changed": "changed",
+            "failures": "failed",
+            "dark": "unreachable",
+        }
         names |= {"skipped": "skipped", "rescued": "rescued", "ignored": "ignored"}
-        counts = {name: sum(hosts.values()) for key, name in names.items() if (hosts := self._counts.get(key))}
+        counts = {
+            name: sum(hosts.values())
+            for key, name in names.items()
+            if (hosts := self._counts.get(key))
+        }
         if self._counts:
-            steps.say(", ".join(f"{count} {name}" for name, count in counts.items()) or "no task was run")
+            steps.say(
+                ", ".join(f"{count} {name}" for name, count in counts.items())
+                or "no task was run"
+            )
 
     def _line(self, data: Mapping[str, Any]) -> str:
         """Return the name of a task, with its host, item and message where it has them."""
@@ -114,7 +145,11 @@ class Recap:
             details.append(f"item={protocol.as_text(item)}")
         name = self._names.get(str(data.get("task_uuid"))) or str(data.get("task"))
         message = _message(result)
-        return name + (f" ({', '.join(details)})" if details else "") + (f": {message}" if message else "")
+        return (
+            name
+            + (f" ({', '.join(details)})" if details else "")
+            + (f": {message}" if message else "")
+        )
 
 
 class LastError:
@@ -133,11 +168,19 @@ class LastError:
 def _is_changed(event: Mapping[str, Any]) -> bool:
     """Return whether a task has changed something. For a task with `no_log`, only the printed line tells."""
     result: Mapping[str, Any] = event["event_data"].get("res") or {}
-    return bool(result.get("changed")) or ("censored" in result and str(event.get("stdout")).startswith("changed"))
+    return bool(result.get("changed")) or (
+        "censored" in result and str(event.get("stdout")).startswith("changed")
+    )
 
 
 def _message(result: Mapping[str, Any]) -> str:
     """Return why a task failed, with the last line of its standard error, which often tells more than its message."""
-    message = protocol.as_text(result.get("censored") or result.get("msg")).strip().partition("\n\n")[0]
-    stderr = protocol.as_text(result.get("stderr") or result.get("module_stderr")).strip()
+    message = (
+        protocol.as_text(result.get("censored") or result.get("msg"))
+        .strip()
+        .partition("\n\n")[0]
+    )
+    stderr = protocol.as_text(
+        result.get("stderr") or result.get("module_stderr")
+    ).strip()
     return f"{message}: {stderr.splitlines()[-1].strip()}" if stderr else message

@@ -22,7 +22,9 @@ _FOLDERS = {
 """The folders that ansible searches by default; `{}` is its home."""
 
 
-def environment(request: protocol.Request, place: protocol.Workplace, *, local: bool) -> dict[str, str]:
+def environment(
+    request: protocol.Request, place: protocol.Workplace, *, local: bool
+) -> dict[str, str]:
     """Return the variables for ansible; with `local`, the inventory is this machine alone."""
     own = place.environment
     variables = {
@@ -33,17 +35,27 @@ def environment(request: protocol.Request, place: protocol.Workplace, *, local: 
         "MAX_EVENT_RES": str(sys.maxsize),
     }
     locales = (own.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    if not re.search(r"utf-?8$", next(filter(None, locales), ""), re.IGNORECASE):  # ansible would not start
+    if not re.search(
+        r"utf-?8$", next(filter(None, locales), ""), re.IGNORECASE
+    ):  # ansible would not start
         variables["LC_ALL"] = "C.UTF-8"
     home = own.get("HOME", "")
     base = own.get("ANSIBLE_HOME") or f"{home}/.ansible"
     if not _is_usable(home):
-        base = variables["ANSIBLE_HOME"] = own.get("ANSIBLE_HOME") or str(place.run / "ansible")
-    if local and not (_is_usable(home) and _is_usable(_home_of_the_user())):  # other machines have other homes
-        variables["ANSIBLE_REMOTE_TMP"] = own.get("ANSIBLE_REMOTE_TMP") or str(place.run / "remote")
+        base = variables["ANSIBLE_HOME"] = own.get("ANSIBLE_HOME") or str(
+            place.run / "ansible"
+        )
+    if local and not (
+        _is_usable(home) and _is_usable(_home_of_the_user())
+    ):  # other machines have other homes
+        variables["ANSIBLE_REMOTE_TMP"] = own.get("ANSIBLE_REMOTE_TMP") or str(
+            place.run / "remote"
+        )
     # The runner sets the next two variables, which would override ansible.cfg. So its values are passed on in them.
     configured = _configured(place)
-    if stdout := own.get("ANSIBLE_STDOUT_CALLBACK") or configured.get("stdout_callback"):
+    if stdout := own.get("ANSIBLE_STDOUT_CALLBACK") or configured.get(
+        "stdout_callback"
+    ):
         variables["ANSIBLE_STDOUT_CALLBACK"] = stdout
     variables["ANSIBLE_CALLBACK_PLUGINS"] = (
         own.get("ANSIBLE_CALLBACK_PLUGINS")
@@ -57,8 +69,14 @@ def environment(request: protocol.Request, place: protocol.Workplace, *, local: 
         ("ANSIBLE_ROLES_PATH", "roles_path"),
     ):
         value = cast("list[str]", request.options[option])
-        if fetched and variable in _FOLDERS:  # what was fetched comes before what the machine has
-            usual = own.get(variable) or configured.get(option) or _FOLDERS[variable].format(base)
+        if (
+            fetched and variable in _FOLDERS
+        ):  # what was fetched comes before what the machine has
+            usual = (
+                own.get(variable)
+                or configured.get(option)
+                or _FOLDERS[variable].format(base)
+            )
             value = [*value, fetched, *([] if value else [usual])]
         if value:
             variables[variable] = ":".join(value)
@@ -88,12 +106,17 @@ def _configured(place: protocol.Workplace) -> Mapping[str, str]:
         Path(own.get("HOME") or "/") / ".ansible.cfg",
         Path("/etc/ansible/ansible.cfg"),
     )
-    path = next((path for path in candidates if os.access(path, os.R_OK) and path.is_file()), None)
+    path = next(
+        (path for path in candidates if os.access(path, os.R_OK) and path.is_file()),
+        None,
+    )
     if path is None:
         return {}
     import configparser  # noqa: PLC0415  # few machines have an ansible.cfg
 
-    parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
+    parser = configparser.ConfigParser(
+        interpolation=None, inline_comment_prefixes=(";",), strict=False
+    )
     try:
         parser.read(path, encoding="utf-8")
     except (configparser.Error, UnicodeDecodeError):  # ansible will report the mistake
@@ -101,6 +124,9 @@ def _configured(place: protocol.Workplace) -> Mapping[str, str]:
     defaults = dict(parser["defaults"]) if parser.has_section("defaults") else {}
     for name in ("callback_plugins", "roles_path", "collections_path"):
         if folders := defaults.get(name):
-            expanded = (os.path.expanduser(os.path.expandvars(folder)) for folder in folders.split(":"))  # noqa: PTH111
+            expanded = (
+                os.path.expanduser(os.path.expandvars(folder))  # noqa: PTH111
+                for folder in folders.split(":")
+            )
             defaults[name] = ":".join(str(path.parent / folder) for folder in expanded)
     return defaults

@@ -31,7 +31,9 @@ MARKED = (2, 19)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """Characters that JSON may have as they are, and YAML must not."""
 
-_RESOLVED = re.compile(r"[-+]?[0-9.][0-9A-Za-z_.:+ \t-]*|(?i:yes|no|true|false|on|off|null)|~|<<|=|")
+_RESOLVED = re.compile(
+    r"[-+]?[0-9.][0-9A-Za-z_.:+ \t-]*|(?i:yes|no|true|false|on|off|null)|~|<<|=|"
+)
 """Texts that could be another type in YAML: with the mark, ansible-core 2.19 would convert them.
 
 They need none, because none of them can be a template.
@@ -70,7 +72,11 @@ def _parts(value: object) -> Iterator[str]:
             yield from _parts(item)
         yield "]"
     elif isinstance(value, float):  # YAML would read 1e+22 as text
-        yield f"!!float {value!r}" if math.isfinite(value) else f"!!float {_ODD[str(value)]}"
+        yield (
+            f"!!float {value!r}"
+            if math.isfinite(value)
+            else f"!!float {_ODD[str(value)]}"
+        )
     else:
         yield json.dumps(value)
 
@@ -92,14 +98,18 @@ def exposed(value: object) -> bool:
     """
     if isinstance(value, Mapping):
         braces = any("{" in str(key) for key in value)
-        return (braces and not _has_text(list(value.values()))) or any(map(exposed, value.values()))
+        return (braces and not _has_text(list(value.values()))) or any(
+            map(exposed, value.values())
+        )
     return isinstance(value, list) and any(map(exposed, value))
 
 
 def _has_text(value: object) -> bool:
     if isinstance(value, Mapping):
         return any(map(_has_text, value.values()))
-    return isinstance(value, str) or (isinstance(value, list) and any(map(_has_text, value)))
+    return isinstance(value, str) or (
+        isinstance(value, list) and any(map(_has_text, value))
+    )
 
 
 def version(text: str) -> tuple[int, ...]:

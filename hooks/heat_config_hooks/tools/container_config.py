@@ -48,8 +48,13 @@ def read(config: object) -> list[ContainerConfig]:
     if config is None:
         return []
     if not isinstance(config, Mapping):
-        raise HookError("expected a map from the name of each container to its settings", "config")
-    return sorted((_entry(name, settings) for name, settings in config.items()), key=lambda entry: entry.order)
+        raise HookError(
+            "expected a map from the name of each container to its settings", "config"
+        )
+    return sorted(
+        (_entry(name, settings) for name, settings in config.items()),
+        key=lambda entry: entry.order,
+    )
 
 
 def _from_yaml(text: str) -> object:
@@ -62,10 +67,19 @@ def _from_yaml(text: str) -> object:
 def _entry(name: object, settings: object) -> ContainerConfig:
     path = f"config.{name}"
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise HookError("the name of a container consists of letters, digits, '_', '.' and '-'", path)
+        raise HookError(
+            "the name of a container consists of letters, digits, '_', '.' and '-'",
+            path,
+        )
     if not isinstance(settings, Mapping):
-        raise HookError("expected a map of settings, for example {image: …, command: …}", path)
-    settings = {key: value for key, value in settings.items() if value is not None and value != ""}
+        raise HookError(
+            "expected a map of settings, for example {image: …, command: …}", path
+        )
+    settings = {
+        key: value
+        for key, value in settings.items()
+        if value is not None and value != ""
+    }
     action = settings.get("action", "run")
     if not isinstance(action, str) or action not in _KEYS:
         raise HookError(f"expected run or exec, not {action!r}", f"{path}.action")
@@ -78,7 +92,10 @@ def _entry(name: object, settings: object) -> ContainerConfig:
     if action == "run" and "image" not in values:
         raise HookError("every container needs an image", f"{path}.image")
     if action == "exec" and (len(command) < 2 or not NAME.fullmatch(command[0])):
-        raise HookError("expected the name of a container, and the command to run in it", f"{path}.command")
+        raise HookError(
+            "expected the name of a container, and the command to run in it",
+            f"{path}.command",
+        )
     return ContainerConfig(
         name=name,
         action=action,
@@ -106,7 +123,9 @@ def _flags(action: str, values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]
     return flags
 
 
-def _ignored(name: str, action: str, settings: Mapping[object, object]) -> Iterator[str]:
+def _ignored(
+    name: str, action: str, settings: Mapping[object, object]
+) -> Iterator[str]:
     """Yield a sentence for each key that has no effect."""
     for key in settings:
         if key not in _KEYS[action]:
@@ -129,7 +148,9 @@ def _text(value: object, path: str) -> str:
         raise HookError(f"expected text, not {value!r}", path)
     text = str(value)
     if "\0" in text or text.encode("utf-8", "replace").decode() != text:
-        raise HookError("it contains a character that a command line cannot contain", path)
+        raise HookError(
+            "it contains a character that a command line cannot contain", path
+        )
     return text
 
 
@@ -141,12 +162,18 @@ def _word(value: object, path: str) -> str:
 
 
 def _restart(value: object, path: str) -> str:
-    return "no" if value is False else _text(value, path)  # an unquoted no is false in YAML
+    return (
+        "no" if value is False else _text(value, path)
+    )  # an unquoted no is false in YAML
 
 
 def _texts(value: object, path: str) -> tuple[str, ...]:
     items = value if isinstance(value, list) else [value]
-    return tuple(_text(item, f"{path}[{index}]") for index, item in enumerate(items) if item not in (None, ""))
+    return tuple(
+        _text(item, f"{path}[{index}]")
+        for index, item in enumerate(items)
+        if item not in (None, "")
+    )
 
 
 def _pairs(value: object, path: str) -> tuple[str, ...]:
@@ -154,16 +181,24 @@ def _pairs(value: object, path: str) -> tuple[str, ...]:
     if not isinstance(value, Mapping):
         return _texts(value, path)
     pairs = {_text(key, path): item for key, item in value.items()}
-    return tuple(key if item in (None, "") else f"{key}:{_text(item, f'{path}.{key}')}" for key, item in pairs.items())
+    return tuple(
+        key if item in (None, "") else f"{key}:{_text(item, f'{path}.{key}')}"
+        for key, item in pairs.items()
+    )
 
 
 def _command(value: object, path: str) -> tuple[str, ...]:
     if isinstance(value, list):
-        return tuple(_text(protocol.as_text(word), f"{path}[{index}]") for index, word in enumerate(value))
+        return tuple(
+            _text(protocol.as_text(word), f"{path}[{index}]")
+            for index, word in enumerate(value)
+        )
     try:
         return tuple(shlex.split(_text(value, path)))
     except ValueError as error:
-        raise HookError(f"it cannot be split into words as a shell does: {error}", path) from error
+        raise HookError(
+            f"it cannot be split into words as a shell does: {error}", path
+        ) from error
 
 
 def _environment(value: object, path: str) -> dict[str, str | None]:
@@ -175,7 +210,10 @@ def _environment(value: object, path: str) -> dict[str, str | None]:
     for name, _ in items:
         if not name or "=" in name or any(character.isspace() for character in name):
             raise HookError(f"{name!r} is not a valid name of a variable", path)
-    return {name: None if item is None else _text(protocol.as_text(item), f"{path}.{name}") for name, item in items}
+    return {
+        name: None if item is None else _text(protocol.as_text(item), f"{path}.{name}")
+        for name, item in items
+    }
 
 
 def _exit_codes(value: object, path: str) -> tuple[int, ...]:
@@ -183,9 +221,13 @@ def _exit_codes(value: object, path: str) -> tuple[int, ...]:
     if not codes:
         raise HookError("expected at least one exit code", path)
     try:
-        return tuple(int(_text(code, f"{path}[{index}]")) for index, code in enumerate(codes))
+        return tuple(
+            int(_text(code, f"{path}[{index}]")) for index, code in enumerate(codes)
+        )
     except ValueError:
-        raise HookError(f"expected exit codes, for example [0, 3], not {value!r}", path) from None
+        raise HookError(
+            f"expected exit codes, for example [0, 3], not {value!r}", path
+        ) from None
 
 
 def _number(value: object, path: str) -> float:
@@ -227,6 +269,15 @@ _READERS: Mapping[str, Callable[[object, str], Any]] = {
 
 _KEYS = {
     "run": {"action", *_READERS},
-    "exec": {"action", "command", "env_file", "environment", "exit_codes", "privileged", "start_order", "user"},
+    "exec": {
+        "action",
+        "command",
+        "env_file",
+        "environment",
+        "exit_codes",
+        "privileged",
+        "start_order",
+        "user",
+    },
 }
 """Action → keys that have an effect."""

@@ -34,13 +34,18 @@ class Progress:
 
     def complete(self, engine: Sequence[str], name: str) -> None:
         """Add the lines that a container has printed, but that are not in the output since then."""
-        streamed = [_since(descriptor, start) for descriptor, start in zip((1, 2), self._starts, strict=True)]
+        streamed = [
+            _since(descriptor, start)
+            for descriptor, start in zip((1, 2), self._starts, strict=True)
+        ]
         if all(text is None for text in streamed):
             return
         log = _log([*engine, "logs", name])
         if log is None:
             return
-        for stream, text, logged in zip((sys.stdout, sys.stderr), streamed, log, strict=True):
+        for stream, text, logged in zip(
+            (sys.stdout, sys.stderr), streamed, log, strict=True
+        ):
             if text is not None and len(logged) <= COMPARED:
                 stream.buffer.write(missing(logged, text))
                 stream.flush()
@@ -77,9 +82,19 @@ def exit_code(engine: Sequence[str], name: str, code: int) -> int:
 
     `code` is that of the engine's client, which is returned if the engine does not report that the container has ended.
     """
-    argv = [*engine, "container", "inspect", "--format={{.State.Status}} {{.State.ExitCode}}", name]
-    null = subprocess.DEVNULL  # the client has reported why there is no container, if there is none
-    done = subprocess.run(argv, stdin=null, stdout=subprocess.PIPE, stderr=null, check=False)
+    argv = [
+        *engine,
+        "container",
+        "inspect",
+        "--format={{.State.Status}} {{.State.ExitCode}}",
+        name,
+    ]
+    null = (
+        subprocess.DEVNULL
+    )  # the client has reported why there is no container, if there is none
+    done = subprocess.run(
+        argv, stdin=null, stdout=subprocess.PIPE, stderr=null, check=False
+    )
     ended = re.fullmatch(rb"(?:exited|stopped) (\d+)", done.stdout.strip())
     return int(ended[1]) if ended else code
 
@@ -107,9 +122,14 @@ def _since(descriptor: int, start: int | None) -> bytes | None:
 def _log(argv: Sequence[str]) -> tuple[bytes, bytes] | None:
     """Return the beginnings of a log's two streams, and None if the log cannot be read."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as process:
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    ) as process:
         errors: list[bytes] = []
-        reader = threading.Thread(target=lambda stream: errors.append(_beginning(stream)), args=(process.stderr,))
+        reader = threading.Thread(
+            target=lambda stream: errors.append(_beginning(stream)),
+            args=(process.stderr,),
+        )
         reader.start()
         output = _beginning(process.stdout)
         reader.join()

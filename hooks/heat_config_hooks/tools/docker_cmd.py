@@ -30,7 +30,9 @@ from heat_config_hooks.values import dataclass
 ABOUT = protocol.About(
     config="a map of containers, or its YAML text",
     options={
-        "continue_on_failure": Option(Kind.FLAG, "run the next container even if one has failed", False),
+        "continue_on_failure": Option(
+            Kind.FLAG, "run the next container even if one has failed", False
+        ),
     },
     needs=NEEDS["docker-cmd"],
     variables=("HEAT_DOCKER_CMD",),
@@ -66,7 +68,9 @@ _ID = re.compile(r"^[0-9a-f]{12,64}$", re.MULTILINE)
 _MANAGED = "docker-cmd"
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Check all containers before any of them runs, and return the command."""
     if not request.removes and not container_config.read(request.config):
         return nothing_done()
@@ -80,15 +84,25 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Remove the containers of earlier configs, and run those of this one unless the deployment has to be removed."""
     engine = _Engine(engines.choose(CONTAINERS, place, removes=request.removes))
     containers = engine.containers()
-    earlier = [container for container in containers if _is_earlier(container.labels, request)]
+    earlier = [
+        container for container in containers if _is_earlier(container.labels, request)
+    ]
     others = [container for container in containers if container not in earlier]
     if request.removes and not earlier:
         steps.say("the deployment has no containers: nothing was removed", error=True)
     code = engine.remove(earlier)
     names: dict[str, str] = {}
     if code == 0 and not request.removes:
-        code = _run_all(engine, request, place, taken={container.name for container in others}, names=names)
-    if any(container.waits for container in others) or any(name != real for name, real in names.items()):
+        code = _run_all(
+            engine,
+            request,
+            place,
+            taken={container.name for container in others},
+            names=names,
+        )
+    if any(container.waits for container in others) or any(
+        name != real for name, real in names.items()
+    ):
         engine.rename()
     return code
 
@@ -100,7 +114,9 @@ def _is_earlier(labels: Mapping[str, str], request: protocol.Request) -> bool:
     if request.leaves or labels.get("config_id") == request.id:
         return labels.get("config_id") == (request.leaves or request.id)
     resource = _resource(request)
-    return all(resource.values()) and resource == {name: labels.get(name) for name in resource}
+    return all(resource.values()) and resource == {
+        name: labels.get(name) for name in resource
+    }
 
 
 def _resource(request: protocol.Request) -> dict[str, str]:
@@ -124,7 +140,11 @@ class _Container:
         """True if it is one of ours that has a suffix, until the name in its config is free."""
         name = self.labels.get("container_name", "")
         managed = self.labels.get("managed_by") == _MANAGED
-        return managed and name != self.name and container_config.NAME.fullmatch(name) is not None
+        return (
+            managed
+            and name != self.name
+            and container_config.NAME.fullmatch(name) is not None
+        )
 
 
 class _Engine:
@@ -137,7 +157,9 @@ class _Engine:
         """Return all containers of this machine, the newest first. Raises HookError."""
         code, text = steps.ask([*self.program, "ps", "--all", "--quiet", "--no-trunc"])
         if code:
-            raise HookError(f"{shlex.join(self.program)} cannot list the containers (exit code {code})")
+            raise HookError(
+                f"{shlex.join(self.program)} cannot list the containers (exit code {code})"
+            )
         ids = _ID.findall(text)
         if not ids:
             return []
@@ -157,7 +179,9 @@ class _Engine:
         """
         running = [container.id for container in containers if container.running]
         if running:
-            steps.ask([*self.program, "stop", *running])  # all at once, as each may take long to stop
+            steps.ask(
+                [*self.program, "stop", *running]
+            )  # all at once, as each may take long to stop
         worst = 0
         for container in containers:
             code, _ = steps.ask([*self.program, "rm", "--force", container.id])
@@ -166,7 +190,9 @@ class _Engine:
                 worst = worst or code
             else:
                 config = container.labels.get("config_id")
-                steps.say(f"{container.name} of the config {config} was removed", error=True)
+                steps.say(
+                    f"{container.name} of the config {config} was removed", error=True
+                )
         return worst
 
     def rename(self) -> None:
@@ -215,14 +241,23 @@ def _run_all(
                 name = f"{entry.name}-{secrets.token_hex(4)}"
             taken.add(name)
             names[entry.name] = name
-            code = _run(engine, entry, [f"--name={name}", *_labels(entry, request)], names, place)
+            code = _run(
+                engine,
+                entry,
+                [f"--name={name}", *_labels(entry, request)],
+                names,
+                place,
+            )
         else:
             code = _run(engine, entry, [], names, place)
         if code in entry.exit_codes:
             continue
         failed = failed or code or 1
         expected = " or ".join(map(str, entry.exit_codes))
-        steps.say(f"{entry.name} failed: its exit code is {code}, expected {expected}", error=True)
+        steps.say(
+            f"{entry.name} failed: its exit code is {code}, expected {expected}",
+            error=True,
+        )
         rest = [entry.name for entry in entries[index + 1 :]]
         if rest and not request.options["continue_on_failure"]:
             steps.say(f"not run because of that: {', '.join(rest)}", error=True)
@@ -251,27 +286,48 @@ def _run(
 
     `names` maps the names in the config to the names that its containers really have.
     """
-    flags = [f"{flag}={_resolved(flag, value, names)}" for flag, values in entry.flags.items() for value in values]
+    flags = [
+        f"{flag}={_resolved(flag, value, names)}"
+        for flag, values in entry.flags.items()
+        for value in values
+    ]
     argv = [*engine.program, entry.action, *arguments, *flags]
-    variables = {name: value for name, value in entry.environment.items() if value is not None}
+    variables = {
+        name: value for name, value in entry.environment.items() if value is not None
+    }
     plain = {
-        name: value for name, value in variables.items() if _PLAIN.fullmatch(value) or _is_kept_away(entry, name, value)
+        name: value
+        for name, value in variables.items()
+        if _PLAIN.fullmatch(value) or _is_kept_away(entry, name, value)
     }
     if plain:  # in a file, because every user of the machine can read command lines
         path = place.run / "variables.env"
-        files.replace(path, "".join(f"{name}={value}\n" for name, value in plain.items()).encode())
+        files.replace(
+            path, "".join(f"{name}={value}\n" for name, value in plain.items()).encode()
+        )
         argv.append(f"--env-file={path}")
     argv += [f"--env={name}" for name in entry.environment if name not in plain]
-    environment = {**os.environ, **{name: value for name, value in variables.items() if name not in plain}}
+    environment = {
+        **os.environ,
+        **{name: value for name, value in variables.items() if name not in plain},
+    }
     if entry.action == "exec":
         target, *words = entry.command
-        return steps.run([*argv, names.get(target, target), *words], environment=environment)
+        return steps.run(
+            [*argv, names.get(target, target), *words], environment=environment
+        )
     progress = container_output.Progress()
     try:
         code = steps.run([*argv, entry.image, *entry.command], environment=environment)
-    except (SystemExit, KeyboardInterrupt):  # the run is ended, but docker would keep the container
+    except (
+        SystemExit,
+        KeyboardInterrupt,
+    ):  # the run is ended, but docker would keep the container
         name = names[entry.name]
-        steps.say(f"the run was ended while {name} was starting or running: {name} is removed", error=True)
+        steps.say(
+            f"the run was ended while {name} was starting or running: {name} is removed",
+            error=True,
+        )
         for words in (["kill", name], ["rm", "--force", name]):
             steps.ask([*engine.program, *words])
         raise
@@ -298,7 +354,9 @@ def _is_kept_away(entry: ContainerConfig, name: str, value: str) -> bool:
 def _resolved(flag: str, value: str, names: Mapping[str, str]) -> str:
     """Return the value of a flag, with the real name of a container in place of the name in the config."""
     prefix = "container:" if value.startswith("container:") else ""
-    if flag not in ("--net", "--pid", "--volumes-from") or (flag != "--volumes-from" and not prefix):
+    if flag not in ("--net", "--pid", "--volumes-from") or (
+        flag != "--volumes-from" and not prefix
+    ):
         return value
     name, colon, rest = value.removeprefix(prefix).partition(":")
     return f"{prefix}{names.get(name, name)}{colon}{rest}"

@@ -28,9 +28,15 @@ from heat_config_hooks.values import dataclass
 ABOUT = protocol.About(
     config="a compose file, as text or as a map",
     options={
-        "remove_orphans": Option(Kind.FLAG, "remove the containers of services that are no longer in the file", False),
+        "remove_orphans": Option(
+            Kind.FLAG,
+            "remove the containers of services that are no longer in the file",
+            False,
+        ),
         **TRUSTED,
-        "volumes": Option(Kind.FLAG, "on DELETE, also remove the volumes that the file names", False),
+        "volumes": Option(
+            Kind.FLAG, "on DELETE, also remove the volumes that the file names", False
+        ),
     },
     needs=NEEDS["docker-compose"],
     variables=("HEAT_DOCKER_COMPOSE_WORKING", "HEAT_DOCKER_COMPOSE_CMD"),
@@ -55,7 +61,10 @@ _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _CHOOSING = re.compile(r"(COMPOSE|DOCKER|PODMAN|CONTAINERS?)_.*")
 """Variables that choose the project or the engine: an input never sets them."""
 
-_CONFIGS = re.compile(r"(docker-|podman-|container-)?compose(\.override)?\.ya?ml|\.gitconfig|\.curlrc", re.IGNORECASE)
+_CONFIGS = re.compile(
+    r"(docker-|podman-|container-)?compose(\.override)?\.ya?ml|\.gitconfig|\.curlrc",
+    re.IGNORECASE,
+)
 """Files that programs read as compose files or settings if they are in the folder of the project."""
 
 _SET = re.compile(r"""(?:^|[\s'"\ufeff])([A-Za-z_][A-Za-z0-9_]*)['"]?\s*[=:]""")
@@ -68,7 +77,9 @@ _COMMENT = re.compile(r"^[ \t]*#[^'\"\r\n]*$", re.MULTILINE)
 """A line that all readers take for a comment: one with a quote may be part of a value."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Check the compose file and the files next to it, and return the command."""
     if request.removes:
         path = _folder(request, place) / _FILE
@@ -85,13 +96,23 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Bring the project up, or take it down and remove its files; return an exit code."""
-    compose = _Compose(engines.choose(COMPOSE, place, removes=request.removes), _folder(request, place), place.run)
+    compose = _Compose(
+        engines.choose(COMPOSE, place, removes=request.removes),
+        _folder(request, place),
+        place.run,
+    )
     if request.removes:
-        return compose.down(volumes=request.options["volumes"] is True) or compose.remove()
+        return (
+            compose.down(volumes=request.options["volumes"] is True) or compose.remove()
+        )
     text = _compose_file(request.config)
     return compose.up(
         {_FILE: text, **_env_files(request)},
-        {name: value for name, value in protocol.environment(request).items() if _passes(name)},
+        {
+            name: value
+            for name, value in protocol.environment(request).items()
+            if _passes(name)
+        },
         remove_orphans=request.options["remove_orphans"] is True,
     )
 
@@ -101,7 +122,9 @@ finish = protocol.collect
 
 def _folder(request: protocol.Request, place: protocol.Workplace) -> Path:
     name = request.name or request.id
-    return place.working / (name if _FOLDER.fullmatch(name) else protocol.file_key(name))
+    return place.working / (
+        name if _FOLDER.fullmatch(name) else protocol.file_key(name)
+    )
 
 
 def _passes(name: str) -> bool:
@@ -119,9 +142,15 @@ def _compose_file(config: object) -> str:
         return yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     try:
         # The nodes are not turned into values, because compose files have tags of their own, e.g. !reset.
-        node = yaml.compose(config, Loader=yaml.SafeLoader) if isinstance(config, str) else config
+        node = (
+            yaml.compose(config, Loader=yaml.SafeLoader)
+            if isinstance(config, str)
+            else config
+        )
     except yaml.YAMLError as error:
-        raise HookError(f"this text is not valid YAML: {' '.join(str(error).split())}", "config") from error
+        raise HookError(
+            f"this text is not valid YAML: {' '.join(str(error).split())}", "config"
+        ) from error
     except RecursionError:
         raise HookError("this text is nested too deeply", "config") from None
     if node is None:
@@ -143,16 +172,39 @@ def _env_files(request: protocol.Request) -> dict[str, str]:
         raise HookError("expected a list of {file_name, content}", path)
     contents = {}
     for index, item in enumerate(items):
-        name, content = (item.get("file_name"), item.get("content")) if isinstance(item, Mapping) else (None, None)
+        name, content = (
+            (item.get("file_name"), item.get("content"))
+            if isinstance(item, Mapping)
+            else (None, None)
+        )
         if not isinstance(name, str) or not isinstance(content, str):
-            raise HookError("expected an object with the texts `file_name` and `content`", f"{path}[{index}]")
+            raise HookError(
+                "expected an object with the texts `file_name` and `content`",
+                f"{path}[{index}]",
+            )
         relative = PurePosixPath(name)
-        if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
-            raise HookError(f"{name!r} is not in the folder of the project", f"{path}[{index}].file_name")
+        if (
+            relative.is_absolute()
+            or ".." in relative.parts
+            or not relative.parts
+            or "\0" in name
+        ):
+            raise HookError(
+                f"{name!r} is not in the folder of the project",
+                f"{path}[{index}].file_name",
+            )
         if str(relative) in (_FILE, _NOTE):
-            raise HookError(f"{name} is the name of a file of the hook itself", f"{path}[{index}].file_name")
-        if not request.options.get("trusted_inputs") and (why := _is_setting(relative, content)):
-            raise HookError(f"{why}; the option trusted_inputs allows it", f"{path}[{index}].file_name")
+            raise HookError(
+                f"{name} is the name of a file of the hook itself",
+                f"{path}[{index}].file_name",
+            )
+        if not request.options.get("trusted_inputs") and (
+            why := _is_setting(relative, content)
+        ):
+            raise HookError(
+                f"{why}; the option trusted_inputs allows it",
+                f"{path}[{index}].file_name",
+            )
         contents[str(relative)] = content
     return contents
 
@@ -164,8 +216,16 @@ def _is_setting(path: PurePosixPath, content: str) -> str:
     if str(path) != ".env":
         return ""
     set_there = _SET.findall(_COMMENT.sub("", content))
-    names = [name for name in set_there if _CHOOSING.fullmatch(name) or protocol.reserved(name, "")]
-    return f"{path} sets {names[0]}, which changes how the project is brought up" if names else ""
+    names = [
+        name
+        for name in set_there
+        if _CHOOSING.fullmatch(name) or protocol.reserved(name, "")
+    ]
+    return (
+        f"{path} sets {names[0]}, which changes how the project is brought up"
+        if names
+        else ""
+    )
 
 
 def _parsed(text: str, path: str) -> object:
@@ -179,7 +239,12 @@ def _parsed(text: str, path: str) -> object:
 
         try:
             return ast.literal_eval(text)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two for deep nesting
+        except (
+            ValueError,
+            SyntaxError,
+            MemoryError,
+            RecursionError,
+        ):  # the last two for deep nesting
             raise HookError(f"this text is not valid JSON: {error}", path) from None
 
 
@@ -205,16 +270,37 @@ class _Compose:
         self._program = program
         self._folder = folder.resolve()  # as on the labels of the containers
         self._watch = run / "watch"
-        self._simple = any(Path(word).name.startswith("podman-compose") for word in program)
+        self._simple = any(
+            Path(word).name.startswith("podman-compose") for word in program
+        )
         """True if the program is podman-compose, of which many versions see no changes, orphans or failures."""
 
-    def up(self, project_files: Mapping[str, str], variables: Mapping[str, str], *, remove_orphans: bool) -> int:
+    def up(
+        self,
+        project_files: Mapping[str, str],
+        variables: Mapping[str, str],
+        *,
+        remove_orphans: bool,
+    ) -> int:
         """Write the files of the project, bring it up, and return an exit code."""
-        used = {name: value for name, value in variables.items() if re.search(rf"\b{name}\b", project_files[_FILE])}
+        used = {
+            name: value
+            for name, value in variables.items()
+            if re.search(rf"\b{name}\b", project_files[_FILE])
+        }
         earlier = self._noted()
-        unchanged = earlier.variables == used and set(earlier.files) == set(project_files)
-        same = unchanged and all(self._is(name, content) for name, content in project_files.items())
-        if self._simple and not same and (self._folder / _FILE).exists() and (code := self.down()):
+        unchanged = earlier.variables == used and set(earlier.files) == set(
+            project_files
+        )
+        same = unchanged and all(
+            self._is(name, content) for name, content in project_files.items()
+        )
+        if (
+            self._simple
+            and not same
+            and (self._folder / _FILE).exists()
+            and (code := self.down())
+        ):
             return code
         files.make_directory(self._folder)
         # The note is written before the files, so that each written file is noted.
@@ -231,15 +317,23 @@ class _Compose:
     def down(self, *, volumes: bool = False) -> int:
         """Take the project down with the variables of the note, and return an exit code."""
         note = self._noted()
-        words = ["down", *(["--volumes"] if volumes else []), *([] if self._simple else ["--remove-orphans"])]
+        words = [
+            "down",
+            *(["--volumes"] if volumes else []),
+            *([] if self._simple else ["--remove-orphans"]),
+        ]
         code = self._run(words, note.variables)
         left = self._left() if code or self._simple else []
         if left:
-            steps.say(f"these containers of the project still exist: {' '.join(left)}", error=True)
+            steps.say(
+                f"these containers of the project still exist: {' '.join(left)}",
+                error=True,
+            )
             return code or 1
         if code and left is not None and not note.came_up:
             steps.say(
-                "the project was never brought up, and has no containers: there is nothing to take down", error=True
+                "the project was never brought up, and has no containers: there is nothing to take down",
+                error=True,
             )
             return 0
         return code
@@ -258,19 +352,26 @@ class _Compose:
         for name in self._noted().files:
             if name != _FILE:
                 self._unlink(name)
-        for name in (_NOTE, _FILE):  # the compose file last: as long as it exists, the removal is repeated
+        for name in (
+            _NOTE,
+            _FILE,
+        ):  # the compose file last: as long as it exists, the removal is repeated
             self._unlink(name)
         try:
             self._folder.rmdir()
         except OSError:
-            steps.say(f"{self._folder} is kept, because other files are in it", error=True)
+            steps.say(
+                f"{self._folder} is kept, because other files are in it", error=True
+            )
         return 0
 
     def _run(self, words: list[str], variables: Mapping[str, str]) -> int:
         environment = {**os.environ, **variables}
         if self._simple:
             environment |= self._watched()
-        code = steps.run([*self._program, *words], cwd=self._folder, environment=environment)
+        code = steps.run(
+            [*self._program, *words], cwd=self._folder, environment=environment
+        )
         return code or self._failed_start()
 
     def _watched(self) -> dict[str, str]:
@@ -281,10 +382,14 @@ class _Compose:
         """
         files.make_directory(self._watch)
         podman = shutil.which("podman") or "podman"
-        script = _WATCHING.format(podman=shlex.quote(podman), record=shlex.quote(str(self._watch / "failed")))
+        script = _WATCHING.format(
+            podman=shlex.quote(podman), record=shlex.quote(str(self._watch / "failed"))
+        )
         files.replace(self._watch / "podman", script.encode(), mode=0o700)
         return {
-            "PATH": os.pathsep.join((str(self._watch), os.environ.get("PATH", os.defpath))),
+            "PATH": os.pathsep.join(
+                (str(self._watch), os.environ.get("PATH", os.defpath))
+            ),
             "PYTHONUNBUFFERED": "1",  # so that its lines and those of podman are in order
         }
 
@@ -304,7 +409,9 @@ class _Compose:
             return _Note([], {}, came_up=True)
 
     def _note(self, note: _Note) -> None:
-        files.replace(self._folder / _NOTE, json.dumps(vars(note)).encode(), durable=True)
+        files.replace(
+            self._folder / _NOTE, json.dumps(vars(note)).encode(), durable=True
+        )
 
     def _is(self, name: str, content: str) -> bool:
         """Return whether a file has this content."""
@@ -316,7 +423,10 @@ class _Compose:
     def _write(self, name: str, content: str) -> None:
         path = self._folder / name
         if not path.parent.resolve().is_relative_to(self._folder.resolve()):
-            raise HookError(f"{path.parent} leads out of the folder of the project", "inputs.env_files")
+            raise HookError(
+                f"{path.parent} leads out of the folder of the project",
+                "inputs.env_files",
+            )
         files.make_directory(path.parent)
         files.replace(path, _bytes(content), durable=True)
 

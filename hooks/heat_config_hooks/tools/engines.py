@@ -28,7 +28,9 @@ def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, .
     if place.environment.get(program.variable):
         return programs.find(program, place.environment)
     note = place.working / ".program"
-    earlier = list(programs.every(replace(program, names=_read(note)), place.environment))
+    earlier = list(
+        programs.every(replace(program, names=_read(note)), place.environment)
+    )
     if removes and not earlier and (gone := "".join(_read(note))):
         problem = f"{gone}, which made the containers, is no longer installed"
         raise MissingTool(f"{problem} (remove {note} to have another program chosen)")
@@ -43,7 +45,11 @@ def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, .
         troubles.append(f"{shlex.join(argv)} does not work: {trouble}")
     if not troubles:
         raise programs.missing(program, place.environment)
-    kept = f" (it was chosen earlier; remove {note} to have another program chosen)" if earlier else ""
+    kept = (
+        f" (it was chosen earlier; remove {note} to have another program chosen)"
+        if earlier
+        else ""
+    )
     raise MissingTool(f"{'; '.join(troubles)}{kept}; start it, or {program.install}")
 
 
@@ -67,16 +73,26 @@ def _trouble(argv: Sequence[str]) -> str:
 
     Some programs report their version without an engine, so the engine is asked as well.
     """
-    for question in dict.fromkeys([(*argv, "version"), (behind(argv) or argv[0], "version")]):
+    for question in dict.fromkeys(
+        [(*argv, "version"), (behind(argv) or argv[0], "version")]
+    ):
         try:
             process = subprocess.run(
-                question, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
+                question,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_PATIENCE,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return f"no answer within {_PATIENCE:g} s"
         except OSError as error:
             return error.strerror or str(error)
         if process.returncode:
-            output = (process.stderr or process.stdout).decode("utf-8", "replace").strip()
-            return output.splitlines()[0] if output else f"exit code {process.returncode}"
+            output = (
+                (process.stderr or process.stdout).decode("utf-8", "replace").strip()
+            )
+            return (
+                output.splitlines()[0] if output else f"exit code {process.returncode}"
+            )
     return ""

@@ -40,7 +40,9 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> Reply:
     contents = _contents(_map(request.config))
     if not contents:
         return nothing_done("the config is empty: nothing was written")
-    return written.write_all(contents, owner=owner(request), mode=_mode(str(request.options["mode"])))
+    return written.write_all(
+        contents, owner=owner(request), mode=_mode(str(request.options["mode"]))
+    )
 
 
 finish = protocol.collect
@@ -52,7 +54,9 @@ def as_json(data: object, path: str) -> bytes:
     The form is sorted, indented by four, and has no newline at the end.
     """
     try:
-        return json.dumps(data, indent=4, sort_keys=True, separators=(",", ": "), allow_nan=False).encode()
+        return json.dumps(
+            data, indent=4, sort_keys=True, separators=(",", ": "), allow_nan=False
+        ).encode()
     except (TypeError, ValueError) as error:
         raise HookError(f"it cannot be written as JSON: {error}", path) from None
 
@@ -60,7 +64,10 @@ def as_json(data: object, path: str) -> bytes:
 def check_name(text: str, path: str) -> None:
     """Raise HookError if text cannot be part of a file: JSON may contain half of a surrogate pair, UTF-8 cannot."""
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise HookError("it contains half of a surrogate pair, which cannot be written as UTF-8", path)
+        raise HookError(
+            "it contains half of a surrogate pair, which cannot be written as UTF-8",
+            path,
+        )
 
 
 def _map(config: object) -> Mapping[str, object]:
@@ -68,9 +75,13 @@ def _map(config: object) -> Mapping[str, object]:
         try:
             config = strict_json.loads(config) if config.strip() else {}
         except ValueError as error:
-            raise HookError(f"expected an object, or its JSON text: {error}", "config") from None
+            raise HookError(
+                f"expected an object, or its JSON text: {error}", "config"
+            ) from None
     if not isinstance(config, Mapping) and config:
-        raise HookError("expected an object: the path of each file, and its data", "config")
+        raise HookError(
+            "expected an object: the path of each file, and its data", "config"
+        )
     return config if isinstance(config, Mapping) else {}
 
 
@@ -86,7 +97,9 @@ def _contents(config: Mapping[str, object]) -> dict[Path, bytes]:
 
 def _path(name: str) -> Path:
     if not name.startswith("/") or name.endswith("/") or "\0" in name:
-        raise HookError("expected the absolute path of a file, e.g. /etc/app.json", _place(name))
+        raise HookError(
+            "expected the absolute path of a file, e.g. /etc/app.json", _place(name)
+        )
     check_name(name, _place(name))
     return Path(name)
 
@@ -106,5 +119,7 @@ def _paths(config: object) -> list[Path]:
 
 def _mode(text: str) -> int:
     if not _MODE.fullmatch(text):
-        raise HookError(f'expected permissions in octal, e.g. "0644", not {text!r}', "options.mode")
+        raise HookError(
+            f'expected permissions in octal, e.g. "0644", not {text!r}', "options.mode"
+        )
     return int(text, 8)

@@ -21,7 +21,14 @@ from heat_config_hooks import files, programs, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.needs import NEEDS, PUPPET
 from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
-from heat_config_hooks.reply import UNKNOWN, Capture, Reply, changed, failure, nothing_done
+from heat_config_hooks.reply import (
+    UNKNOWN,
+    Capture,
+    Reply,
+    changed,
+    failure,
+    nothing_done,
+)
 
 ABOUT = protocol.About(
     config="a Puppet manifest",
@@ -29,14 +36,30 @@ ABOUT = protocol.About(
         **USER,
         **ISOLATE,
         "enable_facter": Option(Kind.FLAG, "turn the inputs into facts", True),
-        "enable_hiera": Option(Kind.FLAG, "write the inputs to Hiera's folder, as heat_config_NAME.json", False),
-        "use_facter": Option(Kind.FLAG, "another name of enable_facter, from heat-agents' documentation", True),
-        "use_hiera": Option(Kind.FLAG, "another name of enable_hiera, from heat-agents' documentation", False),
+        "enable_hiera": Option(
+            Kind.FLAG,
+            "write the inputs to Hiera's folder, as heat_config_NAME.json",
+            False,
+        ),
+        "use_facter": Option(
+            Kind.FLAG,
+            "another name of enable_facter, from heat-agents' documentation",
+            True,
+        ),
+        "use_hiera": Option(
+            Kind.FLAG,
+            "another name of enable_hiera, from heat-agents' documentation",
+            False,
+        ),
         **TRUSTED,
         "modulepath": Option(Kind.TEXTS, "folders with modules"),
         "tags": Option(Kind.TEXTS, "apply only resources with one of these tags"),
-        "enable_debug": Option(Kind.FLAG, "have Puppet log everything, also to heat-debug.log", False),
-        "enable_verbose": Option(Kind.FLAG, "have Puppet log more, also to heat-verbose.log", False),
+        "enable_debug": Option(
+            Kind.FLAG, "have Puppet log everything, also to heat-debug.log", False
+        ),
+        "enable_verbose": Option(
+            Kind.FLAG, "have Puppet log more, also to heat-verbose.log", False
+        ),
     },
     needs=NEEDS["puppet"],
     variables=(
@@ -73,7 +96,10 @@ inputs.each do |name, value|
 end
 """
 
-_TAKEN = re.compile(r"[0-9]+|name|title|module_name|caller_module_name|facts|server_facts", re.IGNORECASE)
+_TAKEN = re.compile(
+    r"[0-9]+|name|title|module_name|caller_module_name|facts|server_facts",
+    re.IGNORECASE,
+)
 """Variables that Puppet defines itself: a fact of such a name ends any run."""
 
 _WITH_FQDN = """\
@@ -83,7 +109,9 @@ exec "$@"
 """A command that sets the fact `fqdn`. It is part of the run, with a timeout, because a name server may be slow."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Write the manifest and the facts, and return the command."""
     manifest = protocol.text_of(request.config, "the text of a manifest")
     if not manifest.strip():
@@ -97,15 +125,34 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         data = _data(request, place)
         files.make_directory(data.parent)
         inputs = protocol.visible_inputs(request)
-        files.replace(data, _json(inputs if options.get("trusted_inputs") else changed(inputs, _literal)))
-    facts = _facts(request, place, own) if options["enable_facter"] and options["use_facter"] else {}
+        files.replace(
+            data,
+            _json(
+                inputs if options.get("trusted_inputs") else changed(inputs, _literal)
+            ),
+        )
+    facts = (
+        _facts(request, place, own)
+        if options["enable_facter"] and options["use_facter"]
+        else {}
+    )
     files.make_directory(place.working)
     path = place.working / f"{request.key}.pp"
     files.replace(path, manifest.encode("utf-8", "replace"))
-    argv = (*puppet, "apply", "--color", "false", "--detailed-exitcodes", "--logdest", "console")
+    argv = (
+        *puppet,
+        "apply",
+        "--color",
+        "false",
+        "--detailed-exitcodes",
+        "--logdest",
+        "console",
+    )
     argv = (*argv, *_more(options, place), str(path))
     return protocol.Command(
-        argv=argv if "FACTER_fqdn" in facts else ("/bin/sh", "-c", _WITH_FQDN, "sh", *argv),
+        argv=argv
+        if "FACTER_fqdn" in facts
+        else ("/bin/sh", "-c", _WITH_FQDN, "sh", *argv),
         cwd=place.working,
         environment={
             **_locale(place),
@@ -116,19 +163,30 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     )
 
 
-def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
+def finish(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Reply:
     """Return the outputs, the output of Puppet, and its exit code, where the code for changes counts as success."""
     _clear_hiera(request, place)
-    with contextlib.suppress(OSError):  # the copy is for people; the reply is complete without it
+    with contextlib.suppress(
+        OSError
+    ):  # the copy is for people; the reply is complete without it
         _log(request, place, ended)
     reply = protocol.collect(request, place, ended)
     if ended.code == CHANGED:
         reply["deploy_status_code"] = 0
     elif ended.code and (cause := _cause(ended.stderr)):
         reply["deploy_stderr"] = Capture(ended.stderr, after=f"{cause}\n")
-    if ended.code == 0 and "noop" not in str(request.config) and _is_dry_run(ended.stdout):
+    if (
+        ended.code == 0
+        and "noop" not in str(request.config)
+        and _is_dry_run(ended.stdout)
+    ):
         why = "nothing was applied: Puppet was in a dry run, because its configuration says noop"
-        return {**reply, **failure(UNKNOWN, why, Capture(ended.stdout), Capture(ended.stderr))}
+        return {
+            **reply,
+            **failure(UNKNOWN, why, Capture(ended.stdout), Capture(ended.stderr)),
+        }
     return reply
 
 
@@ -139,12 +197,25 @@ def _cause(stderr: Path) -> str:
     Of two lines about the same error, the one that names the resource counts. Facter's errors end no run.
     """
     with stderr.open("rb") as file:
-        lines = [line.decode("utf-8", "replace").strip() for line in file if line.strip()]
-    errors = [line for line in lines if line.startswith("Error: ") and not line.startswith("Error: Facter: ")]
+        lines = [
+            line.decode("utf-8", "replace").strip() for line in file if line.strip()
+        ]
+    errors = [
+        line
+        for line in lines
+        if line.startswith("Error: ") and not line.startswith("Error: Facter: ")
+    ]
     if not errors:
         return ""
     what = errors[0].removeprefix("Error: ")
-    cause = next((line for line in errors if line.startswith("Error: /") and line.endswith(what)), errors[0])
+    cause = next(
+        (
+            line
+            for line in errors
+            if line.startswith("Error: /") and line.endswith(what)
+        ),
+        errors[0],
+    )
     return "" if cause == lines[-1] else cause
 
 
@@ -154,7 +225,9 @@ def _is_dry_run(stdout: Path) -> bool:
         return any(_WOULD.match(line) for line in lines)
 
 
-def _facts(request: protocol.Request, place: protocol.Workplace, own: Collection[str]) -> dict[str, str]:
+def _facts(
+    request: protocol.Request, place: protocol.Workplace, own: Collection[str]
+) -> dict[str, str]:
     """Write the inputs as facts with their types, and return them as variables, too.
 
     Inputs with the names of our `own` facts are left out. Of two facts of the same name, Facter uses that with the
@@ -177,7 +250,8 @@ def _facts(request: protocol.Request, place: protocol.Workplace, own: Collection
     variables = {
         f"FACTER_{name}": text
         for name, text in protocol.environment(request).items()
-        if name in inputs and len(f"FACTER_{name}={text}".encode()) <= protocol.MAX_VARIABLE
+        if name in inputs
+        and len(f"FACTER_{name}={text}".encode()) <= protocol.MAX_VARIABLE
     }
     others = place.environment.get("FACTERLIB")
     variables["FACTERLIB"] = f"{place.run}:{others}" if others else str(place.run)
@@ -190,7 +264,9 @@ def _literal(text: str) -> str:
 
 
 def _json(values: object) -> bytes:
-    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")  # Ruby refuses half of a surrogate pair
+    return json.dumps(values, ensure_ascii=False).encode(
+        "utf-8", "replace"
+    )  # Ruby refuses half of a surrogate pair
 
 
 def _for_hiera(request: protocol.Request) -> bool:
@@ -208,7 +284,9 @@ def _name(request: protocol.Request) -> str:
 
 def _data(request: protocol.Request, place: protocol.Workplace) -> Path:
     """Return the path of the inputs for Hiera."""
-    folder = Path(place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or "/etc/puppet/hieradata").absolute()
+    folder = Path(
+        place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or "/etc/puppet/hieradata"
+    ).absolute()
     return folder / f"heat_config_{_name(request)}.json"
 
 
@@ -228,7 +306,11 @@ def _more(options: Mapping[str, object], place: protocol.Workplace) -> list[str]
             more += [f"--{name}", text]
     for name in ("debug", "verbose"):
         if options[f"enable_{name}"]:
-            more += [f"--{name}", "--logdest", str(_puppet_log(f"heat-{name}.log", place))]
+            more += [
+                f"--{name}",
+                "--logdest",
+                str(_puppet_log(f"heat-{name}.log", place)),
+            ]
     return more
 
 
@@ -238,7 +320,9 @@ def _home(place: protocol.Workplace) -> dict[str, str]:
     The commands that Puppet runs do not see it, because Puppet removes HOME from their environment.
     """
     present = place.environment.get("HOME", "")
-    if os.geteuid() == 0 or (present not in ("", "/") and os.access(present, os.W_OK | os.X_OK)):
+    if os.geteuid() == 0 or (
+        present not in ("", "/") and os.access(present, os.W_OK | os.X_OK)
+    ):
         return {}
     home = place.working / "home"
     files.make_directory(home)
@@ -255,7 +339,11 @@ def _puppet_log(name: str, place: protocol.Workplace) -> Path:
 def _private(path: Path) -> Path:
     """Make a file 0600 if it does not exist yet, or change its mode; return its path."""
     files.make_directory(path.parent)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    descriptor = os.open(
+        path,
+        os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+        0o600,
+    )
     try:
         os.fchmod(descriptor, 0o600)
     finally:
@@ -268,11 +356,17 @@ def _logdir(place: protocol.Workplace) -> Path:
 
     `HEAT_PUPPET_OUTPUTS` does not move the logs.
     """
-    usual = LOGDIR if place.environment.get("HEAT_PUPPET_OUTPUTS") else place.outputs.parent / "deployed"
+    usual = (
+        LOGDIR
+        if place.environment.get("HEAT_PUPPET_OUTPUTS")
+        else place.outputs.parent / "deployed"
+    )
     return Path(place.environment.get("HEAT_PUPPET_LOGDIR") or usual).absolute()
 
 
-def _log(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> None:
+def _log(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> None:
     """Show the output of Puppet where heat-agents keeps a copy of it.
 
     If the agent keeps the output, there is a link to it: in a copy, secrets would not be masked later.
@@ -298,4 +392,8 @@ def _log(request: protocol.Request, place: protocol.Workplace, ended: protocol.E
 def _locale(place: protocol.Workplace) -> dict[str, str]:
     """Return a locale in which Ruby reads text as UTF-8, if the machine's locale does not: else facts would be lost."""
     locales = (place.environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    return {} if re.search(r"utf-?8$", next(filter(None, locales), ""), re.IGNORECASE) else {"LC_ALL": "C.UTF-8"}
+    return (
+        {}
+        if re.search(r"utf-?8$", next(filter(None, locales), ""), re.IGNORECASE)
+        else {"LC_ALL": "C.UTF-8"}
+    )

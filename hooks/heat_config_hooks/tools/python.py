@@ -30,7 +30,10 @@ ABOUT = protocol.About(
     options={
         **USER,
         **ISOLATE,
-        "interpreter": Option(Kind.TEXT, "the Python (3.6 or later) that runs it: a name, a path or a command line"),
+        "interpreter": Option(
+            Kind.TEXT,
+            "the Python (3.6 or later) that runs it: a name, a path or a command line",
+        ),
         "path": Option(Kind.TEXTS, "folders with modules, which are searched first"),
     },
     needs=NEEDS["python"],
@@ -184,7 +187,9 @@ _main()
 """The program that runs the script. It works in any Python since 3.6, without other modules."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Write the script, its inputs and the program that runs it, and return the command."""
     script = protocol.text_of(request.config, "the text of a Python script")
     if not script.strip():
@@ -202,7 +207,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         "outputs": request.outputs,
         "action": request.action,
         "deployment": {"id": request.id, "name": request.name},
-        "environment": {**protocol.environment(request), "HEAT_INPUTS_FILE": str(inputs)},
+        "environment": {
+            **protocol.environment(request),
+            "HEAT_INPUTS_FILE": str(inputs),
+        },
     }
     files.replace(place.run / "given.json", json.dumps(surroundings).encode())
     runner = place.run / "run.py"
@@ -210,23 +218,38 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     return protocol.Command(argv=(*interpreter, "-u", str(runner)), cwd=place.working)
 
 
-def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
+def finish(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Reply:
     """Return the outputs that the script has set, the output of the run, and the exit code."""
     reply = protocol.collect(request, place, ended)
     path = place.run / _OUTPUTS
     try:
-        outputs = strict_json.loads(files.read(path, files.LARGEST).decode()) if path.exists() else {}
+        outputs = (
+            strict_json.loads(files.read(path, files.LARGEST).decode())
+            if path.exists()
+            else {}
+        )
     except (OSError, ValueError) as error:
         sentence = f"the outputs of the script cannot be read: {error}"
-        return failure(ended.code or UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
+        return failure(
+            ended.code or UNKNOWN,
+            sentence,
+            Capture(ended.stdout),
+            Capture(ended.stderr),
+        )
     return {**(outputs if isinstance(outputs, dict) else {}), **reply}
 
 
-def _interpreter(request: protocol.Request, place: protocol.Workplace) -> tuple[str, ...]:
+def _interpreter(
+    request: protocol.Request, place: protocol.Workplace
+) -> tuple[str, ...]:
     named = request.options["interpreter"]
     if not isinstance(named, str):
         return programs.find(PYTHON_TOOL, place.environment)
     try:
-        return programs.find(replace(PYTHON_TOOL, names=(named,), variable=""), place.environment)
+        return programs.find(
+            replace(PYTHON_TOOL, names=(named,), variable=""), place.environment
+        )
     except MissingTool as error:
         raise MissingTool(error.problem, "options.interpreter") from None

@@ -52,7 +52,13 @@ from heat_config_hooks.tools.unit_folder import Pending
 from heat_config_hooks.tools.unit_inputs import Inputs
 from heat_config_hooks.written import FAILED, Written, owner
 
-TYPES = {"container": "", "kube": "", "network": "-network", "pod": "-pod", "volume": "-volume"}
+TYPES = {
+    "container": "",
+    "kube": "",
+    "network": "-network",
+    "pod": "-pod",
+    "volume": "-volume",
+}
 """The types of files, and what is appended to the name of such a file in the name of its service."""
 
 _KUBERNETES = ("yaml", "yml")
@@ -61,9 +67,20 @@ ABOUT = protocol.About(
     config="podman's units: a map from the names of files (.container, .volume, .network, .pod, .kube) to their texts, "
     "or to maps of their sections",
     options={
-        "name": Option(Kind.TEXT, "the name of the file, if the config is the text of a single file"),
-        "start": Option(Kind.FLAG, "start the services, and restart those whose files have changed", True),
-        "settle": Option(Kind.SECONDS, "seconds for which a service must stay up to count as started", 1.0),
+        "name": Option(
+            Kind.TEXT,
+            "the name of the file, if the config is the text of a single file",
+        ),
+        "start": Option(
+            Kind.FLAG,
+            "start the services, and restart those whose files have changed",
+            True,
+        ),
+        "settle": Option(
+            Kind.SECONDS,
+            "seconds for which a service must stay up to count as started",
+            1.0,
+        ),
     },
     needs=NEEDS["quadlet"],
     variables=("HEAT_QUADLET_CMD", "HEAT_QUADLET_UNIT_DIR", "HEAT_QUADLET_WORKING"),
@@ -74,12 +91,22 @@ ABOUT = protocol.About(
 )
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Check the config, and return the command."""
     delete = request.action == "DELETE"
     units = {} if delete else unit_files.read(request, tuple(TYPES), _KUBERNETES)
-    if not (units or Written(place.working).of(owner(request)) or Pending(request, place).names):
-        why = "there is nothing to remove" if delete else "the config is empty: nothing was run"
+    if not (
+        units
+        or Written(place.working).of(owner(request))
+        or Pending(request, place).names
+    ):
+        why = (
+            "there is nothing to remove"
+            if delete
+            else "the config is empty: nothing was run"
+        )
         return nothing_done(why)
     check((SYSTEMCTL, QUADLET) if units else (SYSTEMCTL,), place.environment)
     return steps.command(__name__, request, place)
@@ -90,10 +117,25 @@ finish = protocol.collect
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write the files of the config, and start their services; remove the files of earlier configs."""
-    folder = Path(place.environment.get("HEAT_QUADLET_UNIT_DIR") or ABOUT.writes["HEAT_QUADLET_UNIT_DIR"])
-    written, pending, inputs = Written(place.working), Pending(request, place), _inputs(request, place)
-    mine = {str(path.relative_to(folder)) for path in written.of(owner(request)) if path.is_relative_to(folder)}
-    config = {} if request.action == "DELETE" else unit_files.read(request, tuple(TYPES), _KUBERNETES)
+    folder = Path(
+        place.environment.get("HEAT_QUADLET_UNIT_DIR")
+        or ABOUT.writes["HEAT_QUADLET_UNIT_DIR"]
+    )
+    written, pending, inputs = (
+        Written(place.working),
+        Pending(request, place),
+        _inputs(request, place),
+    )
+    mine = {
+        str(path.relative_to(folder))
+        for path in written.of(owner(request))
+        if path.is_relative_to(folder)
+    }
+    config = (
+        {}
+        if request.action == "DELETE"
+        else unit_files.read(request, tuple(TYPES), _KUBERNETES)
+    )
     units = inputs.added_to(config)
     services = _tried(units, folder, place)
     if services is None:
@@ -111,7 +153,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     inputs.keep()
     for name, text in units.items():
         unit_folder.make((folder / name).parent)
-        mode = 0o600 if _is_kubernetes(name) else 0o644  # a file of Kubernetes may contain secrets
+        mode = (
+            0o600 if _is_kubernetes(name) else 0o644
+        )  # a file of Kubernetes may contain secrets
         if written.write(folder / name, text.encode(), owner=owner(request), mode=mode):
             steps.say(f"{folder / name} was written")
     if code := systemd.do("daemon-reload") or _loaded(systemd, services, folder):
@@ -121,7 +165,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     own = {service for service in services.values() if pattern(service) == service}
     restarts = {services[name] for name in changed if services.get(name) in own}
     settle = request.options["settle"]
-    if code := unit_start.start(systemd, own - restarts, restarts, settle if isinstance(settle, float) else 0.0):
+    if code := unit_start.start(
+        systemd, own - restarts, restarts, settle if isinstance(settle, float) else 0.0
+    ):
         return code
     pending.keep(())
     return 0
@@ -132,7 +178,9 @@ def _is_container(name: str) -> bool:
 
 
 def _is_kubernetes(name: str) -> bool:
-    return not is_drop_in(name) and name.endswith(tuple(f".{type_}" for type_ in _KUBERNETES))
+    return not is_drop_in(name) and name.endswith(
+        tuple(f".{type_}" for type_ in _KUBERNETES)
+    )
 
 
 def _units(names: Iterable[str]) -> set[str]:
@@ -143,7 +191,9 @@ def _units(names: Iterable[str]) -> set[str]:
 def _inputs(request: protocol.Request, place: protocol.Workplace) -> Inputs:
     """Return the inputs as variables of containers. In podman's files of variables, a value is the rest of a line."""
     values = {} if request.action == "DELETE" else unit_inputs.variables(request)
-    for name in sorted(name for name, value in values.items() if "\n" in value or "\r" in value):
+    for name in sorted(
+        name for name, value in values.items() if "\n" in value or "\r" in value
+    ):
         del values[name]
         problem = f"the input {name} is not in the environment of the containers, because it has several lines"
         steps.say(problem, error=True)
@@ -151,16 +201,27 @@ def _inputs(request: protocol.Request, place: protocol.Workplace) -> Inputs:
     return Inputs(request, place, text, section="Container", names=_is_container)
 
 
-def _changed(units: Mapping[str, str], gone: Collection[str], folder: Path, pending: Collection[str]) -> set[str]:
+def _changed(
+    units: Mapping[str, str],
+    gone: Collection[str],
+    folder: Path,
+    pending: Collection[str],
+) -> set[str]:
     """Return the files of the config whose services are to be restarted."""
-    differ = {name for name, text in units.items() if unit_folder.content(folder / name) != text.encode()} | set(gone)
+    differ = {
+        name
+        for name, text in units.items()
+        if unit_folder.content(folder / name) != text.encode()
+    } | set(gone)
     changed = {unit_of(name) for name in differ} | set(pending)
     if any(map(_is_kubernetes, differ)):
         changed |= {name for name in units if name.endswith(".kube")}
     return changed & _units(units)
 
 
-def _tried(units: Mapping[str, str], folder: Path, place: protocol.Workplace) -> dict[str, str] | None:
+def _tried(
+    units: Mapping[str, str], folder: Path, place: protocol.Workplace
+) -> dict[str, str] | None:
     """Try the generator: return the name of the service for each file, or None if a file gets no service."""
     if not units:
         return {}
@@ -168,7 +229,9 @@ def _tried(units: Mapping[str, str], folder: Path, place: protocol.Workplace) ->
     for name, text in units.items():
         files.make_directory((copies / name).parent)
         files.replace(copies / name, text.encode())
-    services, complaints = _generated(copies, (copies, folder, Path("/usr/share/containers/systemd")), place)
+    services, complaints = _generated(
+        copies, (copies, folder, Path("/usr/share/containers/systemd")), place
+    )
     if missing := _units(units) - services.keys():
         steps.say(complaints, error=True)
         problem = f"podman's generator makes no service of {', '.join(sorted(missing))}"
@@ -177,25 +240,44 @@ def _tried(units: Mapping[str, str], folder: Path, place: protocol.Workplace) ->
     return services
 
 
-def _generated(folder: Path, search: Iterable[Path], place: protocol.Workplace) -> tuple[dict[str, str], str]:
+def _generated(
+    folder: Path, search: Iterable[Path], place: protocol.Workplace
+) -> tuple[dict[str, str], str]:
     """Return the service that the generator makes of each file in a folder, and its complaints. Nothing is changed.
 
     It looks for files in the folders `search`, because files may refer to those of other deployments.
     """
     argv = [*programs.find(QUADLET, place.environment), "-dryrun"]
     environment = {**os.environ, "QUADLET_UNIT_DIRS": ":".join(map(str, search))}
-    done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    done = subprocess.run(
+        argv,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
     services, service = {}, ""
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         if line.startswith("---") and line.endswith(".service---"):
             service = line.strip("-")
-        elif line.startswith("SourcePath=") and Path(line.partition("=")[2]).parent == folder:
+        elif (
+            line.startswith("SourcePath=")
+            and Path(line.partition("=")[2]).parent == folder
+        ):
             services[Path(line.partition("=")[2]).name] = service
     complaints = done.stderr.decode("utf-8", "replace").splitlines()
-    return services, "\n".join(line for line in complaints if "Loading source unit file" not in line)
+    return services, "\n".join(
+        line for line in complaints if "Loading source unit file" not in line
+    )
 
 
-def _retire(systemd: Systemd, written: Written, folder: Path, gone: Collection[str], place: protocol.Workplace) -> int:
+def _retire(
+    systemd: Systemd,
+    written: Written,
+    folder: Path,
+    gone: Collection[str],
+    place: protocol.Workplace,
+) -> int:
     """Stop the services of the files that are `gone` from the config, and remove the files; return an exit code."""
     try:
         known = _generated(folder, (folder,), place)[0] if gone else {}
@@ -203,9 +285,13 @@ def _retire(systemd: Systemd, written: Written, folder: Path, gone: Collection[s
         known = {}
     services = {known.get(name) or service_of(name) for name in _units(gone)}
     running = systemd.show(map(pattern, services), "ActiveState")
-    stop = {unit["Id"] for unit in running if unit["ActiveState"] not in unit_start.AT_REST}
+    stop = {
+        unit["Id"] for unit in running if unit["ActiveState"] not in unit_start.AT_REST
+    }
     if code := systemd.apply("stop", stop):
-        steps.say("some services could not be stopped, so nothing else was done", error=True)
+        steps.say(
+            "some services could not be stopped, so nothing else was done", error=True
+        )
         return code
     for name in sorted(gone):
         steps.say(written.remove(folder / name))
@@ -224,7 +310,11 @@ def service_of(name: str) -> str:
 
 def _loaded(systemd: Systemd, services: Mapping[str, str], folder: Path) -> int:
     """Return 1 and say so if systemd has not every service from its file: another unit may have the name."""
-    wanted = {service: str(folder / name) for name, service in services.items() if pattern(service) == service}
+    wanted = {
+        service: str(folder / name)
+        for name, service in services.items()
+        if pattern(service) == service
+    }
     code = 0
     for unit in systemd.show(wanted, "LoadState", "SourcePath", "FragmentPath"):
         service, file = unit["Id"], wanted.get(unit["Id"], "")
@@ -233,6 +323,9 @@ def _loaded(systemd: Systemd, services: Mapping[str, str], folder: Path) -> int:
             steps.say(f"{problem}; see «journalctl -t quadlet-generator»", error=True)
             code = FAILED
         elif unit["SourcePath"] != file:
-            steps.say(f"{service} is not made of {file}: {unit['FragmentPath']} has that name", error=True)
+            steps.say(
+                f"{service} is not made of {file}: {unit['FragmentPath']} has that name",
+                error=True,
+            )
             code = FAILED
     return code

@@ -36,11 +36,19 @@ ABOUT = protocol.About(
         **USER,
         **ISOLATE,
         "test": Option(Kind.FLAG, "only report what would be changed", False),
-        "minion": Option(Kind.MAP, "minion options for this deployment, in addition to the machine's own"),
+        "minion": Option(
+            Kind.MAP,
+            "minion options for this deployment, in addition to the machine's own",
+        ),
         **TRUSTED,
     },
     needs=NEEDS["salt"],
-    variables=("HEAT_SALT_WORKING", "HEAT_SALT_OUTPUTS", "HEAT_SALT_MINION_CONFIG", "SALT_MINION_CONFIG"),
+    variables=(
+        "HEAT_SALT_WORKING",
+        "HEAT_SALT_OUTPUTS",
+        "HEAT_SALT_MINION_CONFIG",
+        "SALT_MINION_CONFIG",
+    ),
     tested="real salt-call",
 )
 
@@ -69,7 +77,9 @@ _VIEW = "{% set opts = dict(opts, **pillar['" + INPUTS + "']) %}"
 """Text that adds the inputs to `opts` in a template. It is put into the first line, so that line numbers stay."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Write the state file, the pillar and the minion configuration of this run, and return the command."""
     states = _states(request.config)
     if not states.strip():
@@ -81,25 +91,39 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     options = protocol.as_map(request.options["minion"])
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
-    files.replace(place.working / f"{request.key}.sls", states.encode("utf-8", "replace"))
+    files.replace(
+        place.working / f"{request.key}.sls", states.encode("utf-8", "replace")
+    )
     inputs = {**protocol.visible_inputs(request), "heat_outputs_path": str(outputs)}
     pillar = place.run / "pillar.json"
-    settings = [] if request.options.get("trusted_inputs") else [name for name in inputs if _is_setting(name)]
+    settings = (
+        []
+        if request.options.get("trusted_inputs")
+        else [name for name in inputs if _is_setting(name)]
+    )
     shown = {name: value for name, value in inputs.items() if name not in settings}
     files.replace(pillar, json.dumps({**shown, INPUTS: inputs}).encode())
     own = place.run / "own.conf"
     _write_config(own, {**options, **_own(place.run, pillar, user)})
     include = [glob.escape(str(path)) for path in (*machine, own)]
     _write_config(place.run / "minion", {"id": _minion_id(main), "include": include})
-    _grains(place).symlink_to(main.parent / "grains")  # salt reads them next to its configuration
+    _grains(place).symlink_to(
+        main.parent / "grains"
+    )  # salt reads them next to its configuration
     files.make_directory(place.run / "cache")
     files.make_directory(place.working / "file_backup")
     (place.run / "cache" / "file_backup").symlink_to(place.working / "file_backup")
-    test = request.options["test"] or any(settings.get("test") is True for settings in (options, *machine.values()))
+    test = request.options["test"] or any(
+        settings.get("test") is True for settings in (options, *machine.values())
+    )
     return protocol.Command(
         argv=(
             *program,
-            *("--local", f"--config-dir={place.run}", f"--file-root={glob.escape(str(place.working))}"),
+            *(
+                "--local",
+                f"--config-dir={place.run}",
+                f"--file-root={glob.escape(str(place.working))}",
+            ),
             *("--log-level=info", "--no-color", "--retcode-passthrough"),
             *("--out=json", f"--out-file={_returned(place)}"),
             *(
@@ -124,7 +148,9 @@ def _is_setting(name: str) -> bool:
     return name in _SETTINGS.split() or name == INPUTS or "." in name or ":" in name
 
 
-def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
+def finish(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Reply:
     """Return the outputs, the return of salt as YAML, and the reasons of failed states.
 
     Outputs are the files that states wrote to `heat_outputs_path`, and, as in heat-agents, `return` (a map of the
@@ -138,16 +164,31 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
         document = None
     if not isinstance(document, Mapping) or "local" not in document:
         sentence = "salt-call ended without returning the outcome of the states"
-        return {**outputs, **failure(ended.code or UNKNOWN, sentence, stderr=Capture(ended.stderr))}
+        return {
+            **outputs,
+            **failure(ended.code or UNKNOWN, sentence, stderr=Capture(ended.stderr)),
+        }
     returned = document["local"]
-    problems = [*_lost_grains(place, ended), *_untried(returned, request, place), *_problems(returned)]
-    code = (ended.code or _FAILED) if problems else 0  # salt-call's own code also depends on commands in templates
-    empty = "" if returned else "the config has no states for this action: nothing was run\n"
+    problems = [
+        *_lost_grains(place, ended),
+        *_untried(returned, request, place),
+        *_problems(returned),
+    ]
+    code = (
+        (ended.code or _FAILED) if problems else 0
+    )  # salt-call's own code also depends on commands in templates
+    empty = (
+        ""
+        if returned
+        else "the config has no states for this action: nothing was run\n"
+    )
     salt_outputs = (("return", returned), ("retcode", code))
     return {
         **{name: value for name, value in salt_outputs if name in request.outputs},
         **outputs,
-        "deploy_stdout": _yaml(returned) if path.stat().st_size <= _LARGE else Capture(path),
+        "deploy_stdout": _yaml(returned)
+        if path.stat().st_size <= _LARGE
+        else Capture(path),
         "deploy_stderr": "".join(f"{each}\n" for each in problems) or empty,
         "deploy_status_code": code,
     }
@@ -171,7 +212,9 @@ def _with_view(text: str) -> str:
     first, newline, rest = text.partition("\n")
     if not first.startswith("#!"):
         return _VIEW + text
-    return f"{first}{newline}{_VIEW}{rest}" if re.match(r"#!\s*jinja\b", first) else text
+    return (
+        f"{first}{newline}{_VIEW}{rest}" if re.match(r"#!\s*jinja\b", first) else text
+    )
 
 
 def _own(run: Path, pillar: Path, user: str) -> dict[str, object]:
@@ -208,7 +251,9 @@ def _user() -> str:
 
 
 def _minion_config(environment: Mapping[str, str]) -> Path:
-    named = environment.get("HEAT_SALT_MINION_CONFIG") or environment.get("SALT_MINION_CONFIG")
+    named = environment.get("HEAT_SALT_MINION_CONFIG") or environment.get(
+        "SALT_MINION_CONFIG"
+    )
     return Path(named or "/etc/salt/minion").absolute()
 
 
@@ -224,9 +269,13 @@ def _machine_config(main: Path) -> dict[Path, Mapping[str, object]]:
     for path in paths:
         try:
             if path.is_file():
-                config[path] = protocol.as_map(yaml.safe_load(files.read(path, files.LARGEST)))
+                config[path] = protocol.as_map(
+                    yaml.safe_load(files.read(path, files.LARGEST))
+                )
         except yaml.YAMLError as error:
-            raise HookError(f"the minion configuration {path} is not valid YAML: {error}") from None
+            raise HookError(
+                f"the minion configuration {path} is not valid YAML: {error}"
+            ) from None
     return config
 
 
@@ -241,7 +290,9 @@ def _minion_id(main: Path) -> str:
 
 def _write_config(path: Path, options: Mapping[str, object]) -> None:
     # JSON is YAML, except for escaped characters beyond the first 65,536.
-    files.replace(path, json.dumps(options, ensure_ascii=False).encode("utf-8", "replace"))
+    files.replace(
+        path, json.dumps(options, ensure_ascii=False).encode("utf-8", "replace")
+    )
 
 
 def _grains(place: protocol.Workplace) -> Path:
@@ -253,7 +304,11 @@ def _lost_grains(place: protocol.Workplace, ended: protocol.Ended) -> list[str]:
     complaint = f"Unable to write to grains file at {_grains(place)}.".encode()
     with ended.stderr.open("rb") as log:
         lost = any(complaint in line for line in log)
-    return [f"grains were not stored: {_grains(place).readlink()} cannot be written"] if lost else []
+    return (
+        [f"grains were not stored: {_grains(place).readlink()} cannot be written"]
+        if lost
+        else []
+    )
 
 
 def _returned(place: protocol.Workplace) -> Path:
@@ -270,9 +325,18 @@ def _problems(returned: object) -> list[str]:
     """
     if not isinstance(returned, Mapping):
         errors = returned if isinstance(returned, list) else [returned]
-        return [protocol.as_text(each).strip() for each in errors] or ["salt-call returned nothing"]
-    states = {tag: each if isinstance(each, Mapping) else {"comment": each} for tag, each in returned.items()}
-    failed = [tag for tag, state in states.items() if state.get("result", False) not in (True, None)]
+        return [protocol.as_text(each).strip() for each in errors] or [
+            "salt-call returned nothing"
+        ]
+    states = {
+        tag: each if isinstance(each, Mapping) else {"comment": each}
+        for tag, each in returned.items()
+    }
+    failed = [
+        tag
+        for tag, state in states.items()
+        if state.get("result", False) not in (True, None)
+    ]
     failed.sort(key=lambda tag: _place(states[tag]))
     first = next((tag for tag in failed if _place(states[tag])[0]), None)
     if first is not None:
@@ -280,26 +344,44 @@ def _problems(returned: object) -> list[str]:
     return [_problem(tag, states[tag]) for tag in failed]
 
 
-def _untried(returned: object, request: protocol.Request, place: protocol.Workplace) -> list[str]:
+def _untried(
+    returned: object, request: protocol.Request, place: protocol.Workplace
+) -> list[str]:
     """Return a sentence if nothing was changed because the machine's configuration makes each run a dry run."""
     states = returned.values() if isinstance(returned, Mapping) else ()
-    pending = [each for each in states if isinstance(each, Mapping) and each.get("result", False) is None]
-    own = request.options["test"] or protocol.as_map(request.options["minion"]).get("test") is True
+    pending = [
+        each
+        for each in states
+        if isinstance(each, Mapping) and each.get("result", False) is None
+    ]
+    own = (
+        request.options["test"]
+        or protocol.as_map(request.options["minion"]).get("test") is True
+    )
     if not pending or own:
         return []
-    if not any(each.get("test") is True for each in _machine_config(_minion_config(place.environment)).values()):
+    if not any(
+        each.get("test") is True
+        for each in _machine_config(_minion_config(place.environment)).values()
+    ):
         return []  # the state itself requests a dry run
-    return [f"{len(pending)} of the states were not applied: the machine's minion configuration says `test: true`"]
+    return [
+        f"{len(pending)} of the states were not applied: the machine's minion configuration says `test: true`"
+    ]
 
 
 def _place(state: Mapping[str, object]) -> tuple[bool, int]:
     number = state.get("__run_num__")
-    return state.get("__state_ran__") is not False, number if isinstance(number, int) else 0
+    return state.get("__state_ran__") is not False, number if isinstance(
+        number, int
+    ) else 0
 
 
 def _problem(tag: str, state: Mapping[str, object]) -> str:
     words = tag.split("_|-")
-    name = f"{words[0]}.{words[-1]} {state.get('__id__', words[min(1, len(words) - 1)])}"
+    name = (
+        f"{words[0]}.{words[-1]} {state.get('__id__', words[min(1, len(words) - 1)])}"
+    )
     texts = [
         protocol.as_text(state.get("comment")),
         protocol.as_text(protocol.as_map(state.get("changes")).get("stderr")),

@@ -25,14 +25,19 @@ _INTERPRETER = 255
 """The longest line that names an interpreter, in bytes (BINPRM_BUF_SIZE)."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Write the script and its inputs, and return the command."""
     script = _text(request.config)
     if not script.strip():
         return nothing_done()
     interpreter = _interpreter(script)
     if interpreter and not os.path.exists(interpreter):  # noqa: PTH110  # once for each deployment
-        return failure(CANNOT_START, f"the script cannot be started: its interpreter {interpreter} does not exist")
+        return failure(
+            CANNOT_START,
+            f"the script cannot be started: its interpreter {interpreter} does not exist",
+        )
     files.make_directory(place.working)
     path = place.working / request.key
     outputs = protocol.clear_outputs(request, place)
@@ -57,7 +62,11 @@ finish = protocol.collect
 
 def _interpreter(script: str) -> str:
     """Return the program that the first line of a script names; empty if it names none."""
-    words = script.partition("\n")[0].removeprefix("#!").split() if script.startswith("#!") else []
+    words = (
+        script.partition("\n")[0].removeprefix("#!").split()
+        if script.startswith("#!")
+        else []
+    )
     return words[0] if words else ""
 
 
@@ -67,5 +76,8 @@ def _text(config: object) -> str:
     first = script.partition("\n")[0]
     if first.startswith("#!") and len(first.encode("utf-8", "replace")) > _INTERPRETER:
         # The kernel refuses it, and a shell that starts it would run a script of any language itself.
-        raise HookError(f"the line that names the interpreter is longer than {_INTERPRETER} bytes", "config")
+        raise HookError(
+            f"the line that names the interpreter is longer than {_INTERPRETER} bytes",
+            "config",
+        )
     return script.replace("\r\n", "\n") if first.endswith("\r") else script

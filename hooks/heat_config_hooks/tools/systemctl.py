@@ -37,7 +37,9 @@ class Systemd:
         """Run a command of systemctl for each unit; errors, such as for an unknown unit, are ignored."""
         for unit in units:
             argv = [*self._systemctl, verb, "--", unit]
-            subprocess.run(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+            subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+            )
 
     def show(self, patterns: Iterable[str], *names: str) -> list[dict[str, str]]:
         """Return the named properties and `Id` of each unit; a pattern stands for all loaded units that match it."""
@@ -47,12 +49,29 @@ class Systemd:
         properties = [f"--property={name}" for name in ("Id", *names)]
         _, text = steps.ask([*self._systemctl, "show", *properties, "--", *wanted])
         blocks = [block.splitlines() for block in text.split("\n\n") if block.strip()]
-        return [{name: value for name, _, value in (line.partition("=") for line in block)} for block in blocks]
+        return [
+            {name: value for name, _, value in (line.partition("=") for line in block)}
+            for block in blocks
+        ]
 
     def explain(self, unit: str) -> None:
         """Print the status of a unit that failed, and its part of the journal."""
-        status = [*self._systemctl, "status", "--no-pager", "--full", "--lines=0", "--", unit]
-        journal = ["journalctl", "--no-pager", f"--since=@{self._began}", f"--lines={LINES}", f"--unit={unit}"]
+        status = [
+            *self._systemctl,
+            "status",
+            "--no-pager",
+            "--full",
+            "--lines=0",
+            "--",
+            unit,
+        ]
+        journal = [
+            "journalctl",
+            "--no-pager",
+            f"--since=@{self._began}",
+            f"--lines={LINES}",
+            f"--unit={unit}",
+        ]
         for argv in (status, ["journalctl", "--sync"], journal):
             with contextlib.suppress(FileNotFoundError):
                 if text := steps.ask(argv)[1].rstrip("\n"):
@@ -71,8 +90,14 @@ def verify(units: Mapping[str, str], place: protocol.Workplace) -> int:
     names = sorted({unit_files.unit_of(name) for name in units})
     code = steps.run(
         [*analyze, "verify", "--man=no", "--", *names],
-        environment={**os.environ, "SYSTEMD_UNIT_PATH": f"{folder}:"},  # the colon appends systemd's own folders
+        environment={
+            **os.environ,
+            "SYSTEMD_UNIT_PATH": f"{folder}:",
+        },  # the colon appends systemd's own folders
     )
     if code:
-        steps.say("systemd rejects these units, so nothing was changed on the machine", error=True)
+        steps.say(
+            "systemd rejects these units, so nothing was changed on the machine",
+            error=True,
+        )
     return code

@@ -54,10 +54,23 @@ from heat_config_hooks.written import Written, owner
 ABOUT = protocol.About(
     config="units of systemd: a map from their names to their texts, or to maps of their sections",
     options={
-        "name": Option(Kind.TEXT, "the name of the unit, if the config is the text of a single unit"),
-        "enable": Option(Kind.FLAG, "enable units with an [Install] section, so that they start at boot", True),
-        "start": Option(Kind.FLAG, "start the units, and restart those that have changed", True),
-        "settle": Option(Kind.SECONDS, "seconds for which a unit must stay up to count as started", 1.0),
+        "name": Option(
+            Kind.TEXT,
+            "the name of the unit, if the config is the text of a single unit",
+        ),
+        "enable": Option(
+            Kind.FLAG,
+            "enable units with an [Install] section, so that they start at boot",
+            True,
+        ),
+        "start": Option(
+            Kind.FLAG, "start the units, and restart those that have changed", True
+        ),
+        "settle": Option(
+            Kind.SECONDS,
+            "seconds for which a unit must stay up to count as started",
+            1.0,
+        ),
     },
     needs=NEEDS["systemd-unit"],
     variables=("HEAT_SYSTEMD_UNIT_DIR", "HEAT_SYSTEMD_UNIT_WORKING"),
@@ -68,12 +81,22 @@ ABOUT = protocol.About(
 )
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Check the config, and return the command."""
     delete = request.action == "DELETE"
     units = {} if delete else unit_files.read(request)
-    if not (units or Written(place.working).of(owner(request)) or Pending(request, place).names):
-        why = "there is nothing to remove" if delete else "the config is empty: nothing was run"
+    if not (
+        units
+        or Written(place.working).of(owner(request))
+        or Pending(request, place).names
+    ):
+        why = (
+            "there is nothing to remove"
+            if delete
+            else "the config is empty: nothing was run"
+        )
         return nothing_done(why)
     check(NEEDS["systemd-unit"], place.environment)
     return steps.command(__name__, request, place)
@@ -84,10 +107,23 @@ finish = protocol.collect
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write, enable and start the units of the config, and remove those of earlier configs; return an exit code."""
-    folder = Path(place.environment.get("HEAT_SYSTEMD_UNIT_DIR") or ABOUT.writes["HEAT_SYSTEMD_UNIT_DIR"])
-    written, pending, inputs = Written(place.working), Pending(request, place), _inputs(request, place)
-    mine = {str(path.relative_to(folder)) for path in written.of(owner(request)) if path.is_relative_to(folder)}
-    units = {} if request.action == "DELETE" else inputs.added_to(unit_files.read(request))
+    folder = Path(
+        place.environment.get("HEAT_SYSTEMD_UNIT_DIR")
+        or ABOUT.writes["HEAT_SYSTEMD_UNIT_DIR"]
+    )
+    written, pending, inputs = (
+        Written(place.working),
+        Pending(request, place),
+        _inputs(request, place),
+    )
+    mine = {
+        str(path.relative_to(folder))
+        for path in written.of(owner(request))
+        if path.is_relative_to(folder)
+    }
+    units = (
+        {} if request.action == "DELETE" else inputs.added_to(unit_files.read(request))
+    )
     systemd = Systemd(place.environment)
     if code := verify(units, place):
         return code
@@ -95,7 +131,11 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
 
     gone = mine - units.keys()
     retired = {name for name in gone if not is_drop_in(name)}
-    changed = {unit_of(name) for name, text in units.items() if unit_folder.content(folder / name) != text.encode()}
+    changed = {
+        unit_of(name)
+        for name, text in units.items()
+        if unit_folder.content(folder / name) != text.encode()
+    }
     changed |= {unit_of(name) for name in gone} | pending.names
     if inputs.differ():
         changed |= {name for name in units if is_service(name)}
@@ -107,7 +147,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     inputs.keep()
     for name, text in units.items():
         unit_folder.make((folder / name).parent)
-        if written.write(folder / name, text.encode(), owner=owner(request), mode=0o644):
+        if written.write(
+            folder / name, text.encode(), owner=owner(request), mode=0o644
+        ):
             steps.say(f"{folder / name} was written")
     if request.options["enable"] and (code := _enable(systemd, units, changed)):
         return code
@@ -118,7 +160,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         pending.keep(changed & {unit_of(name) for name in units})
         return 0
     settle = request.options["settle"]
-    if code := _start(systemd, units, changed, settle if isinstance(settle, float) else 0.0):
+    if code := _start(
+        systemd, units, changed, settle if isinstance(settle, float) else 0.0
+    ):
         return code
     pending.keep(())
     return 0
@@ -126,12 +170,19 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
 
 def _inputs(request: protocol.Request, place: protocol.Workplace) -> Inputs:
     """Return the inputs as variables of services."""
-    variables = "".join(f'{name}="{_escaped(value)}"\n' for name, value in unit_inputs.variables(request).items())
+    variables = "".join(
+        f'{name}="{_escaped(value)}"\n'
+        for name, value in unit_inputs.variables(request).items()
+    )
     return Inputs(request, place, variables, section="Service", names=is_service)
 
 
 _NO_CHARACTERS = re.compile(
-    "[\ufdd0-\ufdef" + "".join(chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)) + "]"
+    "[\ufdd0-\ufdef"
+    + "".join(
+        chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17)
+    )
+    + "]"
 )
 """Noncharacters of Unicode: systemd would reject the whole file because of one."""
 
@@ -140,16 +191,29 @@ def _escaped(value: str) -> str:
     return re.sub(r'(["\\$`])', r"\\\1", _NO_CHARACTERS.sub("\ufffd", value))
 
 
-def _retire(systemd: Systemd, written: Written, folder: Path, gone: Collection[str], *, kept: Collection[str]) -> int:
+def _retire(
+    systemd: Systemd,
+    written: Written,
+    folder: Path,
+    gone: Collection[str],
+    *,
+    kept: Collection[str],
+) -> int:
     """Stop, disable and remove the files that are `gone` from the config; return an exit code.
 
     Units whose unit file is `kept` are not stopped.
     """
     units = {name for name in gone if not is_drop_in(name)}
     known = systemd.show(map(pattern, units), "LoadState", "ActiveState")
-    stop = {unit["Id"] for unit in known if unit["LoadState"] != "not-found" or unit["ActiveState"] not in AT_REST}
+    stop = {
+        unit["Id"]
+        for unit in known
+        if unit["LoadState"] != "not-found" or unit["ActiveState"] not in AT_REST
+    }
     if code := systemd.apply("stop", stop - set(kept)):
-        steps.say("some units could not be stopped, so nothing else was done", error=True)
+        steps.say(
+            "some units could not be stopped, so nothing else was done", error=True
+        )
         return code
     present = {name for name in units if (folder / name).is_file()}
     systemd.try_to("disable", units - present)  # links to them may be left
@@ -162,25 +226,44 @@ def _retire(systemd: Systemd, written: Written, folder: Path, gone: Collection[s
     return 0
 
 
-def _enable(systemd: Systemd, units: Mapping[str, str], changed: Collection[str]) -> int:
+def _enable(
+    systemd: Systemd, units: Mapping[str, str], changed: Collection[str]
+) -> int:
     """Enable the units with an `[Install]` section, disable those that have lost it; return an exit code."""
     own, installable = unit_files.startable(units), unit_files.installable(units)
     return (
-        systemd.apply("disable", (own - installable) & set(changed), "--no-reload", "--quiet")
+        systemd.apply(
+            "disable", (own - installable) & set(changed), "--no-reload", "--quiet"
+        )
         or systemd.apply("reenable", own & installable & set(changed), "--no-reload")
         or systemd.apply("enable", own & installable - set(changed), "--no-reload")
     )
 
 
-def _start(systemd: Systemd, units: Mapping[str, str], changed: Collection[str], settle: float) -> int:
+def _start(
+    systemd: Systemd, units: Mapping[str, str], changed: Collection[str], settle: float
+) -> int:
     """Start or restart the units, and check that they stay up for `settle` seconds; return an exit code."""
     own, installable = unit_files.startable(units), unit_files.installable(units)
-    triggers = {unit["Id"]: set(unit.get("Triggers", "").split()) for unit in systemd.show(own, "Triggers")}
+    triggers = {
+        unit["Id"]: set(unit.get("Triggers", "").split())
+        for unit in systemd.show(own, "Triggers")
+    }
     begin = own - (set().union(*triggers.values()) - installable)
     restarts = begin & set(changed)
     # A socket cannot be restarted while its service holds it. The next connection starts that service again.
-    holding = set().union(*(triggers[unit] for unit in restarts if unit.endswith(".socket")))
-    held = {unit["Id"] for unit in systemd.show(holding, "ActiveState") if unit["ActiveState"] not in AT_REST}
+    holding = set().union(
+        *(triggers[unit] for unit in restarts if unit.endswith(".socket"))
+    )
+    held = {
+        unit["Id"]
+        for unit in systemd.show(holding, "ActiveState")
+        if unit["ActiveState"] not in AT_REST
+    }
     others = systemd.show(map(pattern, set(changed) - begin), "ActiveState")
-    restarts |= {unit["Id"] for unit in others if unit["ActiveState"] == "active"} - held - (own - set(changed))
+    restarts |= (
+        {unit["Id"] for unit in others if unit["ActiveState"] == "active"}
+        - held
+        - (own - set(changed))
+    )
     return unit_start.start(systemd, begin - restarts, restarts, settle, stop=held)

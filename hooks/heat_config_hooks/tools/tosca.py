@@ -36,10 +36,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_hooks import files, programs, protocol, script_outputs, steps, strict_json
+from heat_config_hooks import (
+    files,
+    programs,
+    protocol,
+    script_outputs,
+    steps,
+    strict_json,
+)
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.needs import BASH, PYTHON
-from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure, fit, nothing_done, status_code
+from heat_config_hooks.reply import (
+    CANNOT_START,
+    UNKNOWN,
+    Capture,
+    Reply,
+    failure,
+    fit,
+    nothing_done,
+    status_code,
+)
 from heat_config_hooks.tools import tosca_config, tosca_files, tosca_tools
 from heat_config_hooks.tools.tosca_config import Config, Step
 from heat_config_hooks.tools.tosca_tools import Tool
@@ -64,7 +80,9 @@ _INTERPRETER = 255
 """The longest line that names an interpreter, in bytes (BINPRM_BUF_SIZE)."""
 
 
-def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
+def prepare(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Reply:
     """Lay out the files, and return the command."""
     config = tosca_config.read(request.config)
     if not config.steps and not config.places:
@@ -92,7 +110,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         if task.tool is not None:
             code = _use(task, task.tool, command)
         else:
-            code = steps.run(command.argv, cwd=command.cwd, environment=_environment(command))
+            code = steps.run(
+                command.argv, cwd=command.cwd, environment=_environment(command)
+            )
         if code:
             return code
     return 0
@@ -124,7 +144,9 @@ def _use(task: _Task, tool: Tool, command: protocol.Command) -> int:
     return UNKNOWN if status is None else status
 
 
-def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
+def finish(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Reply:
     """Return the output of the run, its exit code, and its outputs if it has succeeded."""
     config = tosca_config.read(request.config)
     tasks = _tasks(request, place, config)
@@ -132,7 +154,9 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
     reply = tool.finish(ended) if tool else protocol.collect(request, place, ended)
     reply = {**reply, **_taken_away(config, request, place)}
     if status_code(reply):
-        return {name: value for name, value in reply.items() if name not in request.outputs}
+        return {
+            name: value for name, value in reply.items() if name not in request.outputs
+        }
     try:
         return _with_run(request, {**_variables(tasks), **reply})
     except (OSError, ValueError) as error:
@@ -140,28 +164,47 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
         return failure(UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
 
 
-def _tasks(request: protocol.Request, place: protocol.Workplace, config: Config) -> list[_Task]:
+def _tasks(
+    request: protocol.Request, place: protocol.Workplace, config: Config
+) -> list[_Task]:
     """Return a task for each step, with the inputs of the step. Raises HookError."""
     root = tosca_files.folder(place)
     tasks = []
     for index, step in enumerate(config.steps):
         inputs = tosca_config.step_inputs(request, step).items()
-        own = replace(request, inputs={name: _placed(value, config.root, str(root)) for name, value in inputs})
+        own = replace(
+            request,
+            inputs={
+                name: _placed(value, config.root, str(root)) for name, value in inputs
+            },
+        )
         # Each of several tools has a folder of its own, because the files of a hook have fixed names.
-        folder = replace(place, run=place.run / f"step-{index}") if len(config.steps) > 1 else place
+        folder = (
+            replace(place, run=place.run / f"step-{index}")
+            if len(config.steps) > 1
+            else place
+        )
         file = root / step.primary if step.primary else None
         is_script = step.processor in tosca_config.SCRIPTS
-        tool = None if is_script else tosca_tools.tool(step.processor, own, folder, file, step.container)
+        tool = (
+            None
+            if is_script
+            else tosca_tools.tool(step.processor, own, folder, file, step.container)
+        )
         tasks.append(_Task(own, folder, step, file or root, tool))
     return tasks
 
 
 def _with_run(request: protocol.Request, reply: Reply) -> Reply:
-    makes = RUN in request.outputs and request.action in _MAKES and not status_code(reply)
+    makes = (
+        RUN in request.outputs and request.action in _MAKES and not status_code(reply)
+    )
     return {**reply, RUN: str(time.time_ns())} if makes else reply
 
 
-def _taken_away(config: Config, request: protocol.Request, place: protocol.Workplace) -> Reply:
+def _taken_away(
+    config: Config, request: protocol.Request, place: protocol.Workplace
+) -> Reply:
     """Remove the copies whose time is over; return what changes in the reply."""
     problems = tosca_files.take_away(config, request, place)
     return failure(UNKNOWN, problems.rstrip()) if problems else {}
@@ -174,14 +217,22 @@ def _variables(tasks: Sequence[_Task]) -> Reply:
         for name in task.names if task.tool is None else ():
             path = task.variables / name
             if path.is_file() and task.step.processor == "python":
-                values[name] = strict_json.loads(files.read(path, files.LARGEST).decode())
+                values[name] = strict_json.loads(
+                    files.read(path, files.LARGEST).decode()
+                )
             elif path.is_file():
                 values[name] = Capture(path)
         if task.step.processor == "ansible":
             values.update(tosca_tools.facts(task.place))
         if (kept := task.place.run / _REPLY).is_file():
-            reply = protocol.as_map(strict_json.loads(files.read(kept, files.LARGEST).decode()))
-            values.update((name, value) for name, value in reply.items() if name in task.request.outputs)
+            reply = protocol.as_map(
+                strict_json.loads(files.read(kept, files.LARGEST).decode())
+            )
+            values.update(
+                (name, value)
+                for name, value in reply.items()
+                if name in task.request.outputs
+            )
     return values
 
 
@@ -272,11 +323,18 @@ def _interpreter(task: _Task) -> list[str]:
     if not line.startswith(b"#!"):
         return []
     if len(line) > _INTERPRETER:
-        problem = f"the line that names the interpreter is longer than {_INTERPRETER} bytes"
-        raise HookError(problem, f"config.files[{tosca_config.shown(task.step.primary)}]")
+        problem = (
+            f"the line that names the interpreter is longer than {_INTERPRETER} bytes"
+        )
+        raise HookError(
+            problem, f"config.files[{tosca_config.shown(task.step.primary)}]"
+        )
     first, *rest = line[2:].strip().decode("utf-8", "replace").split(None, 1) or [""]
     if Path(first).name != "env" or not rest:
-        return [first, *(word.strip() for word in rest if word.strip() not in ("-", "--"))]
+        return [
+            first,
+            *(word.strip() for word in rest if word.strip() not in ("-", "--")),
+        ]
     try:
         words = shlex.split(rest[0])
     except ValueError:
@@ -305,7 +363,9 @@ def _executable(task: _Task) -> protocol.Command:
     """Return the command for a file that the kernel starts. Raises CannotStart."""
     task.file.chmod(0o700)
     if reason := programs.cannot_start(str(task.file)):
-        raise CannotStart(f"{tosca_config.shown(task.step.primary)} cannot be started: {reason}")
+        raise CannotStart(
+            f"{tosca_config.shown(task.step.primary)} cannot be started: {reason}"
+        )
     return _script(task, (str(task.file),))
 
 

@@ -47,12 +47,16 @@ def _copy(name: str, digest: str, path: Path, environment: Mapping[str, str]) ->
     where = f"config.files[{shown(name)}]"
     kept = environment.get(KEPT)
     if not kept:
-        raise HookError(f"the file is kept in a folder of a stack, and ${KEPT} names none", where)
+        raise HookError(
+            f"the file is kept in a folder of a stack, and ${KEPT} names none", where
+        )
     source = Path(kept) / digest
     try:
         descriptor = files.open_regular(source)
     except OSError as error:
-        raise HookError(f"the kept file {source} cannot be read: {error.strerror or error}", where) from None
+        raise HookError(
+            f"the kept file {source} cannot be read: {error.strerror or error}", where
+        ) from None
     hashed = hashlib.sha256()
     with open(descriptor, "rb") as origin, open(_new(path), "wb") as copy:
         while part := origin.read(_AT_ONCE):
@@ -61,14 +65,20 @@ def _copy(name: str, digest: str, path: Path, environment: Mapping[str, str]) ->
             hashed.update(part)
             copy.write(part)
     if hashed.hexdigest() != digest:
-        raise HookError(f"the kept file {source} is damaged: its content has another digest", where)
+        raise HookError(
+            f"the kept file {source} is damaged: its content has another digest", where
+        )
 
 
 def _new(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    return os.open(
+        path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
 
 
-def put_in_place(config: Config, request: protocol.Request, place: protocol.Workplace) -> None:
+def put_in_place(
+    config: Config, request: protocol.Request, place: protocol.Workplace
+) -> None:
     """Copy files to their places, before the first step. Raises HookError.
 
     They are for the software of the machine, which seldom runs as root: a copy has the mode of its place, or the one
@@ -84,10 +94,14 @@ def put_in_place(config: Config, request: protocol.Request, place: protocol.Work
             mode = files.with_search(mode)
         try:
             if item.until == "never":
-                files.make_directory(path.parent, mode=files.with_search(mode & 0o644 | 0o700))
+                files.make_directory(
+                    path.parent, mode=files.with_search(mode & 0o644 | 0o700)
+                )
                 files.replace(path, content, mode=mode, durable=True)
             else:
-                written.write(path, content, owner=_owner(request, item.until), mode=mode)
+                written.write(
+                    path, content, owner=_owner(request, item.until), mode=mode
+                )
         except OSError as error:
             problem = f"cannot write {item.to}: {error.strerror or error}"
             raise HookError(problem, f"config.places[{index}]") from None
@@ -97,7 +111,9 @@ def _owner(request: protocol.Request, until: str) -> str:
     return owner(request) if until == "delete" else f"run {request.id}"
 
 
-def take_away(config: Config, request: protocol.Request, place: protocol.Workplace) -> str:
+def take_away(
+    config: Config, request: protocol.Request, place: protocol.Workplace
+) -> str:
     """Remove the files whose time is over unless someone has changed them; return a line for each failure."""
     written, problems = Written(place.working), ""
     for item in config.places:

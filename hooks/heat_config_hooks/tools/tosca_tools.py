@@ -73,32 +73,56 @@ class Tool:
 
 
 def tool(
-    processor: str, request: protocol.Request, place: protocol.Workplace, file: Path | None, container: Container | None
+    processor: str,
+    request: protocol.Request,
+    place: protocol.Workplace,
+    file: Path | None,
+    container: Container | None,
 ) -> Tool:
     """Return the tool for a step, before anything is written. Raises HookError."""
     hook = heat_config_hooks.load(_HOOKS.get(processor, processor))
-    common = {name: value for name, value in request.options.items() if name in options.COMMON}
-    request = replace(request, options={**options.read({}, hook.ABOUT.options), **common})
+    common = {
+        name: value for name, value in request.options.items() if name in options.COMMON
+    }
+    request = replace(
+        request, options={**options.read({}, hook.ABOUT.options), **common}
+    )
     if container is not None:
-        return Tool(hook=hook, request=replace(request, config=_container(request, container)), place=place)
+        return Tool(
+            hook=hook,
+            request=replace(request, config=_container(request, container)),
+            place=place,
+        )
     if file is None:
-        raise HookError(f"expected the path of the file for {processor}", "config.primary")
+        raise HookError(
+            f"expected the path of the file for {processor}", "config.primary"
+        )
     place = replace(place, working=file.parent)
-    return Tool(hook=hook, request=_REQUESTS[processor](request, place, file), place=place)
+    return Tool(
+        hook=hook, request=_REQUESTS[processor](request, place, file), place=place
+    )
 
 
 def write(processor: str, tool: Tool, file: Path | None) -> None:
     """Write what the tool needs next to its file. Raises OSError."""
     if processor == "ansible":
-        names, path = script_outputs.names(tool.request.outputs), str(_facts(tool.place))
+        names, path = (
+            script_outputs.names(tool.request.outputs),
+            str(_facts(tool.place)),
+        )
         folder = _plugins(tool.place)
         files.make_directory(folder)
-        files.replace(folder / "heat_config_facts.py", _FACTS.format(names=names, path=path).encode())
+        files.replace(
+            folder / "heat_config_facts.py",
+            _FACTS.format(names=names, path=path).encode(),
+        )
         files.replace(_inventory(tool.place), _THIS_MACHINE)
     elif processor == "chef" and file is not None and _is_recipe(file):
         book = file.parent / "cookbooks" / _COOKBOOK
         files.make_directory(book / "recipes")
-        files.replace(book / "metadata.rb", f"name '{_COOKBOOK}'\nversion '1.0.0'\n".encode())
+        files.replace(
+            book / "metadata.rb", f"name '{_COOKBOOK}'\nversion '1.0.0'\n".encode()
+        )
         files.replace(book / "recipes" / "default.rb", files.read(file))
 
 
@@ -126,7 +150,9 @@ def _text(file: Path) -> str:
     return files.read(file, files.LARGEST).decode("utf-8", "replace")
 
 
-def _playbook(request: protocol.Request, place: protocol.Workplace, file: Path) -> protocol.Request:
+def _playbook(
+    request: protocol.Request, place: protocol.Workplace, file: Path
+) -> protocol.Request:
     own: dict[str, object] = {}
     if script_outputs.names(request.outputs):
         own["callback_plugins"] = [str(_plugins(place))]
@@ -135,19 +161,29 @@ def _playbook(request: protocol.Request, place: protocol.Workplace, file: Path) 
     return replace(request, config=_text(file), options={**request.options, **own})
 
 
-def _manifest(request: protocol.Request, place: protocol.Workplace, file: Path) -> protocol.Request:
+def _manifest(
+    request: protocol.Request, place: protocol.Workplace, file: Path
+) -> protocol.Request:
     modules = place.working / "modules"
     own = {"modulepath": [str(modules), "$basemodulepath"]} if modules.is_dir() else {}
     return replace(request, config=_text(file), options={**request.options, **own})
 
 
-def _states(request: protocol.Request, _place: protocol.Workplace, file: Path) -> protocol.Request:
+def _states(
+    request: protocol.Request, _place: protocol.Workplace, file: Path
+) -> protocol.Request:
     return replace(request, config=_text(file))
 
 
-def _run_list(request: protocol.Request, place: protocol.Workplace, file: Path) -> protocol.Request:
+def _run_list(
+    request: protocol.Request, place: protocol.Workplace, file: Path
+) -> protocol.Request:
     config = f'["recipe[{_COOKBOOK}]"]' if _is_recipe(file) else _text(file)
-    return replace(request, config=config, options={**request.options, "kitchen_path": str(place.working)})
+    return replace(
+        request,
+        config=config,
+        options={**request.options, "kitchen_path": str(place.working)},
+    )
 
 
 def _is_recipe(file: Path) -> bool:
@@ -159,7 +195,10 @@ def _container(request: protocol.Request, container: Container) -> Mapping[str, 
     variables = {
         name: protocol.as_text(value)
         for name, value in protocol.visible_inputs(request).items()
-        if not name.startswith("deploy_") and name and "=" not in name and not any(map(str.isspace, name))
+        if not name.startswith("deploy_")
+        and name
+        and "=" not in name
+        and not any(map(str.isspace, name))
     }
     settings = {
         "image": container.image,
@@ -175,7 +214,9 @@ def _container(request: protocol.Request, container: Container) -> Mapping[str, 
 _HOOKS = {"container": "docker-cmd"}
 """Processor → tool, where they have different names."""
 
-_REQUESTS: Mapping[str, Callable[[protocol.Request, protocol.Workplace, Path], protocol.Request]] = {
+_REQUESTS: Mapping[
+    str, Callable[[protocol.Request, protocol.Workplace, Path], protocol.Request]
+] = {
     "ansible": _playbook,
     "puppet": _manifest,
     "salt": _states,

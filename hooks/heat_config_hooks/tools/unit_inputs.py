@@ -42,7 +42,10 @@ class Inputs:
             return units
         path = str(self._path).replace("%", "%%")
         more = f"\n[{self._section}]\n# the inputs of its deployment\nEnvironmentFile={path}\n"
-        return {name: text + more if self._names(name) else text for name, text in units.items()}
+        return {
+            name: text + more if self._names(name) else text
+            for name, text in units.items()
+        }
 
     def differ(self) -> bool:
         """Return whether the file on disk has other content."""

@@ -26,18 +26,33 @@ def require() -> None:
 
 
 def start(
-    systemd: Systemd, begin: Collection[str], restarts: Collection[str], settle: float, *, stop: Collection[str] = ()
+    systemd: Systemd,
+    begin: Collection[str],
+    restarts: Collection[str],
+    settle: float,
+    *,
+    stop: Collection[str] = (),
 ) -> int:
     """Stop, restart and start units, and check that they stay up for `settle` seconds; return an exit code."""
     units = {*begin, *restarts}
     systemd.try_to("reset-failed", units)  # this resets the counts of their starts, too
     try:
-        code = systemd.apply("stop", stop) or systemd.apply("restart", restarts) or systemd.apply("start", begin)
+        code = (
+            systemd.apply("stop", stop)
+            or systemd.apply("restart", restarts)
+            or systemd.apply("start", begin)
+        )
         return _settled(systemd, units, code, settle)
-    except SystemExit:  # the run has timed out: units that are still starting must not go on starting
+    except (
+        SystemExit
+    ):  # the run has timed out: units that are still starting must not go on starting
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         starting = systemd.show(units, "ActiveState")
-        systemd.apply("stop", {unit["Id"] for unit in starting if unit["ActiveState"] == "activating"}, "--no-block")
+        systemd.apply(
+            "stop",
+            {unit["Id"] for unit in starting if unit["ActiveState"] == "activating"},
+            "--no-block",
+        )
         raise
 
 
@@ -46,14 +61,29 @@ def _settled(systemd: Systemd, units: Collection[str], code: int, settle: float)
     if not code and units:
         time.sleep(settle)
     failed, waiting = [], []
-    for properties in systemd.show(units, "ActiveState", "SubState", "Result", "NRestarts", "ConditionResult"):
-        unit, active, restarts = properties["Id"], properties["ActiveState"], properties.get("NRestarts", "0")
-        state, result = f"{active} ({properties['SubState']})", properties.get("Result", "unknown")
+    for properties in systemd.show(
+        units, "ActiveState", "SubState", "Result", "NRestarts", "ConditionResult"
+    ):
+        unit, active, restarts = (
+            properties["Id"],
+            properties["ActiveState"],
+            properties.get("NRestarts", "0"),
+        )
+        state, result = (
+            f"{active} ({properties['SubState']})",
+            properties.get("Result", "unknown"),
+        )
         if active == "failed" or result not in ("success", "unknown"):
-            steps.say(f"{unit} failed: its state is {state}, its result is {result}", error=True)
+            steps.say(
+                f"{unit} failed: its state is {state}, its result is {result}",
+                error=True,
+            )
             failed.append(unit)
         elif restarts != "0":
-            steps.say(f"{unit} does not stay up: systemd has restarted it {restarts} times so far", error=True)
+            steps.say(
+                f"{unit} does not stay up: systemd has restarted it {restarts} times so far",
+                error=True,
+            )
             failed.append(unit)
         elif active == "inactive" and code:
             waiting.append(unit)

@@ -49,9 +49,15 @@ def _whole(folder: Path, *, count: int, theirs: int) -> Iterator[list[Subject]]:
 
         def subject(name: str, batch: Batch) -> Subject:
             rounds = theirs if name == THEIRS else 0
-            return Subject(name, lambda: batch(count).sample, rounds=rounds, warm_up=name != THEIRS)
+            return Subject(
+                name, lambda: batch(count).sample, rounds=rounds, warm_up=name != THEIRS
+            )
 
-        yield [subject(name, batch) for name, batch in batches.items() if name != THEIRS or theirs]
+        yield [
+            subject(name, batch)
+            for name, batch in batches.items()
+            if name != THEIRS or theirs
+        ]
 
 
 _FEW, _MANY = 10, 210
@@ -64,11 +70,19 @@ def _marginal(folder: Path) -> Iterator[list[Subject]]:
 
         def sample(batch: Batch, few: int, many: int) -> Sample:
             less, more = batch(few), batch(many)
-            return {"wall": (more.wall - less.wall) / (many - few), "cpu": (more.cpu - less.cpu) / (many - few)}
+            return {
+                "wall": (more.wall - less.wall) / (many - few),
+                "cpu": (more.cpu - less.cpu) / (many - few),
+            }
 
         yield [
             Subject(OURS, lambda: sample(batches[OURS], _FEW, _MANY)),
-            Subject(THEIRS, lambda: sample(batches[THEIRS], _THEIR_FEW, _THEIR_MANY), rounds=5, warm_up=False),
+            Subject(
+                THEIRS,
+                lambda: sample(batches[THEIRS], _THEIR_FEW, _THEIR_MANY),
+                rounds=5,
+                warm_up=False,
+            ),
             Subject(LIMIT, lambda: sample(batches[LIMIT], _FEW, _MANY)),
         ]
 
@@ -81,7 +95,15 @@ _MORE = (
 _THEIRS = "Theirs is 55-heat-config with its hook-script and heat-config-notify."
 
 
-def _batch(count: int, *, theirs: int, rounds: int, seconds: float, note: str, warm_up: bool = True) -> Scenario:
+def _batch(
+    count: int,
+    *,
+    theirs: int,
+    rounds: int,
+    seconds: float,
+    note: str,
+    warm_up: bool = True,
+) -> Scenario:
     return Scenario(
         f"batch-{count}",
         f"{count} new deployments, scripts that print a word, are applied in one run, and their results signalled",
@@ -96,8 +118,20 @@ def _batch(count: int, *, theirs: int, rounds: int, seconds: float, note: str, w
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    _batch(10, theirs=1, rounds=7, seconds=15, note=f"{_THEIRS} It is run once, as it takes long."),
-    _batch(100, theirs=0, rounds=5, seconds=10, note="Theirs is not run: it would take more than a minute."),
+    _batch(
+        10,
+        theirs=1,
+        rounds=7,
+        seconds=15,
+        note=f"{_THEIRS} It is run once, as it takes long.",
+    ),
+    _batch(
+        100,
+        theirs=0,
+        rounds=5,
+        seconds=10,
+        note="Theirs is not run: it would take more than a minute.",
+    ),
     _batch(
         1000,
         theirs=0,

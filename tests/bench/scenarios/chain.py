@@ -15,7 +15,17 @@ from typing import Any
 import pytest
 
 from bench import peers
-from bench.scenario import LIMIT, OURS, THEIRS, Figure, Goal, LackingError, Sample, Scenario, Subject
+from bench.scenario import (
+    LIMIT,
+    OURS,
+    THEIRS,
+    Figure,
+    Goal,
+    LackingError,
+    Sample,
+    Scenario,
+    Subject,
+)
 from system.agents import Agent
 from system.openstack import Lab, lab
 
@@ -62,11 +72,21 @@ def template(links: int) -> str:
                 "config": {"get_resource": "config"},
                 "server": {"get_resource": "server"},
                 "signal_transport": "HEAT_SIGNAL",
-                "input_values": {"before": {"get_attr": [f"link-{number}", "number"]} if number else "0"},
+                "input_values": {
+                    "before": {"get_attr": [f"link-{number}", "number"]}
+                    if number
+                    else "0"
+                },
             },
         }
     last = {"value": {"get_attr": [f"link-{links}", "number"]}}
-    return json.dumps({"heat_template_version": "2021-04-16", "resources": resources, "outputs": {"last": last}})
+    return json.dumps(
+        {
+            "heat_template_version": "2021-04-16",
+            "resources": resources,
+            "outputs": {"last": last},
+        }
+    )
 
 
 class _Cloud:
@@ -90,9 +110,15 @@ class _Cloud:
         begun = time.monotonic()
         for number in range(LINKS):
             while len(self._lab.metadata(name, "server")["deployments"]) <= number:
-                assert time.monotonic() < begun + SECONDS, self._lab.stack_get(name).reason
+                assert time.monotonic() < begun + SECONDS, self._lab.stack_get(
+                    name
+                ).reason
                 time.sleep(0.1)
-            self._lab.signal(name, f"link-{number + 1}", {"deploy_status_code": 0, "number": str(number + 1)})
+            self._lab.signal(
+                name,
+                f"link-{number + 1}",
+                {"deploy_status_code": 0, "number": str(number + 1)},
+            )
         return {"link": self._end(name, LINKS, begun) / LINKS}
 
     def _carry_out(self, links: int, boot: Boot, client: str) -> Sample:
@@ -101,16 +127,29 @@ class _Cloud:
         begun, since = time.monotonic(), self._lab.now()
 
         def asked(service: str) -> list[str]:
-            found = [(each.verb, each.path.rpartition("/")[2]) for each in self._lab.requests(service, since, client)]
+            found = [
+                (each.verb, each.path.rpartition("/")[2])
+                for each in self._lab.requests(service, since, client)
+            ]
             return [word for verb, word in found if (verb, word) in ASKED]
 
-        made = {**self._lab.metadata(name, "server"), "deployments": []}  # they came after it was made
+        made = {
+            **self._lab.metadata(name, "server"),
+            "deployments": [],
+        }  # they came after it was made
         with boot(name, made):
-            while asked("heat").count("signal") < links:  # to ask Heat itself would keep it from its work
-                assert time.monotonic() < begun + SECONDS, self._lab.stack_get(name).reason
+            while (
+                asked("heat").count("signal") < links
+            ):  # to ask Heat itself would keep it from its work
+                assert time.monotonic() < begun + SECONDS, self._lab.stack_get(
+                    name
+                ).reason
                 time.sleep(0.1)
             wall = self._end(name, links, begun)
-        return {"link": wall / links, "requests": (len(asked("heat")) + len(asked("keystone"))) / links}
+        return {
+            "link": wall / links,
+            "requests": (len(asked("heat")) + len(asked("keystone"))) / links,
+        }
 
     def _create(self, links: int) -> str:
         """Create a chain, wait until its first deployment is there, and return the stack's name."""
@@ -124,12 +163,20 @@ class _Cloud:
         self._lab.wait(name, "CREATE_COMPLETE")
         wall = time.monotonic() - begun
         last = self._lab.stack_get(name).outputs["last"]
-        assert last.strip() == str(links), f"the last deployment of {links} has put out {last!r}"
+        assert last.strip() == str(links), (
+            f"the last deployment of {links} has put out {last!r}"
+        )
         return wall
 
     @contextmanager
     def _agent(self, name: str, first: dict[str, Any]) -> Iterator[None]:
-        agent = Agent(self._folder / name, first, splay=1, polling_interval=30, min_polling_interval=1)
+        agent = Agent(
+            self._folder / name,
+            first,
+            splay=1,
+            polling_interval=30,
+            min_polling_interval=1,
+        )
         try:
             yield
         finally:
@@ -140,7 +187,10 @@ class _Cloud:
         image = peers.Image(self._folder / name)
         command = image.collect(
             ["heat"],
-            settings={"polling_interval": THEIR_PAUSE, "min_polling_interval": THEIR_PAUSE},
+            settings={
+                "polling_interval": THEIR_PAUSE,
+                "min_polling_interval": THEIR_PAUSE,
+            },
             sections={"heat": first["os-collect-config"]["heat"]},
         )
         process = subprocess.Popen(
@@ -182,7 +232,14 @@ SCENARIOS = (
             Figure("requests", "requests to Heat and Keystone for each", ""),
         ),
         subjects=_subjects,
-        goals=(Goal("link", THEIRS, 1 / 5, "Most of it is what Heat itself takes, which the limit shows."),),
+        goals=(
+            Goal(
+                "link",
+                THEIRS,
+                1 / 5,
+                "Most of it is what Heat itself takes, which the limit shows.",
+            ),
+        ),
         rounds=1,
         seconds=300,
         long=True,

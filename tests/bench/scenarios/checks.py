@@ -42,7 +42,9 @@ def template(deployments: int) -> str:
 
 def checked(text: str, largest: int) -> None:
     """Read a template and check it as before its stack is created. Raises `Invalid`."""
-    made = loader.define(Source(File("template.yaml", text), (), {}, {}), Identity("stack", "id"))
+    made = loader.define(
+        Source(File("template.yaml", text), (), {}, {}), Identity("stack", "id")
+    )
     validation.check(replace(made, largest=largest), known_types())
 
 
@@ -64,13 +66,18 @@ def _checks(deployments: int, goal: float, *, rounds: int, seconds: float) -> Sc
     return Scenario(
         f"check-{deployments}",
         f"A template of {deployments:,} deployments is read and checked, in one process that is running already",
-        (Figure("cpu", "processor time", "s"), Figure("each", "processor time for each deployment", "s")),
+        (
+            Figure("cpu", "processor time", "s"),
+            Figure("each", "processor time for each deployment", "s"),
+        ),
         functools.partial(_subjects, deployments=deployments),
         (Goal("cpu", "", goal),) if goal else (),
         rounds=rounds,
         seconds=seconds,
         long=True,
-        note="The limits of size are lifted for it: a stack has at most 1,000 resources." if deployments > 999 else "",
+        note="The limits of size are lifted for it: a stack has at most 1,000 resources."
+        if deployments > 999
+        else "",
     )
 
 

@@ -29,12 +29,16 @@ def _ours(folder: Path) -> Sample:
     with heat.running() as server:
         server.put({"deployments": work.deployments(1)})
         command = idle.ours(folder, server, COMPRESSED, [heat.HEAT])
-        with contextlib.closing(idle.Daemon(command, idle.environment(folder), folder)) as daemon:
+        with contextlib.closing(
+            idle.Daemon(command, idle.environment(folder), folder)
+        ) as daemon:
             idle.wait(lambda: daemon.said("done after") > 0, daemon)
             idle.polled(FIRST, server, heat.HEAT, daemon)
             first = daemon.used()
             for change in range(CHANGES):
-                server.put({"deployments": work.deployments(1, mark=f"change-{change}")})
+                server.put(
+                    {"deployments": work.deployments(1, mark=f"change-{change}")}
+                )
                 idle.polled((POLLS - FIRST) // CHANGES, server, heat.HEAT, daemon)
             last = daemon.used()
     return _sample(first, last)
@@ -43,12 +47,18 @@ def _ours(folder: Path) -> Sample:
 def _theirs(folder: Path) -> Sample:
     """Poll for a part of one, without changes."""
     image = peers.Image(folder)
-    settings = {"command": "true", "polling_interval": idle.INTERVAL / COMPRESSED, "min_polling_interval": 0.0}
+    settings = {
+        "command": "true",
+        "polling_interval": idle.INTERVAL / COMPRESSED,
+        "min_polling_interval": 0.0,
+    }
     with heat.running() as server:
         server.put({"deployments": work.deployments(1)})
         sections = {heat.HEAT: server.sections()[heat.HEAT]}
         command = image.collect([heat.HEAT], settings=settings, sections=sections)
-        with contextlib.closing(idle.Daemon(command, image.environment, folder)) as daemon:
+        with contextlib.closing(
+            idle.Daemon(command, image.environment, folder)
+        ) as daemon:
             idle.polled(FIRST, server, heat.HEAT, daemon)
             first = daemon.used()
             idle.polled(THEIR_POLLS - FIRST, server, heat.HEAT, daemon)
@@ -56,13 +66,23 @@ def _theirs(folder: Path) -> Sample:
 
 
 def _sample(first: idle.Used, last: idle.Used) -> Sample:
-    return {"first": first.resident, "last": last.resident, "growth": last.anonymous - first.anonymous}
+    return {
+        "first": first.resident,
+        "last": last.resident,
+        "growth": last.anonymous - first.anonymous,
+    }
 
 
 @contextlib.contextmanager
 def _subjects(folder: Path) -> Iterator[list[Subject]]:
     with ThreadPoolExecutor(2) as pool:  # no time is measured
-        yield measure.at_once({OURS: lambda: _ours(folder / "ours"), THEIRS: lambda: _theirs(folder / "theirs")}, pool)
+        yield measure.at_once(
+            {
+                OURS: lambda: _ours(folder / "ours"),
+                THEIRS: lambda: _theirs(folder / "theirs"),
+            },
+            pool,
+        )
 
 
 SCENARIOS = (

@@ -29,7 +29,8 @@ _ABOUT = (
     f" (after {Agent.patience:.0f} s here, after {Replaced.patience:.0f} s there)."
 )
 _NOTE = (
-    "The fleet, idle, needs {needed:.0f} answers per second; the server gives {rate:.0f}. Measured for {time:.0f} s."
+    "The fleet, idle, needs {needed:.0f} answers per second; the server gives {rate:.0f}. "
+    "Measured for {time:.0f} s."
 )
 
 
@@ -45,20 +46,32 @@ def _sample(course: Course, make: Callable[[], Client]) -> Sample:
         "reached": simulated.reach(0.99),
     }
     # What never came is left out; less than so little is nothing.
-    return {name: round(value, 4) for name, value in sample.items() if math.isfinite(value)}
+    return {
+        name: round(value, 4) for name, value in sample.items() if math.isfinite(value)
+    }
 
 
 @contextlib.contextmanager
-def _subjects(course: Course, _folder: Path, *, theirs: bool) -> Iterator[list[Subject]]:
+def _subjects(
+    course: Course, _folder: Path, *, theirs: bool
+) -> Iterator[list[Subject]]:
     runs = {OURS: partial(_sample, course, Agent)}
     if theirs:
         runs[THEIRS] = partial(_sample, course, Replaced)
-    with ProcessPoolExecutor(len(runs)) as pool:  # no time is measured but that of their own clock
+    with ProcessPoolExecutor(
+        len(runs)
+    ) as pool:  # no time is measured but that of their own clock
         yield measure.at_once(runs, pool)
 
 
 def _scenario(
-    name: str, title: str, course: Course, *, most: dict[str, float], theirs: bool = True, note: str = ""
+    name: str,
+    title: str,
+    course: Course,
+    *,
+    most: dict[str, float],
+    theirs: bool = True,
+    note: str = "",
 ) -> Scenario:
     """Return the scenario of a course, of which these figures are to be at most so much."""
     needed = fleet.NEEDED * fleet.NUMBER
@@ -86,7 +99,12 @@ SCENARIOS: tuple[Scenario, ...] = (
         most={"reached": 180.0},
         note=f"In the outage the server takes requests, and works them off after it. {_ABOUT}",
     ),
-    _scenario("third", "A fleet that asks a server with a third of the capacity", fleet.THIRD, most={"unused": 0.1}),
+    _scenario(
+        "third",
+        "A fleet that asks a server with a third of the capacity",
+        fleet.THIRD,
+        most={"unused": 0.1},
+    ),
     _scenario(
         "third-short-queue",
         "The same, where no more than 4096 requests may wait",

@@ -68,7 +68,11 @@ class _Server(http.server.ThreadingHTTPServer):
             members.addfile(member, io.BytesIO(DOCUMENT))
         self.layer = made.getvalue()
         digest = f"sha256:{hashlib.sha256(self.layer).hexdigest()}"
-        layer = {"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digest, "size": len(self.layer)}
+        layer = {
+            "mediaType": "application/vnd.oci.image.layer.v1.tar",
+            "digest": digest,
+            "size": len(self.layer),
+        }
         self.manifest = json.dumps({"schemaVersion": 2, "layers": [layer]}).encode()
 
     @property
@@ -103,7 +107,11 @@ def _polls(folder: Path, **values: object) -> float:
     """Return the processor time of a poll with nothing new, with the programs that it starts."""
     lines = ["[agent]", f"state_dir = {folder}/state", "[follow site]"]
     config = folder / "agent.conf"
-    config.write_text("\n".join([*lines, *(f"{name} = {value}" for name, value in values.items()), ""]))
+    config.write_text(
+        "\n".join(
+            [*lines, *(f"{name} = {value}" for name, value in values.items()), ""]
+        )
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-c", _OURS, str(config), str(POLLS)],
         env={"PATH": os.defpath, "HOME": str(folder), "LANG": "C.UTF-8"},
@@ -118,9 +126,16 @@ def _polls(folder: Path, **values: object) -> float:
 def _needs() -> None:
     for name in ("git", str(Path(sys.executable).with_name(PULL))):
         with contextlib.suppress(OSError):
-            if subprocess.run([name, "--version"], capture_output=True, check=False).returncode == 0:
+            if (
+                subprocess.run(
+                    [name, "--version"], capture_output=True, check=False
+                ).returncode
+                == 0
+            ):
                 continue
-        raise LackingError(f"{Path(name).name} is not installed: make test-all installs it")
+        raise LackingError(
+            f"{Path(name).name} is not installed: make test-all installs it"
+        )
 
 
 @contextlib.contextmanager
@@ -129,22 +144,44 @@ def _git(folder: Path) -> Iterator[list[Subject]]:
     place = folder / "site"
     place.mkdir()
     (place / "site.json").write_bytes(DOCUMENT)
-    (place / "local.yml").write_text("- hosts: localhost\n  gather_facts: false\n  tasks: []\n")
-    environment = {"PATH": os.defpath, "HOME": str(folder), "LANG": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"}
+    (place / "local.yml").write_text(
+        "- hosts: localhost\n  gather_facts: false\n  tasks: []\n"
+    )
+    environment = {
+        "PATH": os.defpath,
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
     person = ("-c", "user.name=T", "-c", "user.email=t@example.org")
-    for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "one")):
+    for words in (
+        ("init", "-q", "-b", "main"),
+        ("add", "-A"),
+        ("commit", "-q", "-m", "one"),
+    ):
         subprocess.run(["git", *person, *words], cwd=place, env=environment, check=True)
     ours = folder / "ours"
     ours.mkdir()
     program = Path(sys.executable).with_name(PULL)
-    pull = (program, "--url", f"file://{place}", "--directory", folder / "checkout", "--only-if-changed")
+    pull = (
+        program,
+        "--url",
+        f"file://{place}",
+        "--directory",
+        folder / "checkout",
+        "--only-if-changed",
+    )
     path = {**environment, "PATH": f"{program.parent}:{os.defpath}"}
 
     def by_ours() -> Sample:
         return {"cpu": _polls(ours, url=f"file://{place}", path="site.json")}
 
     def by_pull() -> Sample:
-        return {"cpu": measure.run((*pull, "--inventory", "localhost,", "local.yml"), env=path).cpu}
+        return {
+            "cpu": measure.run(
+                (*pull, "--inventory", "localhost,", "local.yml"), env=path
+            ).cpu
+        }
 
     by_pull()  # the first one fetches
     yield [Subject(OURS, by_ours), Subject(PULL, by_pull)]
@@ -155,7 +192,10 @@ def _served(folder: Path, kind: str) -> Iterator[list[Subject]]:
     with _Server() as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        urls = {"http": f"http://{server.place}/site.json", "oci": f"oci+http://{server.place}/team/site"}
+        urls = {
+            "http": f"http://{server.place}/site.json",
+            "oci": f"oci+http://{server.place}/team/site",
+        }
         before = {"http": 3, "oci": 5}[kind]
         """Requests before those that are counted: the file, or the manifest twice and the layer; and two polls."""
         numbers = itertools.count()
@@ -164,7 +204,11 @@ def _served(folder: Path, kind: str) -> Iterator[list[Subject]]:
             place = folder / f"round{next(numbers)}"
             place.mkdir()
             server.requests = 0
-            spent = _polls(place, url=urls[kind], **({"path": "site.json"} if kind == "oci" else {}))
+            spent = _polls(
+                place,
+                url=urls[kind],
+                **({"path": "site.json"} if kind == "oci" else {}),
+            )
             return {"cpu": spent, "requests": (server.requests - before) / POLLS}
 
         yield [Subject(OURS, by_ours)]
@@ -184,7 +228,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         "A followed repository has nothing new",
         (_CPU,),
         _git,
-        (Goal("cpu", PULL, 1 / 50, "`git ls-remote` is a process, which starts others."),),
+        (
+            Goal(
+                "cpu",
+                PULL,
+                1 / 50,
+                "`git ls-remote` is a process, which starts others.",
+            ),
+        ),
         rounds=7,
         seconds=8.0,
         needs=_needs,

@@ -38,11 +38,16 @@ measured at once, each with a server of its own: nearly all of it is waiting."""
 class _Changing:
     """A daemon whose metadata change."""
 
-    def __init__(self, server: heat.Heat, daemon: idle.Daemon, place: Path, *, tells: bool) -> None:
+    def __init__(
+        self, server: heat.Heat, daemon: idle.Daemon, place: Path, *, tells: bool
+    ) -> None:
         """Have it in this folder. If it `tells`, there is a line in the file `done` when a change is done."""
         self._server = server
         self._daemon = daemon
-        self._ran, self._done = place / "ran", place / "done" if tells else place / "ran"
+        self._ran, self._done = (
+            place / "ran",
+            place / "done" if tells else place / "ran",
+        )
         self._before = 0
         """Lines of `done` that are of no change."""
         self._moments = random.Random(SEED)  # noqa: S311  # the same for both
@@ -60,7 +65,9 @@ class _Changing:
             for _ in range(CHANGES):
                 time.sleep(self._moments.uniform(*WITHIN) / COMPRESSED)
                 took.append(self._change())
-            time.sleep(max(begun + PERIOD / COMPRESSED + self._busy - time.monotonic(), 0))
+            time.sleep(
+                max(begun + PERIOD / COMPRESSED + self._busy - time.monotonic(), 0)
+            )
             requests = self._server.counts().total() - counted - self._busily
         return {"latency": statistics.median(took), "requests": requests}
 
@@ -70,7 +77,9 @@ class _Changing:
         script = f"#!/bin/sh\ndate +%s.%N >>{self._ran}\n"
         self._server.put({"deployments": work.deployments(self._count, config=script)})
         changed = time.time()
-        idle.wait(lambda: _lines(self._done) >= self._before + self._count, self._daemon)
+        idle.wait(
+            lambda: _lines(self._done) >= self._before + self._count, self._daemon
+        )
         over, requests = time.time(), self._server.counts().total()
         asked, before = self._server.handed()
         self._busy += over - asked
@@ -93,7 +102,9 @@ def _subjects(folder: Path) -> Iterator[list[Subject]]:
             place = folder / name
             place.mkdir()
             daemon = stack.enter_context(contextlib.closing(start(place, server)))
-            idle.polled(6, server, heat.HEAT, daemon)  # by then it polls as seldom as it does
+            idle.polled(
+                6, server, heat.HEAT, daemon
+            )  # by then it polls as seldom as it does
             subjects[name] = _Changing(server, daemon, place, tells=name == THEIRS)
         pool = stack.enter_context(ThreadPoolExecutor(len(subjects)))
         yield measure.at_once({name: each.run for name, each in subjects.items()}, pool)
@@ -103,7 +114,11 @@ Start = Callable[[Path, heat.Heat], idle.Daemon]
 
 
 def _ours(place: Path, server: heat.Heat) -> idle.Daemon:
-    return idle.Daemon(idle.ours(place, server, COMPRESSED, [heat.HEAT]), idle.environment(place), place)
+    return idle.Daemon(
+        idle.ours(place, server, COMPRESSED, [heat.HEAT]),
+        idle.environment(place),
+        place,
+    )
 
 
 def _theirs(place: Path, server: heat.Heat) -> idle.Daemon:
@@ -113,7 +128,11 @@ def _theirs(place: Path, server: heat.Heat) -> idle.Daemon:
         "polling_interval": idle.INTERVAL / COMPRESSED,
         "min_polling_interval": idle.LEAST / COMPRESSED,
     }
-    command = image.collect([heat.HEAT], settings=settings, sections={heat.HEAT: server.sections()[heat.HEAT]})
+    command = image.collect(
+        [heat.HEAT],
+        settings=settings,
+        sections={heat.HEAT: server.sections()[heat.HEAT]},
+    )
     return idle.Daemon(command, image.environment, place)
 
 

@@ -32,7 +32,9 @@ def _idle(folder: Path) -> Iterator[list[Subject]]:
     (image.local / "document.json").write_text(ours.document.read_text())
     collect = image.collect(["local"], "--one-time")
     measure.run(collect, env=image.environment)
-    assert (image.deployed / "d-0.notify.json").exists(), "os-collect-config has applied nothing"
+    assert (image.deployed / "d-0.notify.json").exists(), (
+        "os-collect-config has applied nothing"
+    )
 
     def theirs(*command: str | Path) -> Sample:
         return measure.run(command, env=image.environment).sample
@@ -42,13 +44,22 @@ def _idle(folder: Path) -> Iterator[list[Subject]]:
         Subject(_HEAT_CONFIG, lambda: theirs(*image.heat_config)),
         Subject(_COLLECT, lambda: theirs(*collect)),
         Subject(_FORCED, lambda: theirs(*collect, "--force"), rounds=3),
-        Subject(_PYTHON, lambda: measure.run((sys.executable, "-I", "-S", "-c", "pass"), env={}).sample),
+        Subject(
+            _PYTHON,
+            lambda: (
+                measure.run((sys.executable, "-I", "-S", "-c", "pass"), env={}).sample
+            ),
+        ),
     ]
 
 
 @contextlib.contextmanager
 def _one(folder: Path) -> Iterator[list[Subject]]:
-    image, ours, limit = peers.Image(folder / "image"), work.Ours(folder / "ours"), work.Limit(folder / "limit")
+    image, ours, limit = (
+        peers.Image(folder / "image"),
+        work.Ours(folder / "ours"),
+        work.Limit(folder / "limit"),
+    )
     numbers = itertools.count()
     with server.running(folder / "documents") as heat:
 
@@ -64,9 +75,15 @@ def _one(folder: Path) -> Iterator[list[Subject]]:
 
         def by_limit() -> Sample:
             with heat.expecting(1):
-                return limit.apply(folder / "limit" / f"run{next(numbers)}", 1, heat).sample
+                return limit.apply(
+                    folder / "limit" / f"run{next(numbers)}", 1, heat
+                ).sample
 
-        yield [Subject(OURS, by_ours), Subject(THEIRS, by_theirs), Subject(LIMIT, by_limit)]
+        yield [
+            Subject(OURS, by_ours),
+            Subject(THEIRS, by_theirs),
+            Subject(LIMIT, by_limit),
+        ]
 
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -76,8 +93,18 @@ SCENARIOS: tuple[Scenario, ...] = (
         _FIGURES,
         _idle,
         (
-            Goal("wall", _HEAT_CONFIG, 1.0, f"Most of what both take is the start of Python. {_LEFT}"),
-            Goal("wall", _COLLECT, 0.1, f"The start of Python is the most of what ours takes. {_LEFT}"),
+            Goal(
+                "wall",
+                _HEAT_CONFIG,
+                1.0,
+                f"Most of what both take is the start of Python. {_LEFT}",
+            ),
+            Goal(
+                "wall",
+                _COLLECT,
+                0.1,
+                f"The start of Python is the most of what ours takes. {_LEFT}",
+            ),
             Goal("wall", _PYTHON, 5.0, _LEFT),
         ),
         rounds=15,

@@ -44,21 +44,30 @@ def _script(size: int) -> str:
     """Return a script that prints so many bytes."""
     errors = size // _LINE // 10
     last = _FIRST + size // _LINE - 1
-    return f"#!/bin/sh\nseq {_FIRST} {last - errors}\nseq {last - errors + 1} {last} >&2\n"
+    return (
+        f"#!/bin/sh\nseq {_FIRST} {last - errors}\nseq {last - errors + 1} {last} >&2\n"
+    )
 
 
-def _subjects(size: int, *, theirs: int) -> Callable[[Path], AbstractContextManager[list[Subject]]]:
+def _subjects(
+    size: int, *, theirs: int
+) -> Callable[[Path], AbstractContextManager[list[Subject]]]:
     """Return what sets up those that are compared, for so many bytes; `theirs` is run in so many rounds, or not."""
 
     @contextlib.contextmanager
     def subjects(folder: Path) -> Iterator[list[Subject]]:
-        ours, image = work.Ours(folder / "ours"), peers.Image(folder / "image") if theirs else None
+        ours, image = (
+            work.Ours(folder / "ours"),
+            peers.Image(folder / "image") if theirs else None,
+        )
         numbers = itertools.count()
         bare = folder / "script"
         bare.write_text(_script(size))
 
         def by_ours(script: str) -> measure.Took:
-            ours.write(work.deployments(1, heat, mark=f"run{next(numbers)}", config=script))
+            ours.write(
+                work.deployments(1, heat, mark=f"run{next(numbers)}", config=script)
+            )
             with heat.expecting(1):
                 return ours.apply()
 
@@ -66,27 +75,47 @@ def _subjects(size: int, *, theirs: int) -> Callable[[Path], AbstractContextMana
             shutil.rmtree(ours.state, ignore_errors=True)
             took = by_ours(_script(size))
             _check(ours.state, size)
-            kept = sum(each.stat().st_blocks * 512 for each in (ours.state / "runs").glob("*/std*"))
-            return {**took.sample, "more": took.peak - least, "kept": kept, "signals": 1}
+            kept = sum(
+                each.stat().st_blocks * 512
+                for each in (ours.state / "runs").glob("*/std*")
+            )
+            return {
+                **took.sample,
+                "more": took.peak - least,
+                "kept": kept,
+                "signals": 1,
+            }
 
         def by_theirs() -> Sample:
             assert image is not None
-            image.write(work.deployments(1, heat, mark=f"run{next(numbers)}", config=_script(size)))
+            image.write(
+                work.deployments(
+                    1, heat, mark=f"run{next(numbers)}", config=_script(size)
+                )
+            )
             before = heat.count()
             took = measure.run(image.heat_config, env=image.environment)
             return {**took.sample, "signals": (heat.count() - before).signals}
 
         def bare_into(place: str) -> Sample:
-            took = measure.run(("/bin/sh", "-c", f"/bin/sh {bare} {place}"), env={"PATH": os.defpath})
+            took = measure.run(
+                ("/bin/sh", "-c", f"/bin/sh {bare} {place}"), env={"PATH": os.defpath}
+            )
             for each in ("out", "err"):
                 (folder / each).unlink(missing_ok=True)
             return {"wall": took.wall, "cpu": took.cpu}
 
         with server.running(folder / "documents") as heat:
-            least = round(statistics.median(by_ours(work.SCRIPT).peak for _ in range(3)))
+            least = round(
+                statistics.median(by_ours(work.SCRIPT).peak for _ in range(3))
+            )
             yield [
                 Subject(OURS, by_ours_at_once),
-                *([Subject(THEIRS, by_theirs, rounds=theirs, warm_up=False)] if theirs else []),
+                *(
+                    [Subject(THEIRS, by_theirs, rounds=theirs, warm_up=False)]
+                    if theirs
+                    else []
+                ),
                 Subject(LIMIT, lambda: bare_into("2>&1 | cat >/dev/null")),
                 Subject(_FILES, lambda: bare_into(f">>{folder}/out 2>>{folder}/err")),
                 Subject(_NONE, lambda: {**by_ours(work.SCRIPT).sample, "signals": 1}),
@@ -101,7 +130,10 @@ def _check(state: Path, size: int) -> None:
     told = json.loads(path.read_text())
     errors = size // _LINE // 10
     last = _FIRST + size // _LINE - 1
-    for name, first, end in (("stdout", _FIRST, last - errors), ("stderr", last - errors + 1, last)):
+    for name, first, end in (
+        ("stdout", _FIRST, last - errors),
+        ("stderr", last - errors + 1, last),
+    ):
         text = told[f"deploy_{name}"]
         assert text.startswith(f"{first}\n"), f"{name} does not begin as it should"
         assert text.endswith(f"\n{end}\n"), f"{name} does not end as it should"
@@ -168,8 +200,18 @@ SCENARIOS: tuple[Scenario, ...] = (
         _FIGURES,
         _subjects(100_000_000, theirs=1),
         (
-            Goal("wall", THEIRS, 1 / 300, "The script itself takes most of it, and the start of Python a third."),
-            Goal("peak", THEIRS, 1 / 50, "The program takes nearly as much without any output."),
+            Goal(
+                "wall",
+                THEIRS,
+                1 / 300,
+                "The script itself takes most of it, and the start of Python a third.",
+            ),
+            Goal(
+                "peak",
+                THEIRS,
+                1 / 50,
+                "The program takes nearly as much without any output.",
+            ),
         ),
         rounds=3,
         seconds=300,

@@ -37,13 +37,18 @@ def _subjects(folder: Path) -> Iterator[list[Subject]]:
                 return ours.apply().wall
 
         def spawn() -> float:
-            return (limit.spawn(hook, given, _MANY).wall - limit.spawn(hook, given, _FEW).wall) / (_MANY - _FEW)
+            return (
+                limit.spawn(hook, given, _MANY).wall
+                - limit.spawn(hook, given, _FEW).wall
+            ) / (_MANY - _FEW)
 
         def by_ours() -> Sample:
             wall = (apply(_MANY) - apply(_FEW)) / (_MANY - _FEW)
             return {"wall": wall, "above": wall - spawn()}
 
-        given.write_text(json.dumps(work.deployments(1, heat, group="own", config="anything")[0]))
+        given.write_text(
+            json.dumps(work.deployments(1, heat, group="own", config="anything")[0])
+        )
         yield [Subject(OURS, by_ours), Subject(LIMIT, lambda: {"wall": spawn()})]
 
 
@@ -51,7 +56,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "own-hook",
         "What one deployment more costs in a batch whose hook is somebody's own executable",
-        (Figure("wall", "wall time", "s"), Figure("above", "above starting that executable", "s")),
+        (
+            Figure("wall", "wall time", "s"),
+            Figure("above", "above starting that executable", "s"),
+        ),
         _subjects,
         (
             Goal(

@@ -57,7 +57,14 @@ def _scenario(transport: str, size: str) -> Scenario:
     if size == "10kB":
         goals.append(Goal("resident", THEIRS, 1 / 1.5, _MEMORY))
     if size == "1MB" and transport in ("heat", "cfn"):
-        goals.append(Goal("cpu", THEIRS, 1 / 15, f"The answer is only compared with the last one, but {_ASKING}"))
+        goals.append(
+            Goal(
+                "cpu",
+                THEIRS,
+                1 / 15,
+                f"The answer is only compared with the last one, but {_ASKING}",
+            )
+        )
     if size == "1MB" and transport == "request":
         goals.append(Goal("cpu", THEIRS, 1 / 50, f"No document is read, but {_ASKING}"))
 
@@ -65,8 +72,15 @@ def _scenario(transport: str, size: str) -> Scenario:
     def subjects(folder: Path) -> Iterator[list[Subject]]:
         with contextlib.ExitStack() as stack:
             given = document(_SIZES[size])
-            found = [Subject(OURS, stack.enter_context(_ours(folder, transport, given)))]
-            found.append(Subject(THEIRS, stack.enter_context(_theirs(folder / "theirs", transport, given))))
+            found = [
+                Subject(OURS, stack.enter_context(_ours(folder, transport, given)))
+            ]
+            found.append(
+                Subject(
+                    THEIRS,
+                    stack.enter_context(_theirs(folder / "theirs", transport, given)),
+                )
+            )
             yield found
 
     return Scenario(
@@ -96,14 +110,23 @@ def _ours(folder: Path, transport: str, given: dict[str, object]) -> Iterator[Me
         command = idle.ours(place, server, COMPRESSED, [transport])
         document = place / "document.json"
         document.write_text(json.dumps(given))
-        apply = (Path(sys.executable).with_name("heat-config-apply"), "--config", command[-1], document)
+        apply = (
+            Path(sys.executable).with_name("heat-config-apply"),
+            "--config",
+            command[-1],
+            document,
+        )
         measure.run(apply, env=idle.environment(place))
-        daemon = stack.enter_context(contextlib.closing(idle.Daemon(command, idle.environment(place), place)))
+        daemon = stack.enter_context(
+            contextlib.closing(idle.Daemon(command, idle.environment(place), place))
+        )
         yield _measure(server, transport, daemon, given)
 
 
 @contextlib.contextmanager
-def _theirs(folder: Path, transport: str, given: dict[str, object]) -> Iterator[Measure]:
+def _theirs(
+    folder: Path, transport: str, given: dict[str, object]
+) -> Iterator[Measure]:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(heat.running())
         server.put(given)
@@ -115,11 +138,15 @@ def _theirs(folder: Path, transport: str, given: dict[str, object]) -> Iterator[
         }
         sections = {transport: server.sections()[transport]}
         command = image.collect([transport], settings=settings, sections=sections)
-        daemon = stack.enter_context(contextlib.closing(idle.Daemon(command, image.environment, folder)))
+        daemon = stack.enter_context(
+            contextlib.closing(idle.Daemon(command, image.environment, folder))
+        )
         yield _measure(server, transport, daemon, given)
 
 
-def _measure(server: heat.Heat, transport: str, daemon: idle.Daemon, given: dict[str, object]) -> Measure:
+def _measure(
+    server: heat.Heat, transport: str, daemon: idle.Daemon, given: dict[str, object]
+) -> Measure:
     polls = POLLS if len(str(given)) < _SIZES["10MB"] // 2 else FEWER
     kind = heat.SWIFT if transport == "request" else transport
     idle.polled(FEWER, server, kind, daemon)
@@ -127,4 +154,8 @@ def _measure(server: heat.Heat, transport: str, daemon: idle.Daemon, given: dict
     return lambda: idle.measured(polls, server, kind, daemon)
 
 
-SCENARIOS = tuple(_scenario(transport, size) for transport in ("heat", "cfn", "request", "zaqar") for size in _SIZES)
+SCENARIOS = tuple(
+    _scenario(transport, size)
+    for transport in ("heat", "cfn", "request", "zaqar")
+    for size in _SIZES
+)

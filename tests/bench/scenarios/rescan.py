@@ -46,7 +46,11 @@ def _nothing_new(folder: Path) -> Iterator[list[Subject]]:
         theirs = _theirs(folder / "image1", one), _theirs(folder / "image", many)
 
         def sample(less: measure.Took, more: measure.Took) -> Sample:
-            return {**more.sample, "marginal": more.wall - less.wall, "marginal_cpu": more.cpu - less.cpu}
+            return {
+                **more.sample,
+                "marginal": more.wall - less.wall,
+                "marginal_cpu": more.cpu - less.cpu,
+            }
 
         def by_ours() -> Sample:
             with heat.expecting(0):
@@ -54,7 +58,12 @@ def _nothing_new(folder: Path) -> Iterator[list[Subject]]:
 
         def by_theirs() -> Sample:
             with heat.expecting(0):
-                return sample(*(measure.run(each.heat_config, env=each.environment) for each in theirs))
+                return sample(
+                    *(
+                        measure.run(each.heat_config, env=each.environment)
+                        for each in theirs
+                    )
+                )
 
         collect = theirs[1].collect(["local"], "--force")
         (theirs[1].local / "document.json").write_text(ours[1].document.read_text())
@@ -63,7 +72,9 @@ def _nothing_new(folder: Path) -> Iterator[list[Subject]]:
             theirs[1].list.unlink()
             with heat.expecting(0):
                 took = measure.run(collect, env=theirs[1].environment)
-            assert json.loads(theirs[1].list.read_text()) == many, "os-apply-config has not written the deployments"
+            assert json.loads(theirs[1].list.read_text()) == many, (
+                "os-apply-config has not written the deployments"
+            )
             return took.sample
 
         yield [
@@ -112,7 +123,9 @@ SCENARIOS: tuple[Scenario, ...] = (
         ),
         _nothing_new,
         (
-            Goal("wall", THEIRS, 1 / 5, "The start of Python is most of what both take."),
+            Goal(
+                "wall", THEIRS, 1 / 5, "The start of Python is most of what both take."
+            ),
             Goal("marginal", THEIRS, 1 / 5, _DIFFERENCE),
             Goal("marginal", "", 0.008, _DIFFERENCE),
         ),

@@ -67,7 +67,12 @@ def _documents(folder: Path, *, number: int) -> Iterator[list[Subject]]:
     names = sorted(folder.glob("*.yaml"))
 
     def ours() -> Sample:
-        return _sample(measure.run((_COMMAND, "template", "validate", "--json", *names), env={}, codes=(1,)), number)
+        return _sample(
+            measure.run(
+                (_COMMAND, "template", "validate", "--json", *names), env={}, codes=(1,)
+            ),
+            number,
+        )
 
     yield [Subject(OURS, ours)]
 
@@ -82,10 +87,20 @@ def _created(folder: Path, *, nodes: int) -> Iterator[list[Subject]]:
     def service() -> Sample:
         ours = work.Ours(folder / f"service{next(numbers)}")
         last[:] = [ours]
-        return _sample(measure.run((command, "--state-dir", ours.state, path), env=ours.environment), nodes)
+        return _sample(
+            measure.run(
+                (command, "--state-dir", ours.state, path), env=ours.environment
+            ),
+            nodes,
+        )
 
     def again() -> Sample:
-        return _sample(measure.run((command, "--state-dir", last[0].state, path), env=last[0].environment), nodes)
+        return _sample(
+            measure.run(
+                (command, "--state-dir", last[0].state, path), env=last[0].environment
+            ),
+            nodes,
+        )
 
     def alone() -> Sample:
         ours = work.Ours(folder / f"alone{next(numbers)}")
@@ -111,7 +126,9 @@ def _unchanged(folder: Path, *, nodes: int) -> Iterator[list[Subject]]:
     yield [Subject(OURS, again)]
 
 
-def _validation(nodes: int, *, seconds: float, goals: tuple[Goal, ...] = ()) -> Scenario:
+def _validation(
+    nodes: int, *, seconds: float, goals: tuple[Goal, ...] = ()
+) -> Scenario:
     return Scenario(
         f"service-validated-{nodes}",
         f"A service template of {nodes} nodes is checked",

@@ -40,26 +40,41 @@ def _ours(folder: Path) -> Sample:
         "--python",
         environment / "bin/python",
     )
-    done = subprocess.run([*pip, "install", "--no-compile", TREE], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [*pip, "install", "--no-compile", TREE],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
-        raise LackingError(f"the project cannot be installed in an environment of its own: {done.stderr.strip()}")
+        raise LackingError(
+            f"the project cannot be installed in an environment of its own: {done.stderr.strip()}"
+        )
     return _counted(environment)
 
 
 def _theirs() -> Sample:
     """Count what there is of the programs that are replaced."""
-    parts = [path for part in _PARTS for path in peers.AGENTS.glob(part) if path.is_file()]
+    parts = [
+        path for part in _PARTS for path in peers.AGENTS.glob(part) if path.is_file()
+    ]
     return _counted(peers.FOLDER, parts)
 
 
 def _counted(environment: Path, beside: Iterable[Path] = ()) -> Sample:
     """Count the packages of an environment, and one more if there are files beside them."""
     site = next(environment.glob("lib/python*/site-packages"))
-    packages = [each for each in distributions(path=[str(site)]) if each.name not in _WITHOUT]
+    packages = [
+        each for each in distributions(path=[str(site)]) if each.name not in _WITHOUT
+    ]
     files = [*beside]
     more = 1 if files else 0
     files += [path for each in packages for path in _files(each)]
-    return {"size": sum(path.stat().st_size for path in files), "packages": len(packages) + more, "files": len(files)}
+    return {
+        "size": sum(path.stat().st_size for path in files),
+        "packages": len(packages) + more,
+        "files": len(files),
+    }
 
 
 def _files(package: Distribution) -> list[Path]:

@@ -17,7 +17,11 @@ ALONE = "deployments alone"
 
 def template(resources: int) -> str:
     """Return a template of that many: values, configs that use them, and their deployments."""
-    lines = ["heat_template_version: 2021-04-16", "resources:", "  server: {type: OS::Heat::DeployedServer}"]
+    lines = [
+        "heat_template_version: 2021-04-16",
+        "resources:",
+        "  server: {type: OS::Heat::DeployedServer}",
+    ]
     for number in range(resources // 3):
         lines += [
             f"  value-{number}:",
@@ -49,7 +53,12 @@ def _subjects(folder: Path, *, resources: int) -> Iterator[list[Subject]]:
 
     def stack() -> Sample:
         ours = work.Ours(folder / f"stack{next(numbers)}")
-        return _each(measure.run((command, "--state-dir", ours.state, given), env=ours.environment), resources)
+        return _each(
+            measure.run(
+                (command, "--state-dir", ours.state, given), env=ours.environment
+            ),
+            resources,
+        )
 
     def alone() -> Sample:
         ours = work.Ours(folder / f"alone{next(numbers)}")
@@ -60,7 +69,12 @@ def _subjects(folder: Path, *, resources: int) -> Iterator[list[Subject]]:
 
 
 def _each(took: measure.Took, resources: int) -> Sample:
-    return {"wall": took.wall, "cpu": took.cpu, "peak": took.peak, "each": took.wall / resources}
+    return {
+        "wall": took.wall,
+        "cpu": took.cpu,
+        "peak": took.peak,
+        "each": took.wall / resources,
+    }
 
 
 _FIGURES = (

@@ -35,7 +35,9 @@ def _subjects(folder: Path) -> Iterator[list[Subject]]:
             def apply() -> Sample:
                 ours.write(work.deployments(_COUNT, heat, mark=f"run{next(numbers)}"))
                 with heat.expecting(_COUNT):
-                    return measure.run((*program, *places, ours.document), env=ours.environment).sample
+                    return measure.run(
+                        (*program, *places, ours.document), env=ours.environment
+                    ).sample
 
             return Subject(name, apply)
 

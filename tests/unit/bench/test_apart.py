@@ -28,14 +28,18 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "venv"
 
 
-def measured(run: Callable[[Path], Sample], *, seconds: float = 60, rounds: int = 3) -> apart.Outcome:
+def measured(
+    run: Callable[[Path], Sample], *, seconds: float = 60, rounds: int = 3
+) -> apart.Outcome:
     """Measure a scenario of one, which is given its folder."""
 
     @contextlib.contextmanager
     def subjects(folder: Path) -> Iterator[list[Subject]]:
         yield [Subject(OURS, lambda: run(folder))]
 
-    some = Scenario("some", "Something", FIGURES, subjects, rounds=rounds, warm_up=False)
+    some = Scenario(
+        "some", "Something", FIGURES, subjects, rounds=rounds, warm_up=False
+    )
     return apart.measured(some, seconds, lambda _text: None)
 
 
@@ -54,7 +58,9 @@ def started(told: Path, *argv: str) -> int:
 
 def test_measurements_of_the_process_are_returned(place: Path) -> None:
     """By that process, run after run; its folder is gone then."""
-    outcome = measured(lambda folder: {"wall": len(folder.name), "parent": os.getppid()})
+    outcome = measured(
+        lambda folder: {"wall": len(folder.name), "parent": os.getppid()}
+    )
 
     assert [name for name, _ in outcome.samples] == [OURS] * 3
     assert outcome.samples[0][1]["parent"] == os.getpid()
@@ -70,7 +76,10 @@ def test_hanging_scenario_is_ended_and_its_figures_count(place: Path) -> None:
         if not told.exists():
             told.touch()
             return {"wall": 1.0}
-        os.kill(started(told, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done"), signal.SIGSTOP)
+        os.kill(
+            started(told, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done"),
+            signal.SIGSTOP,
+        )
         while True:
             with contextlib.suppress(SystemExit):
                 time.sleep(60)
@@ -85,7 +94,9 @@ def test_hanging_scenario_is_ended_and_its_figures_count(place: Path) -> None:
     assert not [*place.iterdir()]
 
 
-def test_process_told_to_end_before_it_begins_ends(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+def test_process_told_to_end_before_it_begins_ends(
+    monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
     """A process that is told to end before it begins ends by itself."""
     monkeypatch.setattr(apart, "GRACE", 60.0)
     begun = time.monotonic()
@@ -101,7 +112,9 @@ def test_nothing_that_was_started_is_left(place: Path) -> None:
     """All processes of a scenario are ended, also after its own has exited; others continue."""
     told = place.parent / "pid"
     with endings.ended(subprocess.Popen(["sleep", "60"])) as other:
-        outcome = measured(lambda _folder: {"wall": float(started(told, "sleep", "60"))}, rounds=1)
+        outcome = measured(
+            lambda _folder: {"wall": float(started(told, "sleep", "60"))}, rounds=1
+        )
 
         assert not outcome.failed
         assert not psutil.pid_exists(int(told.read_text()))

@@ -50,16 +50,25 @@ def hanging(_folder: Path) -> Iterator[list[Subject]]:
 Setup = Callable[[Path], contextlib.AbstractContextManager[list[Subject]]]
 
 
-def scenario(name: str, setup: Setup = there, *, long: bool = False, seconds: float = 20) -> Scenario:
+def scenario(
+    name: str, setup: Setup = there, *, long: bool = False, seconds: float = 20
+) -> Scenario:
     """Return one that shows a quarter of a second."""
     figures = (Figure("wall", "wall time", "s"),)
-    return Scenario(name, f"About {name}", figures, setup, rounds=1, long=long, seconds=seconds)
+    return Scenario(
+        name, f"About {name}", figures, setup, rounds=1, long=long, seconds=seconds
+    )
 
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where the figures go; the scenarios are some of our own."""
-    every = (scenario("one"), scenario("one-more"), scenario("oneself"), scenario("day", long=True))
+    every = (
+        scenario("one"),
+        scenario("one-more"),
+        scenario("oneself"),
+        scenario("day", long=True),
+    )
     monkeypatch.setattr(scenarios, "ALL", every)
     monkeypatch.setattr(scenarios, "NAMES", tuple(each.name for each in every))
     monkeypatch.setattr(report, "JSON", tmp_path / "benchmarks.json")
@@ -104,15 +113,24 @@ def test_missing_program_does_not_stop_the_other_scenarios(
 ) -> None:
     """A missing program is reported, and the preparation is removed."""
     every = (scenario("one", missing), scenario("needy"), scenario("two"))
-    monkeypatch.setattr(scenarios, "ALL", (every[0], replace(every[1], needs=lack), every[2]))
+    monkeypatch.setattr(
+        scenarios, "ALL", (every[0], replace(every[1], needs=lack), every[2])
+    )
 
     assert run(monkeypatch) == 1
     said = capsys.readouterr()
     lines = [each for each in said.err.splitlines() if "is not measured" in each]
-    assert lines[0].startswith("one is not measured: it cannot be measured here: there is no thing; install it, with ")
+    assert lines[0].startswith(
+        "one is not measured: it cannot be measured here: there is no thing; install it, with "
+    )
     assert not Path(lines[0].rpartition(" ")[2]).exists()
-    assert lines[1:] == ["needy is not measured: it cannot be measured here: there is no index"]
-    assert "Not measured: needy: it cannot be measured here: there is no index\n" in said.out
+    assert lines[1:] == [
+        "needy is not measured: it cannot be measured here: there is no index"
+    ]
+    assert (
+        "Not measured: needy: it cannot be measured here: there is no index\n"
+        in said.out
+    )
     assert list(json.loads(kept.read_text())) == ["two"]
 
 
@@ -132,7 +150,10 @@ def test_failed_scenario_does_not_stop_the_others(
 
     assert run(monkeypatch) == 1
     said = capsys.readouterr()
-    assert "Not measured: one: it failed: ValueError: there is a mistake in bench\n" in said.out
+    assert (
+        "Not measured: one: it failed: ValueError: there is a mistake in bench\n"
+        in said.out
+    )
     assert "Traceback" in said.err
     assert list(known := json.loads(kept.read_text())) == ["one", "two"]
     assert known["one"] == before
@@ -142,14 +163,21 @@ def test_hanging_scenario_takes_only_its_share_of_time(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A hanging scenario has its share and half of the spare time, and the sum is bounded."""
-    monkeypatch.setattr(scenarios, "ALL", (scenario("one", hanging, seconds=1), scenario("two", seconds=57)))
+    monkeypatch.setattr(
+        scenarios,
+        "ALL",
+        (scenario("one", hanging, seconds=1), scenario("two", seconds=57)),
+    )
     monkeypatch.setattr(command, "TOTAL", 60)
     monkeypatch.setattr(command, "SPARE", 1.0)
     begun = time.monotonic()
 
     assert run(monkeypatch) == 1
     assert time.monotonic() - begun < pace.seconds(30)
-    assert "Not measured: one: its time was over before there was anything: " in capsys.readouterr().out
+    assert (
+        "Not measured: one: its time was over before there was anything: "
+        in capsys.readouterr().out
+    )
     assert list(json.loads(kept.read_text())) == ["two"]
 
 
@@ -163,11 +191,16 @@ def test_ended_scenario_is_reported(
         with there(folder) as quick, hanging(folder) as slow:
             yield [*quick, replace(slow[0], name=THEIRS)]
 
-    monkeypatch.setattr(scenarios, "ALL", (replace(scenario("one", lame, seconds=3), warm_up=False),))
+    monkeypatch.setattr(
+        scenarios, "ALL", (replace(scenario("one", lame, seconds=3), warm_up=False),)
+    )
     monkeypatch.setattr(command, "TOTAL", 3)
 
     assert run(monkeypatch) == 0
-    assert "Ended before it was through, as there was no more time: one\n" in capsys.readouterr().out
+    assert (
+        "Ended before it was through, as there was no more time: one\n"
+        in capsys.readouterr().out
+    )
     assert list(json.loads(kept.read_text())["one"]["subjects"]) == [OURS]
 
 
@@ -185,7 +218,9 @@ def test_an_interruption_keeps_what_was_measured(
 
     assert run(monkeypatch) == 1
     assert list(json.loads(kept.read_text())) == ["one"]
-    assert [each for each in capsys.readouterr().out.splitlines() if each.startswith("Not")] == [
+    assert [
+        each for each in capsys.readouterr().out.splitlines() if each.startswith("Not")
+    ] == [
         "Not measured: two: it was interrupted",
         "Not measured: three: it was interrupted before",
     ]
@@ -198,16 +233,36 @@ def test_all_fit_into_ten_minutes() -> None:
     assert len(set(scenarios.NAMES)) == len(scenarios.NAMES)
 
 
-def test_shares_are_listed(monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shares_are_listed(
+    monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The shares are listed, and nothing is measured."""
     assert run(monkeypatch, "--list", "one") == 0
     assert capsys.readouterr().out.split() == [
-        *("one", "20", "s", "1", "rounds", "one-more", "20", "s", "1", "rounds", "all", "of", "them", "40", "s")
+        *(
+            "one",
+            "20",
+            "s",
+            "1",
+            "rounds",
+            "one-more",
+            "20",
+            "s",
+            "1",
+            "rounds",
+            "all",
+            "of",
+            "them",
+            "40",
+            "s",
+        )
     ]
     assert not kept.exists()
 
 
-def test_a_scenario_that_there_is_not(monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:
+def test_a_scenario_that_there_is_not(
+    monkeypatch: pytest.MonkeyPatch, kept: Path
+) -> None:
     """Nothing is measured."""
     with pytest.raises(SystemExit) as ended:
         run(monkeypatch, "one", "none")

@@ -50,7 +50,12 @@ def test_after_an_outage_everybody_is_served_within_minutes() -> None:
     assert refused.reach(0.99) < 180
     silent = simulate(fleet.SILENT, Agent, number=NUMBER)
     assert silent.reach(0.99) < 600
-    assert simulate(replace(fleet.SILENT, measured_from=1000, end=1500), Agent, number=NUMBER).useful > 0.9
+    assert (
+        simulate(
+            replace(fleet.SILENT, measured_from=1000, end=1500), Agent, number=NUMBER
+        ).useful
+        > 0.9
+    )
     enough = simulate(fleet.ENOUGH, Agent, number=NUMBER)
     assert enough.reach(0.99) < 180
     assert enough.in_time > 0.99
@@ -66,7 +71,9 @@ def test_queue_of_a_whole_fleet_is_short_again_within_minutes(course: Course) ->
 
 def test_an_idle_fleet_needs_what_is_said_of_it() -> None:
     """With as much capacity, and no outage, intervals are those of the schedule."""
-    found = simulate(Course(capacity=2, measured_from=100, end=400), Agent, number=NUMBER)
+    found = simulate(
+        Course(capacity=2, measured_from=100, end=400), Agent, number=NUMBER
+    )
     assert found.per_second == pytest.approx(fleet.NEEDED * NUMBER, rel=0.03)
     assert found.gap(1.0) <= fleet.SCHEDULE.most + 1
 
@@ -74,7 +81,9 @@ def test_an_idle_fleet_needs_what_is_said_of_it() -> None:
 def test_the_same_seed_gives_the_same() -> None:
     """Another one another."""
     course = Course(capacity=1 / 3, measured_from=0, end=200)
-    found: list[Tally] = [simulate(course, Agent, number=100, seed=seed) for seed in (1, 1, 2)]
+    found: list[Tally] = [
+        simulate(course, Agent, number=100, seed=seed) for seed in (1, 1, 2)
+    ]
     assert found[0] == found[1] != found[2]
 
 
@@ -90,7 +99,9 @@ def test_the_server_serves_one_request_at_a_time_and_its_queue_is_bounded() -> N
     server = Server(plain, 1)
     assert asked(server, 1.0, 10) == (1.01, True, True)
     assert asked(server, 1.0, 10) == (1.02, True, True)
-    assert asked(server, 1.0, 0.025) == (1.025, False, True), "it does not notice that nobody waits"
+    assert asked(server, 1.0, 0.025) == (1.025, False, True), (
+        "it does not notice that nobody waits"
+    )
     assert asked(server, 1.0, 10) == (1.04, True, True)
 
     refusing = Server(replace(plain, outage=(5, 8)), 1)

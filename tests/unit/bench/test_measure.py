@@ -19,7 +19,15 @@ from bench.scenario import Figure, Sample, Scenario, Spread, Subject
 def scenario(*, rounds: int, seconds: float = 60, warm_up: bool = True) -> Scenario:
     """Return one of so many rounds."""
     figures = (Figure("wall", "wall time", "s"),)
-    return Scenario("some", "Something", figures, None, rounds=rounds, seconds=seconds, warm_up=warm_up)  # type: ignore[arg-type]  # nobody sets it up
+    return Scenario(
+        "some",
+        "Something",
+        figures,
+        None,  # type: ignore[arg-type]  # nobody sets it up
+        rounds=rounds,
+        seconds=seconds,
+        warm_up=warm_up,
+    )
 
 
 class Runs:
@@ -40,7 +48,9 @@ class Runs:
         return run
 
 
-def in_turn(some: Scenario, *subjects: Subject, begun: float | None = None) -> measure.Found:
+def in_turn(
+    some: Scenario, *subjects: Subject, begun: float | None = None
+) -> measure.Found:
     """Run all of them, and sum up."""
     begun = time.monotonic() if begun is None else begun
     return measure.found(measure.in_turn(some, subjects, lambda _text: None, begun))
@@ -58,7 +68,11 @@ def test_all_are_run_in_turn_after_a_warm_up() -> None:
 def test_slow_subject_is_run_less_often() -> None:
     """In the first rounds, and where it says so without a warm-up."""
     runs = Runs()
-    found = in_turn(scenario(rounds=3), runs.subject("a"), runs.subject("b", rounds=1, warm_up=False))
+    found = in_turn(
+        scenario(rounds=3),
+        runs.subject("a"),
+        runs.subject("b", rounds=1, warm_up=False),
+    )
 
     assert "".join(runs.names) == "a" + "abaa"
     assert found["b"]["wall"] == Spread(1.0, 1.0, 1.0, 1)
@@ -67,7 +81,11 @@ def test_slow_subject_is_run_less_often() -> None:
 def test_no_round_is_begun_when_the_time_is_over() -> None:
     """At least three rounds are run, because a median of fewer says little; preparation counts as time too."""
     runs = Runs()
-    in_turn(scenario(rounds=9, warm_up=False), runs.subject("a"), begun=time.monotonic() - 61)
+    in_turn(
+        scenario(rounds=9, warm_up=False),
+        runs.subject("a"),
+        begun=time.monotonic() - 61,
+    )
 
     assert runs.names == ["a"] * 3
 
@@ -80,7 +98,11 @@ def test_no_round_is_begun_that_would_last_too_long() -> None:
         time.sleep(0.2)
         return {}
 
-    in_turn(scenario(rounds=99, seconds=0.9, warm_up=False), runs.subject("a"), Subject("slow", wait))
+    in_turn(
+        scenario(rounds=99, seconds=0.9, warm_up=False),
+        runs.subject("a"),
+        Subject("slow", wait),
+    )
 
     assert len(runs.names) in (3, 4)
 

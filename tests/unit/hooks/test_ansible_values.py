@@ -34,14 +34,31 @@ def test_text_that_yaml_resolves_has_no_mark() -> None:
     ]
     generator = random.Random(1)  # noqa: S311
     letters = "0123456789+-.:_eExXbTZ ~=<ynotsuflIN"
-    texts += ["".join(generator.choices(letters, k=generator.randint(1, 6))) for _ in range(50_000)]
+    texts += [
+        "".join(generator.choices(letters, k=generator.randint(1, 6)))
+        for _ in range(50_000)
+    ]
     for text in filter(_resolved, texts):
         written = ansible_values.as_yaml({"v": text})
         assert b"!unsafe" not in written.partition(b" : ")[2], text
         assert yaml.safe_load(written.replace(b"!unsafe", b"")) == {"v": text}
 
 
-@pytest.mark.parametrize("text", ["{{ x }}", "{% x %}", "{# x #}", "a", "1 {{ 2 }}", "{", "}}", "yes{{", "-", "x: y"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ x }}",
+        "{% x %}",
+        "{# x #}",
+        "a",
+        "1 {{ 2 }}",
+        "{",
+        "}}",
+        "yes{{",
+        "-",
+        "x: y",
+    ],
+)
 def test_text_that_yaml_does_not_resolve_has_its_mark(text: str) -> None:
     """The mark is on the key, the value and the item."""
     assert ansible_values.as_yaml({text: [text]}).count(b"!unsafe") == 2
@@ -69,12 +86,17 @@ def test_text_that_yaml_does_not_resolve_has_its_mark(text: str) -> None:
 def test_values_keep_their_types(value: object) -> None:
     """YAML reads each value as it was, also long keys and characters that it does not allow as they are."""
     written = ansible_values.as_yaml({"v": value, "k" * 2000: 1})
-    assert yaml.safe_load(written.replace(b"!unsafe", b"")) == {"v": value, "k" * 2000: 1}
+    assert yaml.safe_load(written.replace(b"!unsafe", b"")) == {
+        "v": value,
+        "k" * 2000: 1,
+    }
 
 
 def test_half_of_a_surrogate_pair_is_replaced() -> None:
     """YAML cannot have it."""
-    assert yaml.safe_load(ansible_values.as_yaml({"v": "a\ud800"}).replace(b"!unsafe", b"")) == {"v": "a\ufffd"}
+    assert yaml.safe_load(
+        ansible_values.as_yaml({"v": "a\ud800"}).replace(b"!unsafe", b"")
+    ) == {"v": "a\ufffd"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +112,9 @@ def test_half_of_a_surrogate_pair_is_replaced() -> None:
         (1, False),
     ],
 )
-def test_key_without_a_text_in_its_map_is_exposed(value: object, is_exposed: bool) -> None:
+def test_key_without_a_text_in_its_map_is_exposed(
+    value: object, is_exposed: bool
+) -> None:
     """Before ansible-core 2.19, only the texts among the values of a map show that it is marked."""
     assert ansible_values.exposed(value) is is_exposed
 
@@ -98,5 +122,8 @@ def test_key_without_a_text_in_its_map_is_exposed(value: object, is_exposed: boo
 def test_version_of_ansible_is_read() -> None:
     """The version of a text without one is lower than any."""
     assert ansible_values.version("ansible-playbook [core 2.14.18]\n") == (2, 14)
-    assert ansible_values.version("ansible-playbook [core 2.19.14]\n") >= ansible_values.MARKED
+    assert (
+        ansible_values.version("ansible-playbook [core 2.19.14]\n")
+        >= ansible_values.MARKED
+    )
     assert ansible_values.version("ansible-playbook 2.9.6\n") < ansible_values.MARKED

@@ -29,34 +29,96 @@ def test_artifact_names_its_file_or_folder() -> None:
         ("roles/web", True),
         ("a b", False),
     ]
-    assert artifacts[0] == Artifact(url=URL, sha256=DIGEST, to="app.tar.gz", unpack=False)
+    assert artifacts[0] == Artifact(
+        url=URL, sha256=DIGEST, to="app.tar.gz", unpack=False
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "says"),
     [
         ("no", "options.artifacts: expected a list of objects with url and sha256"),
-        ({"url": URL}, "options.artifacts: expected a list of objects with url and sha256"),
+        (
+            {"url": URL},
+            "options.artifacts: expected a list of objects with url and sha256",
+        ),
         ([7], "options.artifacts[0]: expected an object with url and sha256"),
-        ([{"url": URL}], "options.artifacts[0].sha256: expected the SHA-256 digest, as 64 hexadecimal digits"),
-        ([{"url": URL, "sha256": DIGEST + "\n"}], "options.artifacts[0].sha256: expected"),
-        ([{"url": URL, "sha256": DIGEST, "mode": 1}], "options.artifacts[0].mode: an artifact has only url, sha256,"),
-        ([{"sha256": DIGEST}], "options.artifacts[0].url: expected a URL that begins with https:// or http://"),
-        ([{"url": "file:///etc/shadow", "sha256": DIGEST}], "options.artifacts[0].url: expected a URL"),
-        ([{"url": "https://[hunter2/", "sha256": DIGEST}], "options.artifacts[0].url: expected a URL"),
-        ([{"url": "https://a:hunter2/", "sha256": DIGEST}], "options.artifacts[0].url: expected a URL"),
-        ([{"url": URL + "\r\nX: y", "sha256": DIGEST}], "options.artifacts[0].url: expected a URL"),
-        ([{"url": "https://a/?hunter2", "sha256": DIGEST}], "options.artifacts[0]: the URL ends with no name"),
-        ([{"url": "https://a/%2e%2e", "sha256": DIGEST}], "options.artifacts[0]: the URL ends with no name"),
-        ([{"url": URL, "sha256": DIGEST, "unpack": "yes"}], "options.artifacts[0].unpack: expected true or false"),
-        ([{"url": URL, "sha256": DIGEST, "unpack": []}], "options.artifacts[0].unpack: expected true or false"),
-        ([{"url": URL, "sha256": DIGEST, "to": "/etc/passwd"}], "options.artifacts[0].to: expected a path below"),
-        ([{"url": URL, "sha256": DIGEST, "to": "a/../../b"}], "options.artifacts[0].to: expected a path below"),
-        ([{"url": URL, "sha256": DIGEST, "to": "a/" * 60}], "options.artifacts[0].to: expected a path below"),
-        ([{"url": URL, "sha256": DIGEST, "to": "./"}], "options.artifacts[0].to: expected the path of a file"),
-        ([{"url": "https://a/.", "sha256": DIGEST}], "options.artifacts[0].to: expected the path of a file"),
-        ([{"url": URL, "sha256": DIGEST, "to": 7}], "options.artifacts[0].to: expected a path below"),
-        ([{"url": URL, "sha256": DIGEST}] * 2, "options.artifacts[0]: another artifact goes to the same file"),
+        (
+            [{"url": URL}],
+            "options.artifacts[0].sha256: expected the SHA-256 digest, as 64 hexadecimal digits",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST + "\n"}],
+            "options.artifacts[0].sha256: expected",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST, "mode": 1}],
+            "options.artifacts[0].mode: an artifact has only url, sha256,",
+        ),
+        (
+            [{"sha256": DIGEST}],
+            "options.artifacts[0].url: expected a URL that begins with https:// or http://",
+        ),
+        (
+            [{"url": "file:///etc/shadow", "sha256": DIGEST}],
+            "options.artifacts[0].url: expected a URL",
+        ),
+        (
+            [{"url": "https://[hunter2/", "sha256": DIGEST}],
+            "options.artifacts[0].url: expected a URL",
+        ),
+        (
+            [{"url": "https://a:hunter2/", "sha256": DIGEST}],
+            "options.artifacts[0].url: expected a URL",
+        ),
+        (
+            [{"url": URL + "\r\nX: y", "sha256": DIGEST}],
+            "options.artifacts[0].url: expected a URL",
+        ),
+        (
+            [{"url": "https://a/?hunter2", "sha256": DIGEST}],
+            "options.artifacts[0]: the URL ends with no name",
+        ),
+        (
+            [{"url": "https://a/%2e%2e", "sha256": DIGEST}],
+            "options.artifacts[0]: the URL ends with no name",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST, "unpack": "yes"}],
+            "options.artifacts[0].unpack: expected true or false",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST, "unpack": []}],
+            "options.artifacts[0].unpack: expected true or false",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST, "to": "/etc/passwd"}],
+            "options.artifacts[0].to: expected a path below",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST, "to": "a/../../b"}],
+            "options.artifacts[0].to: expected a path below",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST, "to": "a/" * 60}],
+            "options.artifacts[0].to: expected a path below",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST, "to": "./"}],
+            "options.artifacts[0].to: expected the path of a file",
+        ),
+        (
+            [{"url": "https://a/.", "sha256": DIGEST}],
+            "options.artifacts[0].to: expected the path of a file",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST, "to": 7}],
+            "options.artifacts[0].to: expected a path below",
+        ),
+        (
+            [{"url": URL, "sha256": DIGEST}] * 2,
+            "options.artifacts[0]: another artifact goes to the same file",
+        ),
     ],
 )
 def test_mistakes(value: object, says: str) -> None:

@@ -34,15 +34,22 @@ def test_the_rows_of_the_package_are_those_that_the_agent_names() -> None:
 
 def test_cleanups_are_known_without_the_package() -> None:
     """Tools that leave something running are known even if the package is removed."""
-    cleans = {tool: heat_config_hooks.load(tool).ABOUT.cleans for tool in heat_config_hooks.COMPAT}
-    assert {tool: value for tool, value in cleans.items() if value} == cleanup._OF_ABSENT  # noqa: SLF001
+    cleans = {
+        tool: heat_config_hooks.load(tool).ABOUT.cleans
+        for tool in heat_config_hooks.COMPAT
+    }
+    assert {
+        tool: value for tool, value in cleans.items() if value
+    } == cleanup._OF_ABSENT  # noqa: SLF001
 
 
 @pytest.mark.usefixtures("without")
 def test_a_hook_that_is_not_installed_names_its_package() -> None:
     """With one sentence; a name that no hook has is not among them."""
     assert heat_config_hooks.absent("kubelet") == SENTENCE
-    assert heat_config_hooks.absent("script") == heat_config_hooks.absent("nothing") == ""
+    assert (
+        heat_config_hooks.absent("script") == heat_config_hooks.absent("nothing") == ""
+    )
     with pytest.raises(MissingTool) as caught:
         heat_config_hooks.load("kubelet")
     assert (str(caught.value), caught.value.code) == (SENTENCE, 127)
@@ -60,5 +67,7 @@ def test_the_agent_starts_without_the_package() -> None:
         "import sys\nsys.modules['heat_config_compat'] = None\nimport heat_config_hooks\n"
         "print(*sorted(heat_config_hooks.COMPAT & heat_config_hooks.HOOKS.keys()), 'script' in heat_config_hooks.HOOKS)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")

@@ -55,14 +55,21 @@ print(container_output.exit_code([{engine!r}], "web", 7))
 """
 
 
-def result(folder: Path, *, logs: str, inspect: str = "exit 1", streamed: str = r"b'one\n'") -> tuple[str, str]:
+def result(
+    folder: Path, *, logs: str, inspect: str = "exit 1", streamed: str = r"b'one\n'"
+) -> tuple[str, str]:
     """Return the output and the errors of a process that completes the output of a container."""
     engine = folder / "engine"
     engine.write_text(ENGINE.format(logs=logs, inspect=inspect))
     engine.chmod(0o755)
-    with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+    with (
+        (folder / "stdout").open("wb") as stdout,
+        (folder / "stderr").open("wb") as stderr,
+    ):
         program = PROGRAM.format(engine=str(engine), streamed=streamed)
-        subprocess.run([sys.executable, "-c", program], stdout=stdout, stderr=stderr, check=True)
+        subprocess.run(
+            [sys.executable, "-c", program], stdout=stdout, stderr=stderr, check=True
+        )
     return (folder / "stdout").read_text(), (folder / "stderr").read_text()
 
 
@@ -71,11 +78,17 @@ def result(folder: Path, *, logs: str, inspect: str = "exit 1", streamed: str = 
     [
         ("echo one; echo two; echo lost >&2", "before\none\ntwo\n7\n", "lost\n"),
         ("echo one", "before\none\n7\n", ""),
-        ("echo one; echo two; echo this driver has no logs >&2; exit 1", "before\none\n7\n", ""),
+        (
+            "echo one; echo two; echo this driver has no logs >&2; exit 1",
+            "before\none\n7\n",
+            "",
+        ),
     ],
     ids=["lost", "complete", "unreadable"],
 )
-def test_output_is_completed_from_the_log(tmp_path: Path, logs: str, output: str, errors: str) -> None:
+def test_output_is_completed_from_the_log(
+    tmp_path: Path, logs: str, output: str, errors: str
+) -> None:
     """The output of other commands is not compared, and an unreadable log changes nothing."""
     assert result(tmp_path, logs=logs) == (output, errors)
 
@@ -83,13 +96,25 @@ def test_output_is_completed_from_the_log(tmp_path: Path, logs: str, output: str
 def test_large_output_is_kept_as_streamed(tmp_path: Path) -> None:
     """A stream or a log over the limit is not compared, and the memory for it is bounded."""
     size = container_output.COMPARED
-    assert result(tmp_path, logs=f"echo two; head -c {size} /dev/zero")[0] == "before\none\n7\n"
-    assert result(tmp_path, logs="echo two", streamed=f"b'x' * {size + 1}")[0] == f"before\n{'x' * (size + 1)}7\n"
+    assert (
+        result(tmp_path, logs=f"echo two; head -c {size} /dev/zero")[0]
+        == "before\none\n7\n"
+    )
+    assert (
+        result(tmp_path, logs="echo two", streamed=f"b'x' * {size + 1}")[0]
+        == f"before\n{'x' * (size + 1)}7\n"
+    )
 
 
 @pytest.mark.parametrize(
-    ("state", "code"), [("exited 3", 3), ("stopped 0", 0), ("created 0", 7), ("running 0", 7), ("", 7)]
+    ("state", "code"),
+    [("exited 3", 3), ("stopped 0", 0), ("created 0", 7), ("running 0", 7), ("", 7)],
 )
-def test_exit_code_is_that_of_the_container(tmp_path: Path, state: str, code: int) -> None:
+def test_exit_code_is_that_of_the_container(
+    tmp_path: Path, state: str, code: int
+) -> None:
     """The client's exit code counts only if the engine does not report that the container has ended."""
-    assert result(tmp_path, logs="echo one", inspect=f"echo {state}")[0] == f"before\none\n{code}\n"
+    assert (
+        result(tmp_path, logs="echo one", inspect=f"echo {state}")[0]
+        == f"before\none\n{code}\n"
+    )

@@ -83,7 +83,10 @@ sys.stdin.read()
 for _ in range(150):
     files.replace(Path(sys.argv[1]), content)
 """
-    contents = {letter.encode() * length for letter, length in (("a", 10), ("b", 100_000), ("c", 300_000))}
+    contents = {
+        letter.encode() * length
+        for letter, length in (("a", 10), ("b", 100_000), ("c", 300_000))
+    }
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(path), chr(content[0]), str(len(content))],
@@ -109,7 +112,9 @@ for _ in range(150):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(tmp_path: Path) -> None:
+def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(
+    tmp_path: Path,
+) -> None:
     """A waiting process removes nothing, and a failing one removes only its own temporary file."""
     path, temporary = tmp_path / "a", tmp_path / ".a.new"
     temporary.write_bytes(b"being written")
@@ -117,7 +122,9 @@ def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(tmp_path: Pa
         fcntl.flock(writing, fcntl.LOCK_EX)
         waiting = threading.Thread(target=files.replace, args=(path, b"second"))
         ended = subprocess.Popen(
-            [sys.executable, "-c", _REPLACE, str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [sys.executable, "-c", _REPLACE, str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         waiting.start()
         with endings.ended(ended):
@@ -130,7 +137,10 @@ def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(tmp_path: Pa
         temporary.rename(path)
         (tmp_path / "kept").hardlink_to(path)
     waiting.join()
-    assert (path.read_bytes(), (tmp_path / "kept").read_bytes()) == (b"second", b"being written")
+    assert (path.read_bytes(), (tmp_path / "kept").read_bytes()) == (
+        b"second",
+        b"being written",
+    )
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "kept"]
 
 
@@ -149,12 +159,17 @@ files.replace(Path(sys.argv[1]), b"never")
 def _wait_until_blocked(pid: int) -> None:
     """Wait until a process waits for a lock."""
     deadline = time.monotonic() + pace.seconds(20)
-    while not any("->" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines()):
+    while not any(
+        "->" in line and f" {pid} " in line
+        for line in Path("/proc/locks").read_text().splitlines()
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def test_a_durable_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_durable_file_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The name is on disk before the function returns, so a power cut leaves the old or the new file."""
     path = tmp_path / "a"
     path.write_bytes(b"old")
@@ -163,7 +178,9 @@ def test_a_durable_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkey
 
     def fsync(descriptor: int) -> None:
         real(descriptor)
-        flushed.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), path.read_bytes()))
+        flushed.append(
+            (str(Path(f"/proc/self/fd/{descriptor}").readlink()), path.read_bytes())
+        )
 
     monkeypatch.setattr(os, "fsync", fsync)
     files.replace(path, b"new")
@@ -171,10 +188,16 @@ def test_a_durable_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkey
     path.write_bytes(b"old")
     files.replace(path, b"new", durable=True)
     assert flushed == [(str(tmp_path / ".a.new"), b"old"), (str(tmp_path), b"new")]
-    assert (path.read_bytes(), mode(path), list(tmp_path.iterdir())) == (b"new", 0o600, [path])
+    assert (path.read_bytes(), mode(path), list(tmp_path.iterdir())) == (
+        b"new",
+        0o600,
+        [path],
+    )
 
 
-def test_file_that_cannot_be_kept_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_kept_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The old file stays, without parts of the new one and without open descriptors."""
     path = tmp_path / "a"
     files.replace(path, b"old")
@@ -245,7 +268,11 @@ def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir(mode=0o755)
     files.make_directory(tmp_path / "a" / "b" / "c")
     files.make_directory(tmp_path / "a" / "b" / "c")
-    assert [mode(tmp_path / each) for each in ("a", "a/b", "a/b/c")] == [0o755, 0o700, 0o700]
+    assert [mode(tmp_path / each) for each in ("a", "a/b", "a/b/c")] == [
+        0o755,
+        0o700,
+        0o700,
+    ]
 
 
 def test_file_in_the_place_of_a_folder_is_reported(tmp_path: Path) -> None:
@@ -256,7 +283,9 @@ def test_file_in_the_place_of_a_folder_is_reported(tmp_path: Path) -> None:
             files.make_directory(path)
 
 
-@pytest.mark.parametrize("kind", ["file", "folder", "link", "link to a folder", "nothing"])
+@pytest.mark.parametrize(
+    "kind", ["file", "folder", "link", "link to a folder", "nothing"]
+)
 def test_whatever_is_there_is_removed(tmp_path: Path, kind: str) -> None:
     """A folder is removed with its contents, and a link without its target."""
     path, other = tmp_path / "a", tmp_path / "other"

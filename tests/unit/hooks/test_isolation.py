@@ -39,11 +39,16 @@ def test_anything_else_is_a_mistake(given: object, path: str) -> None:
 
 def test_of_several_words_the_strongest_counts() -> None:
     """In any order, as in a setting that is continued on another line."""
-    assert isolation.of_words(["system=strict", "system", "home", "home=read-only"]) == {
+    assert isolation.of_words(
+        ["system=strict", "system", "home", "home=read-only"]
+    ) == {
         "system": "strict",
         "home": "true",
     }
-    assert all(isolation.described(isolation.of_words([word])) == word for word in isolation.WORDS)
+    assert all(
+        isolation.described(isolation.of_words([word])) == word
+        for word in isolation.WORDS
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,11 @@ def test_of_several_words_the_strongest_counts() -> None:
         ({}, {"network": "true"}, {"network": "true"}),
         ({"system": "full"}, {"system": "true"}, {}),
         ({"system": "full"}, {"system": "strict"}, {"system": "strict"}),
-        ({"home": "read-only", "tmp": "true"}, {"home": "true", "tmp": "true"}, {"home": "true"}),
+        (
+            {"home": "read-only", "tmp": "true"},
+            {"home": "true", "tmp": "true"},
+            {"home": "true"},
+        ),
     ],
 )
 def test_a_stronger_level_covers_a_weaker_one(

@@ -27,12 +27,85 @@ WRONG: dict[str, list[object]] = {
     "text": [7, 1.5, True, ["a"], {}, "a\0b"],
     "texts": [7, False, {}, [7], ["a", None], [["a"]], "a\0b", ["a\0b"]],
     "seconds": [
-        *(0, -1, True, False, [], {}, 10**400, LONGEST + 1, 1e300, float("nan"), float("inf")),
-        *("", "soon", "nan", "inf", "Infinity", "-1", "1e999", "0", "1_000", "٣", "1 2", "0x10"),
+        *(
+            0,
+            -1,
+            True,
+            False,
+            [],
+            {},
+            10**400,
+            LONGEST + 1,
+            1e300,
+            float("nan"),
+            float("inf"),
+        ),
+        *(
+            "",
+            "soon",
+            "nan",
+            "inf",
+            "Infinity",
+            "-1",
+            "1e999",
+            "0",
+            "1_000",
+            "٣",
+            "1 2",
+            "0x10",
+        ),
     ],
-    "size": [0, -1, True, 1.5, [], {}, 10**15, "", "0", "0M", "M", "1.5G", "1 G", "1P", "1Ki", "-1M", "٣M", "1\u212a"],
-    "percent": [0, 50, True, 0.5, [], "", "%", "0%", "50", "50 %", "-1%", "1.5%", "12345678%"],
-    "count": [0, -1, True, 1.5, [], {}, 10**9, "", "0", "many", "1K", "+1", "1_000", "٣"],
+    "size": [
+        0,
+        -1,
+        True,
+        1.5,
+        [],
+        {},
+        10**15,
+        "",
+        "0",
+        "0M",
+        "M",
+        "1.5G",
+        "1 G",
+        "1P",
+        "1Ki",
+        "-1M",
+        "٣M",
+        "1\u212a",
+    ],
+    "percent": [
+        0,
+        50,
+        True,
+        0.5,
+        [],
+        "",
+        "%",
+        "0%",
+        "50",
+        "50 %",
+        "-1%",
+        "1.5%",
+        "12345678%",
+    ],
+    "count": [
+        0,
+        -1,
+        True,
+        1.5,
+        [],
+        {},
+        10**9,
+        "",
+        "0",
+        "many",
+        "1K",
+        "+1",
+        "1_000",
+        "٣",
+    ],
     "map": [[], "{}", 7, True],
     "choice": ["three", "", "ONE", 1, ["one"]],
 }
@@ -149,7 +222,10 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
 
 def test_empty_text_does_not_set_a_flag() -> None:
     """A parameter without a value gives an empty text."""
-    known = {"on": Option(Kind.FLAG, "a flag", True), "off": Option(Kind.FLAG, "a flag", False)}
+    known = {
+        "on": Option(Kind.FLAG, "a flag", True),
+        "off": Option(Kind.FLAG, "a flag", False),
+    }
     found = options.read({"on": "", "off": "", "idempotent": ""}, known)
     assert (found["on"], found["off"], found["idempotent"]) == (True, False, False)
     assert options.mistakes({"on": "", "idempotent": ""}, known, tool="mine") == []
@@ -173,14 +249,26 @@ def test_a_list_that_is_read_is_not_the_one_that_was_given() -> None:
 
 def test_option_of_a_hook_overrides_a_common_one() -> None:
     """An option that a hook declares with the name of a common one is the hook's."""
-    assert options.read({"timeout": "soon"}, {"timeout": Option(Kind.TEXT, "when")})["timeout"] == "soon"
+    assert (
+        options.read({"timeout": "soon"}, {"timeout": Option(Kind.TEXT, "when")})[
+            "timeout"
+        ]
+        == "soon"
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "found"),
-    [({}, None), ({"timeout": "5"}, 5.0), ({"timeout": "soon"}, None), ({"timeout": 5, "idempotent": []}, 5.0)],
+    [
+        ({}, None),
+        ({"timeout": "5"}, 5.0),
+        ({"timeout": "soon"}, None),
+        ({"timeout": 5, "idempotent": []}, 5.0),
+    ],
 )
-def test_a_common_option_can_be_read_by_itself(given: dict[str, object], found: object) -> None:
+def test_a_common_option_can_be_read_by_itself(
+    given: dict[str, object], found: object
+) -> None:
     """Other options, and a wrong value, do not matter."""
     assert options.common(given, "timeout") == found
 
@@ -192,11 +280,18 @@ def test_options_that_are_not_known_are_passed_over() -> None:
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("txet", "text"), ("Flag", "flag"), ("timeuot", "timeout"), ("deploy-credentials", "deploy_credentials")],
+    [
+        ("txet", "text"),
+        ("Flag", "flag"),
+        ("timeuot", "timeout"),
+        ("deploy-credentials", "deploy_credentials"),
+    ],
 )
 def test_similar_option_is_suggested(name: str, meant: str) -> None:
     """The message suggests the known option with a similar name."""
-    assert mistakes({name: 1}) == [f"options.{name}: mine has no such option; did you mean {meant}?"]
+    assert mistakes({name: 1}) == [
+        f"options.{name}: mine has no such option; did you mean {meant}?"
+    ]
 
 
 def test_all_names_are_listed_where_none_is_similar() -> None:
@@ -205,19 +300,26 @@ def test_all_names_are_listed_where_none_is_similar() -> None:
         "artifacts, choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, "
         "retry, seconds, size, tasks_max, text, texts, timeout"
     )
-    assert mistakes({"zzz": None}) == [f"options.zzz: mine has no such option (its options are {known})"]
+    assert mistakes({"zzz": None}) == [
+        f"options.zzz: mine has no such option (its options are {known})"
+    ]
 
 
 def test_every_mistake_is_told() -> None:
     """In the order of the options in the deployment."""
-    paths = [each.partition(":")[0] for each in mistakes({"zzz": 1, "flag": "yes", "text": "fine", "timeout": -1})]
+    paths = [
+        each.partition(":")[0]
+        for each in mistakes({"zzz": 1, "flag": "yes", "text": "fine", "timeout": -1})
+    ]
     assert paths == ["options.zzz", "options.flag", "options.timeout"]
 
 
 def test_options_of_another_tool_pass() -> None:
     """Options of a component are for several tools; a wrong value for our own option is still a mistake."""
     assert mistakes({"tags": 7}, also={"tags"}) == []
-    assert len(mistakes({"tags": 7, "flag": "yes", "tag": 1}, also={"tags", "flag"})) == 2
+    assert (
+        len(mistakes({"tags": 7, "flag": "yes", "tag": 1}, also={"tags", "flag"})) == 2
+    )
 
 
 def test_long_value_is_shortened() -> None:
@@ -249,7 +351,9 @@ def test_option_names_of_other_types_are_reported() -> None:
         ({"nobody": {"a": 1}}, {"nobody": {"a": 1}}),
     ],
 )
-def test_of_a_components_options_each_tool_has_its_own(given: dict[str, object], found: dict[str, object]) -> None:
+def test_of_a_components_options_each_tool_has_its_own(
+    given: dict[str, object], found: dict[str, object]
+) -> None:
     """The section of the tool, or else all options outside of sections."""
     assert options.own(given, "mine", {"mine", "other"}) == found
 

@@ -28,10 +28,18 @@ def leader(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A session with a child, a grandchild in another session, and a process that has left both."""
     script = "sleep 60 & setsid sleep 60 & (setsid sh -c 'echo $$ >daemon; exec sleep 60' &) & touch ready; wait"
     environment = {"PATH": os.environ["PATH"], "HEAT_RUN": RUN}
-    process = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        ["sh", "-c", script], cwd=tmp_path, env=environment, start_new_session=True
+    )
     try:
-        wait_until(lambda: bool((tmp_path / "daemon").exists() and (tmp_path / "daemon").read_text()))
-        wait_until(lambda: len(processes.tree(process.pid, ticks(process.pid), MARK)) >= 4)
+        wait_until(
+            lambda: bool(
+                (tmp_path / "daemon").exists() and (tmp_path / "daemon").read_text()
+            )
+        )
+        wait_until(
+            lambda: len(processes.tree(process.pid, ticks(process.pid), MARK)) >= 4
+        )
         yield process
     finally:
         for each in psutil.process_iter():
@@ -59,8 +67,16 @@ def test_each_start_of_a_container_is_a_boot() -> None:
     command = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*command, "true"], check=False, capture_output=True).returncode:
         pytest.skip("namespaces are not allowed: run the tests as root")
-    ask = [*command, sys.executable, "-c", "from heat_config_hooks import processes; print(processes.boot_id())"]
-    found = [subprocess.run(ask, check=True, capture_output=True, text=True).stdout for _ in range(4)]
+    ask = [
+        *command,
+        sys.executable,
+        "-c",
+        "from heat_config_hooks import processes; print(processes.boot_id())",
+    ]
+    found = [
+        subprocess.run(ask, check=True, capture_output=True, text=True).stdout
+        for _ in range(4)
+    ]
     assert len(set(found)) == 4
 
 
@@ -79,7 +95,11 @@ def test_a_process_may_have_any_name(tmp_path: Path, name: str) -> None:
     program = tmp_path / name
     shutil.copy(shutil.which("sleep") or "", program)
     with endings.ended(subprocess.Popen([program, "60"])) as process:
-        wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_bytes() == f"{name}\n".encode())
+        wait_until(
+            lambda: (
+                Path(f"/proc/{process.pid}/comm").read_bytes() == f"{name}\n".encode()
+            )
+        )
         assert ticks(process.pid) >= ticks(os.getpid())
 
 
@@ -90,7 +110,9 @@ def test_a_process_that_has_ended_has_no_start() -> None:
     assert processes.ticks(process.pid) is None
 
 
-def test_everything_of_a_run_is_found(leader: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_everything_of_a_run_is_found(
+    leader: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     """The session, its descendants in other sessions, and processes with the mark."""
     found = {each.pid for each in processes.tree(leader.pid, ticks(leader.pid), MARK)}
     assert {leader.pid, int((tmp_path / "daemon").read_text())} < found
@@ -99,11 +121,20 @@ def test_everything_of_a_run_is_found(leader: subprocess.Popen[bytes], tmp_path:
 
 def test_nothing_of_another_process_is_found(leader: subprocess.Popen[bytes]) -> None:
     """If the id belongs to another process now, its session is not part of the run."""
-    found = {each.pid for each in processes.tree(leader.pid, ticks(leader.pid) + 1, "HEAT_RUN=other.1")}
+    found = {
+        each.pid
+        for each in processes.tree(
+            leader.pid, ticks(leader.pid) + 1, "HEAT_RUN=other.1"
+        )
+    }
     assert found == set()
 
 
-@pytest.mark.parametrize("pid", [0, 1, 2, os.getpid(), os.getppid()], ids=["0", "1", "2", "ourselves", "our parent"])
+@pytest.mark.parametrize(
+    "pid",
+    [0, 1, 2, os.getpid(), os.getppid()],
+    ids=["0", "1", "2", "ourselves", "our parent"],
+)
 def test_the_systems_own_processes_are_part_of_no_run(pid: int) -> None:
     """Neither system processes nor the agent and its parents belong to a run, whatever a damaged journal says."""
     spared = {1, 2, *(each.pid for each in psutil.Process().parents()), os.getpid()}
@@ -111,7 +142,9 @@ def test_the_systems_own_processes_are_part_of_no_run(pid: int) -> None:
     assert not spared & {each.pid for each in found}
 
 
-def test_a_run_is_found_without_its_leader(leader: subprocess.Popen[bytes], tmp_path: Path) -> None:
+def test_a_run_is_found_without_its_leader(
+    leader: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
     """The mark identifies the remaining processes."""
     started = ticks(leader.pid)
     leader.kill()
@@ -136,7 +169,9 @@ def test_signals_reach_what_is_there_and_pass_over_what_is_not() -> None:
 
 def test_a_process_of_somebody_else_is_passed_over() -> None:
     """The other processes of the run are ended nevertheless."""
-    with endings.ended(subprocess.Popen(["sleep", "60"], user=65534 if os.geteuid() == 0 else None)) as process:
+    with endings.ended(
+        subprocess.Popen(["sleep", "60"], user=65534 if os.geteuid() == 0 else None)
+    ) as process:
         found = [psutil.Process(1), psutil.Process(process.pid)]
         if os.geteuid() == 0:
             os.setresuid(65534, 65534, 0)

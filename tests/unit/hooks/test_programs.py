@@ -12,7 +12,9 @@ from heat_config_hooks.programs import Packages, Program
 from heat_config_hooks.reply import NO_TOOL
 
 WANTED = Program(
-    names=("puppet-7", "puppet"), variable="HEAT_PUPPET_CMD", install="install it with «apt install puppet»"
+    names=("puppet-7", "puppet"),
+    variable="HEAT_PUPPET_CMD",
+    install="install it with «apt install puppet»",
 )
 
 
@@ -27,7 +29,9 @@ def install(folder: Path, *names: str, mode: int = 0o755) -> Path:
 
 def found(program: Program = WANTED, **environment: object) -> tuple[str, ...]:
     """Look up a program in an environment."""
-    return programs.find(program, {name: str(value) for name, value in environment.items()})
+    return programs.find(
+        program, {name: str(value) for name, value in environment.items()}
+    )
 
 
 @pytest.fixture
@@ -49,7 +53,10 @@ def test_a_program_is_found_in_the_path(tmp_path: Path) -> None:
 
 def test_first_name_of_a_program_is_preferred(tmp_path: Path) -> None:
     """The first name is preferred, in any folder of the PATH."""
-    first, second = install(tmp_path / "1", "puppet"), install(tmp_path / "2", "puppet-7")
+    first, second = (
+        install(tmp_path / "1", "puppet"),
+        install(tmp_path / "2", "puppet-7"),
+    )
     assert found(PATH=f"{first}{os.pathsep}{second}") == (str(second / "puppet-7"),)
 
 
@@ -58,8 +65,15 @@ def test_all_that_there_is_can_be_had(tmp_path: Path) -> None:
     folder = install(tmp_path, "puppet", "puppet-7", "other")
     both = [(str(folder / "puppet-7"),), (str(folder / "puppet"),)]
     assert list(programs.every(WANTED, {"PATH": str(folder)})) == both
-    assert list(programs.every(WANTED, {"PATH": str(folder), "HEAT_PUPPET_CMD": "other"})) == [(str(folder / "other"),)]
-    assert list(programs.every(WANTED, {"PATH": str(folder), "HEAT_PUPPET_CMD": "missing"})) == []
+    assert list(
+        programs.every(WANTED, {"PATH": str(folder), "HEAT_PUPPET_CMD": "other"})
+    ) == [(str(folder / "other"),)]
+    assert (
+        list(
+            programs.every(WANTED, {"PATH": str(folder), "HEAT_PUPPET_CMD": "missing"})
+        )
+        == []
+    )
 
 
 def test_a_program_may_be_one_with_arguments(tmp_path: Path) -> None:
@@ -69,14 +83,18 @@ def test_a_program_may_be_one_with_arguments(tmp_path: Path) -> None:
     assert found(compose, PATH=folder) == (str(folder / "docker"), "compose")
 
 
-def test_the_path_is_the_one_of_the_run_and_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_is_the_one_of_the_run_and_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The PATH of the agent's own process does not matter."""
     monkeypatch.setenv("PATH", str(install(tmp_path, "puppet")))
     with pytest.raises(MissingTool):
         found(PATH=tmp_path / "empty")
 
 
-def test_a_program_beside_our_interpreter_is_found(python: Path, tmp_path: Path) -> None:
+def test_a_program_beside_our_interpreter_is_found(
+    python: Path, tmp_path: Path
+) -> None:
     """A virtual environment of ours may have it; the PATH is searched first."""
     install(python, "puppet")
     assert found(PATH=tmp_path / "empty") == (str(python / "puppet"),)
@@ -84,10 +102,14 @@ def test_a_program_beside_our_interpreter_is_found(python: Path, tmp_path: Path)
     assert found(PATH=other) == (str(other / "puppet"),)
 
 
-def test_a_program_is_found_where_its_packages_put_it(python: Path, tmp_path: Path) -> None:
+def test_a_program_is_found_where_its_packages_put_it(
+    python: Path, tmp_path: Path
+) -> None:
     """The folders of packages are searched last."""
     own = install(tmp_path / "opt", "puppet")
-    wanted = Program(names=("puppet",), folders=(str(tmp_path / "missing"), str(own)), install="…")
+    wanted = Program(
+        names=("puppet",), folders=(str(tmp_path / "missing"), str(own)), install="…"
+    )
     assert found(wanted, PATH=tmp_path / "empty") == (str(own / "puppet"),)
     install(python, "puppet")
     assert found(wanted, PATH=tmp_path / "empty") == (str(python / "puppet"),)
@@ -95,35 +117,56 @@ def test_a_program_is_found_where_its_packages_put_it(python: Path, tmp_path: Pa
 
 def test_the_variable_names_another(tmp_path: Path) -> None:
     """By its path or its name; an empty variable does not count."""
-    folder, other = install(tmp_path / "1", "puppet", "my-puppet"), install(tmp_path / "2", "puppet")
-    assert found(PATH=folder, HEAT_PUPPET_CMD=other / "puppet") == (str(other / "puppet"),)
-    assert found(PATH=folder, HEAT_PUPPET_CMD="my-puppet") == (str(folder / "my-puppet"),)
+    folder, other = (
+        install(tmp_path / "1", "puppet", "my-puppet"),
+        install(tmp_path / "2", "puppet"),
+    )
+    assert found(PATH=folder, HEAT_PUPPET_CMD=other / "puppet") == (
+        str(other / "puppet"),
+    )
+    assert found(PATH=folder, HEAT_PUPPET_CMD="my-puppet") == (
+        str(folder / "my-puppet"),
+    )
     assert found(PATH=folder, HEAT_PUPPET_CMD="") == (str(folder / "puppet"),)
     with pytest.raises(MissingTool) as caught:
         found(PATH=folder, HEAT_PUPPET_CMD="no-such-puppet")
-    assert str(caught.value).startswith("no-such-puppet ($HEAT_PUPPET_CMD) is not installed; ")
+    assert str(caught.value).startswith(
+        "no-such-puppet ($HEAT_PUPPET_CMD) is not installed; "
+    )
 
 
 def test_a_program_without_a_variable_is_nobodys_to_name(tmp_path: Path) -> None:
     """An empty name does not name a variable."""
-    assert programs.find(Program(names=("puppet",), install="…"), {"PATH": str(install(tmp_path, "puppet")), "": "x"})
+    assert programs.find(
+        Program(names=("puppet",), install="…"),
+        {"PATH": str(install(tmp_path, "puppet")), "": "x"},
+    )
 
 
 def test_variable_may_hold_a_command_line(tmp_path: Path) -> None:
     """The value of the variable is split as a shell splits it."""
     folder = install(tmp_path, "sudo")
     line = "sudo -u 'the puppet' puppet"
-    assert found(PATH=folder, HEAT_PUPPET_CMD=line) == (str(folder / "sudo"), "-u", "the puppet", "puppet")
+    assert found(PATH=folder, HEAT_PUPPET_CMD=line) == (
+        str(folder / "sudo"),
+        "-u",
+        "the puppet",
+        "puppet",
+    )
 
 
 def test_a_path_may_have_spaces(tmp_path: Path) -> None:
     """The path of an existing program is not split."""
     folder = install(tmp_path / "my tools", "puppet")
-    assert found(PATH="/bin", HEAT_PUPPET_CMD=folder / "puppet") == (str(folder / "puppet"),)
+    assert found(PATH="/bin", HEAT_PUPPET_CMD=folder / "puppet") == (
+        str(folder / "puppet"),
+    )
 
 
 @pytest.mark.parametrize("line", ["'", 'puppet "', "   ", "''", "/", ".", "\\"])
-def test_invalid_command_line_in_a_variable_is_quoted(tmp_path: Path, line: str) -> None:
+def test_invalid_command_line_in_a_variable_is_quoted(
+    tmp_path: Path, line: str
+) -> None:
     """The message quotes it."""
     with pytest.raises(MissingTool) as caught:
         found(PATH=install(tmp_path, "puppet"), HEAT_PUPPET_CMD=line)
@@ -135,7 +178,9 @@ def test_a_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     install(tmp_path / "bin", "puppet")
     monkeypatch.chdir(tmp_path)
     assert found(PATH="bin") == (str(tmp_path / "bin" / "puppet"),)
-    assert found(PATH="/bin", HEAT_PUPPET_CMD="bin/puppet") == (str(tmp_path / "bin" / "puppet"),)
+    assert found(PATH="/bin", HEAT_PUPPET_CMD="bin/puppet") == (
+        str(tmp_path / "bin" / "puppet"),
+    )
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -150,23 +195,38 @@ def test_missing_program_is_reported_with_how_to_install_it(tmp_path: Path) -> N
     """The failure has the status code of a shell for an unknown command."""
     with pytest.raises(HookError) as caught:
         found(PATH=tmp_path / "empty")
-    assert str(caught.value) == "puppet-7 or puppet is not installed; install it with «apt install puppet»"
+    assert (
+        str(caught.value)
+        == "puppet-7 or puppet is not installed; install it with «apt install puppet»"
+    )
     assert (caught.value.code, caught.value.path) == (NO_TOOL, "")
 
 
 @pytest.mark.parametrize("environment", [{}, {"PATH": ""}])
 def test_without_a_path_the_systems_own_counts(environment: dict[str, str]) -> None:
     """The default folders of the system are searched."""
-    assert programs.find(Program(names=("sh",), install="…"), environment)[0] in ("/bin/sh", "/usr/bin/sh")
+    assert programs.find(Program(names=("sh",), install="…"), environment)[0] in (
+        "/bin/sh",
+        "/usr/bin/sh",
+    )
 
 
 @pytest.mark.parametrize(
     ("release", "sentence"),
     [
         ("ID=debian\n", "install it with «apt install podman»"),
-        ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "install it with «apt install podman»"),
-        ('NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\n', "install it with «dnf install podman-ce»"),
-        ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', "install it with «zypper install podman-suse»"),
+        (
+            'ID=linuxmint\nID_LIKE="ubuntu debian"\n',
+            "install it with «apt install podman»",
+        ),
+        (
+            'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\n',
+            "install it with «dnf install podman-ce»",
+        ),
+        (
+            'ID="opensuse-leap"\nID_LIKE="suse opensuse"\n',
+            "install it with «zypper install podman-suse»",
+        ),
         ("ID=gentoo\n", "install it from your distribution's package podman"),
         ("", "install it from your distribution's package podman"),
     ],
@@ -177,10 +237,14 @@ def test_way_to_install_is_that_of_the_distribution(
     """The sentence has the command of the distribution, and the name that the package has there."""
     monkeypatch.setattr(programs, "RELEASE", str(tmp_path / "os-release"))
     (tmp_path / "os-release").write_text(release)
-    assert str(Packages(apt="podman", dnf="podman-ce", zypper="podman-suse")) == sentence
+    assert (
+        str(Packages(apt="podman", dnf="podman-ce", zypper="podman-suse")) == sentence
+    )
 
 
-def test_way_to_install_without_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_way_to_install_without_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pip stands in for a distribution without a package, and another way is named after it."""
     monkeypatch.setattr(programs, "RELEASE", str(tmp_path / "missing"))
     ways = Packages(apt="salt", pip="salt", other="the vendor's package", object="one")

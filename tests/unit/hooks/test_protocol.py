@@ -13,10 +13,14 @@ from heat_config_hooks.errors import HookError
 from heat_config_hooks.protocol import CREDENTIALS, MAX_VARIABLE, MAX_VARIABLES
 
 
-def request(given: dict[str, object] | None = None, /, **inputs: object) -> protocol.Request:
+def request(
+    given: dict[str, object] | None = None, /, **inputs: object
+) -> protocol.Request:
     """Return a request with these options and inputs."""
     items = [{"name": name, "value": value} for name, value in inputs.items()]
-    return protocol.request({"id": "a", "inputs": items}, key="a", options=options.read(given or {}, {}))
+    return protocol.request(
+        {"id": "a", "inputs": items}, key="a", options=options.read(given or {}, {})
+    )
 
 
 def environment(**inputs: object) -> dict[str, str]:
@@ -24,7 +28,10 @@ def environment(**inputs: object) -> dict[str, str]:
     return protocol.environment(request(**inputs))
 
 
-@pytest.mark.parametrize("identity", ["1234", "abcdef001", "c282641d-b602-48b9-8e01-cff1a53ee0c8", "A_b-9", "x" * 128])
+@pytest.mark.parametrize(
+    "identity",
+    ["1234", "abcdef001", "c282641d-b602-48b9-8e01-cff1a53ee0c8", "A_b-9", "x" * 128],
+)
 def test_a_safe_id_names_its_files_itself(identity: str) -> None:
     """As in heat-agents."""
     assert protocol.file_key(identity) == identity
@@ -32,7 +39,25 @@ def test_a_safe_id_names_its_files_itself(identity: str) -> None:
 
 @pytest.mark.parametrize(
     "identity",
-    ["", ".", "..", "../x", "a/b", "/", "a.b", ".a", "-a", "_a", "a b", "a\n", "\n", "a\0", "é", "\ud800", "x" * 129],
+    [
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "/",
+        "a.b",
+        ".a",
+        "-a",
+        "_a",
+        "a b",
+        "a\n",
+        "\n",
+        "a\0",
+        "é",
+        "\ud800",
+        "x" * 129,
+    ],
     ids=lambda value: ascii(value)[:12],
 )
 def test_any_other_id_is_named_by_a_digest(identity: str) -> None:
@@ -71,14 +96,20 @@ def test_a_structure_can_be_read_back_from_its_text() -> None:
     assert json.loads(environment(x=value)["x"]) == value
 
 
-@pytest.mark.parametrize("name", ["x", "_x", "X9", "USER", "deploy_action", "LC_ALL", "PATHS", "LDAP"])
+@pytest.mark.parametrize(
+    "name", ["x", "_x", "X9", "USER", "deploy_action", "LC_ALL", "PATHS", "LDAP"]
+)
 def test_an_input_is_a_variable(name: str) -> None:
     """Any name that is valid for a variable works."""
     assert environment(**{name: "v"}) == {name: "v"}
 
 
-@pytest.mark.parametrize("name", ["a-b", "9a", "a b", "a=b", "é", "a\n", "a\0b", "BASH_FUNC_x%%"])
-def test_input_without_a_variable_name_is_left_out_of_the_environment(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["a-b", "9a", "a b", "a=b", "é", "a\n", "a\0b", "BASH_FUNC_x%%"]
+)
+def test_input_without_a_variable_name_is_left_out_of_the_environment(
+    name: str,
+) -> None:
     """The input is in the file of inputs."""
     assert environment(**{name: "v"}) == {}
 
@@ -201,12 +232,63 @@ def test_an_input_never_loads_code_by_its_name(name: str, whose: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_PROXY", "JAVA_OPTS", "JAVA_HOME", "NODE_ENV", "NODE_NAME"),
-        *("PYTHON_VERSION", "RUBY_VERSION", "PHP_VERSION", "GIT_URL", "GIT_BRANCH", "GIT_REPO", "OPENSSL_VERSION"),
-        *("ANSIBLE_HOST_KEY_CHECKING", "classpath", "gem_path", "path", "SSL_CERT_FILE", "R_VALUE", "http_proxy"),
-        *("PGHOST", "PGPASSWORD", "MYSQL_HOST", "AWS_REGION", "DOCKER_IMAGE", "STACK_NAME", "RELEASE_NAME", "REPO_URL"),
-        *("NPM_TOKEN", "npm_config_registry", "RABBITMQ_HOST", "SPARK_MASTER", "VAULT_ADDR", "K3S_TOKEN", "ETCD_NAME"),
-        *("FILE_NAME", "STORAGE_SIZE", "CORE_COUNT", "BOOT_MODE", "NFS_SERVER", "S3_BUCKET", "FTP_URL", "TZ", "TMPDIR"),
+        *(
+            "PIP_INDEX_URL",
+            "PIP_EXTRA_INDEX_URL",
+            "PIP_PROXY",
+            "JAVA_OPTS",
+            "JAVA_HOME",
+            "NODE_ENV",
+            "NODE_NAME",
+        ),
+        *(
+            "PYTHON_VERSION",
+            "RUBY_VERSION",
+            "PHP_VERSION",
+            "GIT_URL",
+            "GIT_BRANCH",
+            "GIT_REPO",
+            "OPENSSL_VERSION",
+        ),
+        *(
+            "ANSIBLE_HOST_KEY_CHECKING",
+            "classpath",
+            "gem_path",
+            "path",
+            "SSL_CERT_FILE",
+            "R_VALUE",
+            "http_proxy",
+        ),
+        *(
+            "PGHOST",
+            "PGPASSWORD",
+            "MYSQL_HOST",
+            "AWS_REGION",
+            "DOCKER_IMAGE",
+            "STACK_NAME",
+            "RELEASE_NAME",
+            "REPO_URL",
+        ),
+        *(
+            "NPM_TOKEN",
+            "npm_config_registry",
+            "RABBITMQ_HOST",
+            "SPARK_MASTER",
+            "VAULT_ADDR",
+            "K3S_TOKEN",
+            "ETCD_NAME",
+        ),
+        *(
+            "FILE_NAME",
+            "STORAGE_SIZE",
+            "CORE_COUNT",
+            "BOOT_MODE",
+            "NFS_SERVER",
+            "S3_BUCKET",
+            "FTP_URL",
+            "TZ",
+            "TMPDIR",
+        ),
     ],
 )
 def test_names_that_say_what_an_application_is_to_do_are_variables(name: str) -> None:
@@ -216,7 +298,8 @@ def test_names_that_say_what_an_application_is_to_do_are_variables(name: str) ->
 
 
 @pytest.mark.parametrize(
-    ("value", "is_variable"), [("noninteractive", True), ("X; BEGIN { die } #", False), ("", False)]
+    ("value", "is_variable"),
+    [("noninteractive", True), ("X; BEGIN { die } #", False), ("", False)],
 )
 def test_frontend_of_debconf_is_a_plain_word(value: str, is_variable: bool) -> None:
     """The program debconf evaluates its name as Perl."""
@@ -226,9 +309,26 @@ def test_frontend_of_debconf_is_a_plain_word(value: str, is_variable: bool) -> N
 @pytest.mark.parametrize(
     "name",
     [
-        *("_ANSIBLE_ANSIBALLZ_PYDEVD_CONFIG", "PYTHON_EGG_CACHE", "PYTHON_KEYRING_BACKEND", "UVICORN_APP", "RQ_CONFIG"),
-        *("ALEMBIC_CONFIG", "INVOKE_RUN_SHELL", "ROBOT_OPTIONS", "VIRTUALENVWRAPPER_HOOK_DIR", "PYSPARK_SUBMIT_ARGS"),
-        *("bower_scripts__postinstall", "CYPRESS_RUN_BINARY", "cypress_run_binary", "SPRING_APPLICATION_JSON"),
+        *(
+            "_ANSIBLE_ANSIBALLZ_PYDEVD_CONFIG",
+            "PYTHON_EGG_CACHE",
+            "PYTHON_KEYRING_BACKEND",
+            "UVICORN_APP",
+            "RQ_CONFIG",
+        ),
+        *(
+            "ALEMBIC_CONFIG",
+            "INVOKE_RUN_SHELL",
+            "ROBOT_OPTIONS",
+            "VIRTUALENVWRAPPER_HOOK_DIR",
+            "PYSPARK_SUBMIT_ARGS",
+        ),
+        *(
+            "bower_scripts__postinstall",
+            "CYPRESS_RUN_BINARY",
+            "cypress_run_binary",
+            "SPRING_APPLICATION_JSON",
+        ),
         *(
             "LOADER_PATH",
             "SERVER_JVMFLAGS",
@@ -255,7 +355,11 @@ def test_every_reserved_name_is_found_and_every_kept_one_is_not() -> None:
 
 def test_no_reserved_name_is_listed_twice() -> None:
     """Each belongs to one class."""
-    names = [name for line in (*reserved.RESERVED.values(), reserved.KEPT) for name in line.split()]
+    names = [
+        name
+        for line in (*reserved.RESERVED.values(), reserved.KEPT)
+        for name in line.split()
+    ]
     assert len(names) == len(set(names)) > 800
 
 
@@ -265,13 +369,22 @@ def test_credentials_are_only_given_to_those_who_ask_for_them(name: str) -> None
     assert environment(**{name: "secret", "x": "y"}) == {"x": "y"}
     assert protocol.visible_inputs(request(**{name: "secret"})) == {}
     asking = request({"deploy_credentials": True}, **{name: "secret"})
-    assert protocol.visible_inputs(asking) == protocol.environment(asking) == {name: "secret"}
+    assert (
+        protocol.visible_inputs(asking)
+        == protocol.environment(asking)
+        == {name: "secret"}
+    )
 
 
 @pytest.mark.parametrize("asked", [None, False, "false", "False"])
 def test_not_asking_for_credentials_gives_nothing_away(asked: object) -> None:
     """All forms of a false or missing option withhold them."""
-    assert protocol.visible_inputs(request({"deploy_credentials": asked}, deploy_password="secret")) == {}
+    assert (
+        protocol.visible_inputs(
+            request({"deploy_credentials": asked}, deploy_password="secret")
+        )
+        == {}
+    )
 
 
 @pytest.mark.parametrize("asked", ["true", "True", "TRUE"])
@@ -301,12 +414,19 @@ def test_values_too_many_for_the_kernel_are_left_out() -> None:
     """The first inputs that fit are in the environment, and the program can start."""
     found = environment(**{f"v{index}": "é" * 30_000 for index in range(100)})
     assert list(found) == [f"v{index}" for index in range(len(found))]
-    assert sum(len(name) + 1 + len(value.encode()) for name, value in found.items()) > MAX_VARIABLES - 61_000
+    assert (
+        sum(len(name) + 1 + len(value.encode()) for name, value in found.items())
+        > MAX_VARIABLES - 61_000
+    )
     subprocess.run(["true"], env=found, check=True)
 
 
-@pytest.mark.parametrize(("value", "text"), [("a\0b", "ab"), ("\ud800", "?"), ("é\x80", "é\x80")])
-def test_characters_that_a_variable_cannot_have_are_replaced(value: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "text"), [("a\0b", "ab"), ("\ud800", "?"), ("é\x80", "é\x80")]
+)
+def test_characters_that_a_variable_cannot_have_are_replaced(
+    value: str, text: str
+) -> None:
     """Characters that a variable cannot have are replaced, so that each input is in the environment."""
     assert environment(x=value) == {"x": text}
     os.fsencode(text)
@@ -315,7 +435,13 @@ def test_characters_that_a_variable_cannot_have_are_replaced(value: str, text: s
 def test_whatever_may_be_missing_may_be_missing() -> None:
     """A deployment may have only an id, or not even that."""
     found = protocol.request({}, key="k", options={})
-    assert (found.id, found.key, found.name, found.action, found.config) == ("", "k", "", "", None)
+    assert (found.id, found.key, found.name, found.action, found.config) == (
+        "",
+        "k",
+        "",
+        "",
+        None,
+    )
     assert (found.inputs, found.outputs, found.options) == ({}, (), {})
 
 
@@ -328,16 +454,30 @@ def test_a_deployment_is_read_as_a_hook_gets_it() -> None:
         {"name": "c"},
         {"name": "deploy_action", "value": "UPDATE"},
     ]
-    document = {"id": 7, "name": "n", "config": {"k": 1}, "inputs": inputs, "outputs": [{"name": "o"}], "options": {}}
+    document = {
+        "id": 7,
+        "name": "n",
+        "config": {"k": 1},
+        "inputs": inputs,
+        "outputs": [{"name": "o"}],
+        "options": {},
+    }
     found = protocol.request(document, key="7", options={})
-    assert (found.id, found.name, found.action, found.config) == ("7", "n", "UPDATE", {"k": 1})
+    assert (found.id, found.name, found.action, found.config) == (
+        "7",
+        "n",
+        "UPDATE",
+        {"k": 1},
+    )
     assert found.inputs == {"a": 2, "b": "d", "c": None, "deploy_action": "UPDATE"}
     assert found.outputs == ("o",)
 
 
 def test_options_are_those_that_were_read() -> None:
     """The options of the document are not used, because they may be those of a component."""
-    found = protocol.request({"options": {"script": {"a": 1}}}, key="k", options={"a": 1})
+    found = protocol.request(
+        {"options": {"script": {"a": 1}}}, key="k", options={"a": 1}
+    )
     assert found.options == {"a": 1}
 
 
@@ -351,7 +491,9 @@ def test_options_are_those_that_were_read() -> None:
         ({"outputs": "o"}, "outputs"),
     ],
 )
-def test_a_deployment_of_another_shape_is_a_mistake(fields: dict[str, Any], path: str) -> None:
+def test_a_deployment_of_another_shape_is_a_mistake(
+    fields: dict[str, Any], path: str
+) -> None:
     """The message has its path."""
     with pytest.raises(HookError) as caught:
         protocol.request(fields, key="k", options={})
@@ -376,35 +518,67 @@ def test_a_hook_works_in_heat_agents_own_places() -> None:
 def test_a_hook_knows_the_environment_of_its_commands() -> None:
     """A hook finds its program and variables in the environment of its commands."""
     given = {"PATH": "/bin", "HEAT_PUPPET_CMD": "puppet"}
-    assert protocol.workplace("puppet", Path("/run/x"), None, given).environment == given
+    assert (
+        protocol.workplace("puppet", Path("/run/x"), None, given).environment == given
+    )
 
 
-def test_a_place_that_is_named_is_the_same_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_is_named_is_the_same_wherever_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A relative path in a variable becomes absolute, because commands run in other folders."""
     monkeypatch.chdir(tmp_path)
-    assert protocol.workplace("script", tmp_path, None, {"HEAT_SCRIPT_WORKING": "w"}).working == tmp_path / "w"
+    assert (
+        protocol.workplace(
+            "script", tmp_path, None, {"HEAT_SCRIPT_WORKING": "w"}
+        ).working
+        == tmp_path / "w"
+    )
 
 
 def test_a_clean_up_is_read_as_one() -> None:
     """A cleanup has no config, only the id of the deployment that has left."""
-    found = protocol.request({"id": "a-left", "name": "web", protocol.LEAVES: "a"}, key="a-left", options={})
+    found = protocol.request(
+        {"id": "a-left", "name": "web", protocol.LEAVES: "a"}, key="a-left", options={}
+    )
     assert (found.leaves, found.name, found.config) == ("a", "web", None)
     assert protocol.request({"id": "a"}, key="a", options={}).leaves == ""
 
 
 @pytest.mark.parametrize(
     ("fields", "removes"),
-    [({}, False), ({"action": "UPDATE"}, False), ({"action": "DELETE"}, True), ({"leaves": "d0"}, True)],
+    [
+        ({}, False),
+        ({"action": "UPDATE"}, False),
+        ({"action": "DELETE"}, True),
+        ({"leaves": "d0"}, True),
+    ],
 )
-def test_a_delete_and_a_cleanup_only_remove(fields: dict[str, str], removes: bool) -> None:
+def test_a_delete_and_a_cleanup_only_remove(
+    fields: dict[str, str], removes: bool
+) -> None:
     """A hook has one condition for both."""
-    values: dict[str, Any] = {"id": "d1", "key": "d1", "name": "n", "action": "CREATE", "config": None, "inputs": {}}
-    assert protocol.Request(**{**values, "outputs": (), "options": {}, **fields}).removes == removes
+    values: dict[str, Any] = {
+        "id": "d1",
+        "key": "d1",
+        "name": "n",
+        "action": "CREATE",
+        "config": None,
+        "inputs": {},
+    }
+    assert (
+        protocol.Request(**{**values, "outputs": (), "options": {}, **fields}).removes
+        == removes
+    )
 
 
 def test_a_config_of_text() -> None:
     """A byte order mark is removed, no config is empty, and a structure is a mistake."""
-    assert [protocol.text_of(config, "text") for config in ("a", "\ufeffb", None)] == ["a", "b", ""]
+    assert [protocol.text_of(config, "text") for config in ("a", "\ufeffb", None)] == [
+        "a",
+        "b",
+        "",
+    ]
     with pytest.raises(HookError, match="config: expected the text of a script"):
         protocol.text_of({"a": 1}, "the text of a script")
 
@@ -416,4 +590,6 @@ def test_only_named_inputs_may_be_variables_where_the_caller_says_so() -> None:
     made = protocol.request(document, key="d1", options={})
     assert protocol.environment(made) == {"a": "v", "deploy_action": "v"}
     [sentence] = protocol.left_out(made)
-    assert sentence.startswith("the input b is not in the environment, because the signed config does not declare it;")
+    assert sentence.startswith(
+        "the input b is not in the environment, because the signed config does not declare it;"
+    )

@@ -37,7 +37,15 @@ def path(tmp_path: Path) -> Path:
 def test_fitting_outputs_are_unchanged(path: Path) -> None:
     """Values of any type stay as they are, and a file becomes its text."""
     path.write_bytes("tée\r\n\0\x1b[1m".encode())
-    given = {"a": "é\n", "b": 7, "c": [None, True, 1.5], "d": {"k": {}}, "e": None, "f": "", "g": Capture(path)}
+    given = {
+        "a": "é\n",
+        "b": 7,
+        "c": [None, True, 1.5],
+        "d": {"k": {}},
+        "e": None,
+        "f": "",
+        "g": Capture(path),
+    }
     assert fit(given) == {**given, "g": "tée\r\n\0\x1b[1m"}
 
 
@@ -55,12 +63,23 @@ def test_undecodable_bytes_are_replaced(path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "outputs"),
     [
-        (0, {"a": "x", "deploy_stdout": "out", "deploy_stderr": "b cannot be read: Input/output error\n", "code": 125}),
+        (
+            0,
+            {
+                "a": "x",
+                "deploy_stdout": "out",
+                "deploy_stderr": "b cannot be read: Input/output error\n",
+                "code": 125,
+            },
+        ),
         (3, {"a": "x", "deploy_stdout": "out", "deploy_stderr": "", "code": 3}),
     ],
 )
 def test_unreadable_output_is_a_failure(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, outputs: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    code: int,
+    outputs: dict[str, object],
 ) -> None:
     """An output that exists and cannot be read from the disk is a failure."""
     for name, text in {"a": "x", "b": "y", "stdout": "out", "stderr": ""}.items():
@@ -73,9 +92,20 @@ def test_unreadable_output_is_a_failure(
         return usual(path, *options)
 
     monkeypatch.setattr(os, "open", torn)
-    values = {"deploy_stdout": Capture(tmp_path / "stdout"), "deploy_stderr": Capture(tmp_path / "stderr")}
-    given = {**values, "a": Capture(tmp_path / "a"), "b": Capture(tmp_path / "b"), "deploy_status_code": code}
-    assert fit(given) == {**{k: v for k, v in outputs.items() if k != "code"}, "deploy_status_code": outputs["code"]}
+    values = {
+        "deploy_stdout": Capture(tmp_path / "stdout"),
+        "deploy_stderr": Capture(tmp_path / "stderr"),
+    }
+    given = {
+        **values,
+        "a": Capture(tmp_path / "a"),
+        "b": Capture(tmp_path / "b"),
+        "deploy_status_code": code,
+    }
+    assert fit(given) == {
+        **{k: v for k, v in outputs.items() if k != "code"},
+        "deploy_status_code": outputs["code"],
+    }
 
 
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
@@ -85,7 +115,11 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     assert fit({**given, "device": Capture(Path("/dev/zero")), "a": "b"}) == {"a": "b"}
 
 
-@pytest.mark.parametrize("unit", ["x", "é", "€", "😀", "\0", "\x1b", "\n", '"', "\\", "\x7f", "aé€😀\n\0"], ids=ascii)
+@pytest.mark.parametrize(
+    "unit",
+    ["x", "é", "€", "😀", "\0", "\x1b", "\n", '"', "\\", "\x7f", "aé€😀\n\0"],
+    ids=ascii,
+)
 @pytest.mark.parametrize("limit", [100, 1000, BODY_LIMIT])
 def test_long_reply_is_cut_to_fit(unit: str, limit: int) -> None:
     """The limit counts the bytes of JSON, where a character may take six and more, and is nearly used up."""
@@ -101,8 +135,12 @@ def test_long_reply_is_cut_to_fit(unit: str, limit: int) -> None:
 
 @pytest.mark.parametrize("unit", ["x", "é", "€", "😀"])
 @pytest.mark.parametrize("shift", range(4))
-@pytest.mark.parametrize("length", [BODY_LIMIT + 1, 2 * BODY_LIMIT, 2 * BODY_LIMIT + 7, 5_000_000])
-def test_a_file_is_cut_like_text(path: Path, unit: str, shift: int, length: int) -> None:
+@pytest.mark.parametrize(
+    "length", [BODY_LIMIT + 1, 2 * BODY_LIMIT, 2 * BODY_LIMIT + 7, 5_000_000]
+)
+def test_a_file_is_cut_like_text(
+    path: Path, unit: str, shift: int, length: int
+) -> None:
     """No character is broken at a cut, and the number of bytes that are left out is exact."""
     text = "." * shift + unit * (length // len(unit.encode())) + "end"
     path.write_text(text)
@@ -120,7 +158,9 @@ def test_several_files_share_what_there_is(path: Path) -> None:
     """Long files share the space equally, and short ones are complete."""
     for name, length in (("longest", 30_000_000), ("long", 2_000_000), ("short", 5000)):
         path.with_name(name).write_bytes(b"0123456\n" * (length // 8))
-    fitted = fit({name: Capture(path.with_name(name)) for name in ("longest", "long", "short")})
+    fitted = fit(
+        {name: Capture(path.with_name(name)) for name in ("longest", "long", "short")}
+    )
     assert BODY_LIMIT - 200 < size(fitted) <= BODY_LIMIT
     assert fitted["short"] == "0123456\n" * 625
     assert abs(size(fitted["longest"]) - size(fitted["long"])) < 10
@@ -168,7 +208,10 @@ def test_the_longest_is_cut_first() -> None:
     given = {"short": "s" * 100, "long": "l" * 2000, "longer": "m" * 5000, "code": 0}
     fitted = fit(given, 4000)
     assert size(fitted) <= 4000
-    assert {name: fitted[name] for name in ("short", "code")} == {"short": "s" * 100, "code": 0}
+    assert {name: fitted[name] for name in ("short", "code")} == {
+        "short": "s" * 100,
+        "code": 0,
+    }
     assert abs(size(fitted["long"]) - size(fitted["longer"])) <= 2
     fitted = fit(given, 6000)
     assert fitted["long"] == given["long"]
@@ -190,13 +233,18 @@ def test_how_it_ended_is_never_cut(limit: int) -> None:
     """The status code is complete, with any number of other values."""
     given: dict[str, object] = {f"o{index}": "x" * 50 for index in range(10)}
     assert fit({**given, "deploy_status_code": 255}, limit)["deploy_status_code"] == 255
-    assert fit({**given, "deploy_status_code": "255"}, limit)["deploy_status_code"] == "255"
+    assert (
+        fit({**given, "deploy_status_code": "255"}, limit)["deploy_status_code"]
+        == "255"
+    )
 
 
 @pytest.mark.parametrize("names", [1, 1000])
 def test_names_that_are_too_long_fit_too(names: int) -> None:
     """A hook may reply with any names; a reply that cannot be delivered is a failure."""
-    given: dict[str, object] = {f"{index}" + "n" * (3_000_000 // names): "" for index in range(names)}
+    given: dict[str, object] = {
+        f"{index}" + "n" * (3_000_000 // names): "" for index in range(names)
+    }
     fitted = fit({**given, "deploy_status_code": 1})
     assert size(fitted) <= BODY_LIMIT
     assert fitted["deploy_status_code"] not in (0, "0", "", None)
@@ -219,7 +267,10 @@ def test_a_change_is_made_before_a_cut() -> None:
 def test_a_change_leaves_no_half_of_what_it_hides_in_a_file(path: Path) -> None:
     """Even if the text would fit after so much is hidden."""
     path.write_text("." + "0123456789abcdef" * 200_000)
-    fitted = fit({"x": Capture(path)}, change=lambda _, text: text.replace("0123456789abcdef", "*"))
+    fitted = fit(
+        {"x": Capture(path)},
+        change=lambda _, text: text.replace("0123456789abcdef", "*"),
+    )
     assert set(MARKER.sub("", str(fitted["x"]))) <= {".", "*"}
 
 
@@ -246,21 +297,40 @@ def test_failure_says_why_before_the_words_of_the_tool(path: Path) -> None:
         "deploy_status_code": 5,
     }
     assert fit(failure(5, "It broke."))["deploy_stderr"] == "It broke.\n"
-    assert fit(failure(5, "It broke.", "", Capture(path.with_name("missing"))))["deploy_stderr"] == "It broke.\n"
+    assert (
+        fit(failure(5, "It broke.", "", Capture(path.with_name("missing"))))[
+            "deploy_stderr"
+        ]
+        == "It broke.\n"
+    )
     with path.open("wb") as file:
         file.truncate(10**10)
-    assert str(fit(failure(5, "It broke.", "", Capture(path)))["deploy_stderr"]).startswith("It broke.\n\0")
+    assert str(
+        fit(failure(5, "It broke.", "", Capture(path)))["deploy_stderr"]
+    ).startswith("It broke.\n\0")
 
 
 @pytest.mark.parametrize(
     ("value", "code"),
     [
-        *((0, 0), (3, 3), (-1, -1), ("0", 0), ("3", 3), (None, None), (True, None), (False, None), ("", None)),
+        *(
+            (0, 0),
+            (3, 3),
+            (-1, -1),
+            ("0", 0),
+            ("3", 3),
+            (None, None),
+            (True, None),
+            (False, None),
+            ("", None),
+        ),
         *(("x", None), ("1.5", None), ([], None), ({}, None), ("9" * 5000, None)),
     ],
     ids=lambda value: str(value)[:8],
 )
-def test_a_status_code_is_a_number_or_text_that_holds_one(value: object, code: int | None) -> None:
+def test_a_status_code_is_a_number_or_text_that_holds_one(
+    value: object, code: int | None
+) -> None:
     """Other values have no status code."""
     assert reply.status_code({"deploy_status_code": value}) == code
 

@@ -38,29 +38,44 @@ def place(tmp_path: Path) -> Workplace:
     """Return where a hook works."""
     (tmp_path / "run").mkdir()
     return Workplace(
-        run=tmp_path / "run", working=tmp_path / "w", outputs=tmp_path / "o", environment={"PATH": os.environ["PATH"]}
+        run=tmp_path / "run",
+        working=tmp_path / "w",
+        outputs=tmp_path / "o",
+        environment={"PATH": os.environ["PATH"]},
     )
 
 
 def request(**fields: Any) -> protocol.Request:
     """Return the request for a hook."""
     given = {"id": "a", "key": "a", "name": "n", "action": "CREATE", "config": None}
-    return protocol.Request(**{**given, "inputs": {}, "outputs": (), "options": {}, **fields})
+    return protocol.Request(
+        **{**given, "inputs": {}, "outputs": (), "options": {}, **fields}
+    )
 
 
 def command(place: Workplace, body: str, **fields: Any) -> Command:
     """Return the command that has a hook with this body carry out a request."""
     (place.run / "modules").mkdir(exist_ok=True)
-    (place.run / "modules" / "mine.py").write_text(MODULE + textwrap.indent(textwrap.dedent(body), "    "))
+    (place.run / "modules" / "mine.py").write_text(
+        MODULE + textwrap.indent(textwrap.dedent(body), "    ")
+    )
     found = steps.command("mine", request(**fields), place)
     program, *flags, folder = found.argv
     assert flags == ["-I", "-X", "utf8", "-m", "heat_config_hooks.steps"]
-    return Command(argv=(program, "-I", "-c", LOADER.format(str(place.run / "modules")), folder), cwd=found.cwd)
+    return Command(
+        argv=(program, "-I", "-c", LOADER.format(str(place.run / "modules")), folder),
+        cwd=found.cwd,
+    )
 
 
-def start(place: Workplace, command: Command, **environment: str) -> subprocess.Popen[bytes]:
+def start(
+    place: Workplace, command: Command, **environment: str
+) -> subprocess.Popen[bytes]:
     """Start a command, as the agent does."""
-    with (place.run / "stdout").open("wb") as stdout, (place.run / "stderr").open("wb") as stderr:
+    with (
+        (place.run / "stdout").open("wb") as stdout,
+        (place.run / "stderr").open("wb") as stderr,
+    ):
         return subprocess.Popen(
             command.argv,
             cwd=command.cwd,
@@ -74,11 +89,20 @@ def start(place: Workplace, command: Command, **environment: str) -> subprocess.
 
 def finish(place: Workplace, code: int) -> dict[str, Any]:
     """Return the result of a command that has ended."""
-    ended = Ended(code=code if code >= 0 else 128 - code, stdout=place.run / "stdout", stderr=place.run / "stderr")
+    ended = Ended(
+        code=code if code >= 0 else 128 - code,
+        stdout=place.run / "stdout",
+        stderr=place.run / "stderr",
+    )
     return fit(protocol.collect(request(), place, ended))
 
 
-def carry_out(place: Workplace, body: str, environment: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+def carry_out(
+    place: Workplace,
+    body: str,
+    environment: dict[str, str] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
     """Carry out a request with a hook whose body is `body`, and return the result."""
     with start(place, command(place, body, **fields), **environment or {}) as process:
         return finish(place, process.wait(pace.seconds(60)))
@@ -116,9 +140,13 @@ def test_output_of_hook_and_commands_is_in_order(place: Workplace) -> None:
     }
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)]
+)
 @pytest.mark.parametrize("how", ["steps.run(argv)", "steps.ask(argv)[0]"])
-def test_a_signal_that_ends_a_step_is_said_as_shells_do(place: Workplace, number: int, code: int, how: str) -> None:
+def test_a_signal_that_ends_a_step_is_said_as_shells_do(
+    place: Workplace, number: int, code: int, how: str
+) -> None:
     """The exit code is 128 plus the number of the signal."""
     body = f"argv = ['sh', '-c', 'kill -{number:d} $$']\nreturn {how}"
     assert carry_out(place, body)["deploy_status_code"] == code
@@ -132,7 +160,11 @@ def test_a_question_is_answered(place: Workplace) -> None:
         return 0
     """
     place.working.mkdir()
-    assert carry_out(place, body) == {"deploy_stdout": "", "deploy_stderr": "err\n", "deploy_status_code": 0}
+    assert carry_out(place, body) == {
+        "deploy_stdout": "",
+        "deploy_stderr": "err\n",
+        "deploy_status_code": 0,
+    }
 
 
 def test_a_step_has_a_folder_and_an_environment(place: Workplace) -> None:
@@ -152,15 +184,29 @@ def test_a_step_has_a_folder_and_an_environment(place: Workplace) -> None:
     [
         ("HookError('it is none', 'config.web')", "config.web: it is none\n", 125),
         ("HookError('no é')", "no é\n", 125),
-        ("MissingTool('x is not installed; install it')", "x is not installed; install it\n", 127),
-        ("FileNotFoundError(2, 'No such file', '/no/such')", "No such file: /no/such\n", 126),
+        (
+            "MissingTool('x is not installed; install it')",
+            "x is not installed; install it\n",
+            127,
+        ),
+        (
+            "FileNotFoundError(2, 'No such file', '/no/such')",
+            "No such file: /no/such\n",
+            126,
+        ),
         ("OSError('only words')", "only words\n", 126),
     ],
 )
-def test_expected_error_is_one_sentence_with_its_code(place: Workplace, error: str, sentence: str, code: int) -> None:
+def test_expected_error_is_one_sentence_with_its_code(
+    place: Workplace, error: str, sentence: str, code: int
+) -> None:
     """The sentence follows the earlier output, and the error has a status code of its own."""
     body = f"steps.say('begun'); raise {error}"
-    expected = {"deploy_stdout": "begun\n", "deploy_stderr": sentence, "deploy_status_code": code}
+    expected = {
+        "deploy_stdout": "begun\n",
+        "deploy_stderr": sentence,
+        "deploy_status_code": code,
+    }
     assert carry_out(place, body) == expected
 
 
@@ -194,12 +240,19 @@ def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(pace.seconds(15)) == 143
     found = finish(place, process.returncode)
-    assert (found["deploy_stdout"], found["deploy_stderr"]) == ("begun\nput in order\n", "")
+    assert (found["deploy_stdout"], found["deploy_stderr"]) == (
+        "begun\nput in order\n",
+        "",
+    )
     assert not Path(f"/proc/{path.read_text().strip()}").exists()
 
 
-@pytest.mark.parametrize("variables", [("ü", "deploy_stdout"), (), None], ids=["some", "none", "all"])
-def test_the_request_arrives_as_it_was_sent(place: Workplace, variables: tuple[str, ...] | None) -> None:
+@pytest.mark.parametrize(
+    "variables", [("ü", "deploy_stdout"), (), None], ids=["some", "none", "all"]
+)
+def test_the_request_arrives_as_it_was_sent(
+    place: Workplace, variables: tuple[str, ...] | None
+) -> None:
     """With all types and characters, and with the folders."""
     fields: dict[str, Any] = {
         "id": "é/../x",
@@ -224,7 +277,10 @@ def test_the_request_arrives_as_it_was_sent(place: Workplace, variables: tuple[s
     """
     assert carry_out(place, body, **fields)["deploy_status_code"] == 0
     found = json.loads((place.run / "found").read_text())
-    as_lists = {"outputs": ["a", "b"], "variables": None if variables is None else list(variables)}
+    as_lists = {
+        "outputs": ["a", "b"],
+        "variables": None if variables is None else list(variables),
+    }
     assert found.pop("request") == {**fields, **as_lists}
     assert found == {
         "place": [str(place.run), str(place.working)],
@@ -236,24 +292,42 @@ def test_the_request_arrives_as_it_was_sent(place: Workplace, variables: tuple[s
 
 def test_request_of_a_hook_is_private(place: Workplace) -> None:
     """The request is in a private file and on no command line, as it may have secrets."""
-    found = steps.command("mine", request(inputs={"password": "5ecret"}, config="5ecret"), place, EXTRA="x")
+    found = steps.command(
+        "mine",
+        request(inputs={"password": "5ecret"}, config="5ecret"),
+        place,
+        EXTRA="x",
+    )
     written = [path for path in place.run.iterdir() if b"5ecret" in path.read_bytes()]
     assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [0o600]
     assert "5ecret" not in str(found)
     assert (found.cwd, dict(found.environment)) == (place.run, {"EXTRA": "x"})
 
 
-@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"LANG": "en_US.ISO-8859-1"}, {"PYTHONIOENCODING": "ascii"}])
+@pytest.mark.parametrize(
+    "locale",
+    [{}, {"LC_ALL": "C"}, {"LANG": "en_US.ISO-8859-1"}, {"PYTHONIOENCODING": "ascii"}],
+)
 def test_anything_can_be_said(place: Workplace, locale: dict[str, str]) -> None:
     """Any characters, in any locale; undecodable bytes are replaced."""
-    found = carry_out(place, "steps.say('é ☃ \\ud800'); steps.say('é \\udcff', error=True); return 0", locale)
+    found = carry_out(
+        place,
+        "steps.say('é ☃ \\ud800'); steps.say('é \\udcff', error=True); return 0",
+        locale,
+    )
     assert (found["deploy_stdout"], found["deploy_stderr"]) == ("é ☃ ?\n", "é ?\n")
 
 
-def test_nothing_is_loaded_from_where_it_works(place: Workplace, tmp_path: Path) -> None:
+def test_nothing_is_loaded_from_where_it_works(
+    place: Workplace, tmp_path: Path
+) -> None:
     """No module comes from its folders or from folders in the environment, which configs may write."""
     trap = f"open({str(tmp_path / 'loaded')!r}, 'w')"
-    for folder in (place.run, tmp_path / "elsewhere", tmp_path / "elsewhere" / "heat_config_hooks"):
+    for folder in (
+        place.run,
+        tmp_path / "elsewhere",
+        tmp_path / "elsewhere" / "heat_config_hooks",
+    ):
         folder.mkdir(exist_ok=True)
         for name in (
             "json",
@@ -266,11 +340,20 @@ def test_nothing_is_loaded_from_where_it_works(place: Workplace, tmp_path: Path)
             "steps",
         ):
             (folder / f"{name}.py").write_text(trap)
-    command = steps.command("heat_config_hooks.tools.script", request(), place)  # which has no steps
+    command = steps.command(
+        "heat_config_hooks.tools.script", request(), place
+    )  # which has no steps
     elsewhere = str(tmp_path / "elsewhere")
     with start(
-        place, command, PYTHONPATH=elsewhere, PYTHONHOME=elsewhere, PYTHONSTARTUP=f"{elsewhere}/json.py"
+        place,
+        command,
+        PYTHONPATH=elsewhere,
+        PYTHONHOME=elsewhere,
+        PYTHONSTARTUP=f"{elsewhere}/json.py",
     ) as process:
         assert process.wait(pace.seconds(60)) == 1
-    assert "module 'heat_config_hooks.tools.script' has no attribute 'carry_out'" in (place.run / "stderr").read_text()
+    assert (
+        "module 'heat_config_hooks.tools.script' has no attribute 'carry_out'"
+        in (place.run / "stderr").read_text()
+    )
     assert not (tmp_path / "loaded").exists()

@@ -10,7 +10,10 @@ from heat_config_hooks import strict_yaml, yaml_tree
 def merges(levels: int, last: int) -> str:
     """Return maps of which each merges the one before twice, and one that merges the last one so many times."""
     lines = ["a0: &a0 {" + ", ".join(f"k{number}: 1" for number in range(1000)) + "}"]
-    lines += [f"a{level}: &a{level} {{<<: [*a{level - 1}, *a{level - 1}]}}" for level in range(1, levels + 1)]
+    lines += [
+        f"a{level}: &a{level} {{<<: [*a{level - 1}, *a{level - 1}]}}"
+        for level in range(1, levels + 1)
+    ]
     return "\n".join([*lines, f"x: {{<<: [{', '.join([f'*a{levels}'] * last)}]}}"])
 
 
@@ -34,7 +37,9 @@ def test_maps_that_are_merged_again_and_again_are_read_once(last: int) -> None:
 
 def test_merge_keys_are_counted_before_they_are_copied() -> None:
     """Ten kilobytes of them can stand for millions of entries."""
-    with pytest.raises(ValueError, match="with all its aliases it has over 1,000,000 values"):
+    with pytest.raises(
+        ValueError, match="with all its aliases it has over 1,000,000 values"
+    ):
         strict_yaml.loads(merges(9, 5000))
 
 
@@ -46,19 +51,36 @@ def test_a_map_that_merges_itself_is_refused() -> None:
 
 def test_of_several_merge_keys_the_last_wins() -> None:
     """PyYAML, and so Heat, has it that way."""
-    assert strict_yaml.loads("a: &a {x: 1}\nb: &b {x: 2}\nc: {<<: *a, <<: *b}")["c"] == {"x": 2}  # type: ignore[index]
+    assert strict_yaml.loads("a: &a {x: 1}\nb: &b {x: 2}\nc: {<<: *a, <<: *b}")[
+        "c"
+    ] == {"x": 2}  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: [", "line 2, column 1: while parsing a flow node, did not find expected node content"),
-        ("a: !secret s3cr3t", "line 1, column 4: the tag !secret has no counterpart in JSON"),
-        ("a: !!binary aGk=", "line 1, column 4: the tag !!binary has no counterpart in JSON"),
+        (
+            "a: [",
+            "line 2, column 1: while parsing a flow node, did not find expected node content",
+        ),
+        (
+            "a: !secret s3cr3t",
+            "line 1, column 4: the tag !secret has no counterpart in JSON",
+        ),
+        (
+            "a: !!binary aGk=",
+            "line 1, column 4: the tag !!binary has no counterpart in JSON",
+        ),
         ("a: .inf", "line 1, column 4: .inf is not a number in JSON"),
         ("- a: !!int x", "line 1, column 6: the value is not what its type says"),
-        ("a: " + "9" * 1001, "line 1, column 4: a number of over 1000 digits is not a JSON value"),
-        ("a: " + ":".join(["59"] * 100_000), "line 1, column 4: a number of over 1000 digits is not a JSON value"),
+        (
+            "a: " + "9" * 1001,
+            "line 1, column 4: a number of over 1000 digits is not a JSON value",
+        ),
+        (
+            "a: " + ":".join(["59"] * 100_000),
+            "line 1, column 4: a number of over 1000 digits is not a JSON value",
+        ),
         ("? {a: b}\n: c", "line 1, column 3: a key must be text"),
         ("[" * 200 + "]" * 200, "it is nested too deeply"),
         ("a: \ud800", "not Unicode text"),
@@ -100,11 +122,27 @@ def test_ordered_maps_and_pairs_are_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["[", "[ !a]", "[ !<]>", "['a]',", '["]", ', "[ # ]", "[{", "{a: ", "[ a, [b]", "- [", "? [", "[ &a"]
+    "line",
+    [
+        "[",
+        "[ !a]",
+        "[ !<]>",
+        "['a]',",
+        '["]", ',
+        "[ # ]",
+        "[{",
+        "{a: ",
+        "[ a, [b]",
+        "- [",
+        "? [",
+        "[ &a",
+    ],
 )
 def test_no_text_is_nested_more_deeply_than_is_seen(line: str) -> None:
     """Libyaml would need as much stack as a text likes: it is refused before."""
-    with pytest.raises(ValueError, match=r"nested too deeply|while|mapping values|duplicate anchor"):
+    with pytest.raises(
+        ValueError, match=r"nested too deeply|while|mapping values|duplicate anchor"
+    ):
         strict_yaml.loads("\n".join([line] * 5000))
 
 

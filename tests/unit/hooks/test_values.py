@@ -34,12 +34,18 @@ LATE = (
 def modules() -> list[str]:
     """Return the names of all modules that have classes with fields, and that a usual start may load."""
     names = [
-        ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+        ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(
+            ".__init__"
+        )
         for source in (ROOT / "agent", ROOT / "hooks")
         for path in sorted(source.rglob("*.py"))
         if "\n@dataclass" in path.read_text()
     ]
-    return [name for name in names if not f"{name}.".startswith(tuple(f"{each}." for each in LATE))]
+    return [
+        name
+        for name in names
+        if not f"{name}.".startswith(tuple(f"{each}." for each in LATE))
+    ]
 
 
 def pairs() -> list[Any]:
@@ -51,12 +57,20 @@ def pairs() -> list[Any]:
         twins = ModuleType(name)
         twins.__file__ = ours.__file__
         twins.__package__ = ours.__package__
-        changed = source.replace("from heat_config_hooks.values import", "from dataclasses import")
+        changed = source.replace(
+            "from heat_config_hooks.values import", "from dataclasses import"
+        )
         assert changed != source, f"{name} has its dataclasses from elsewhere"
         exec(compile(changed, str(ours.__file__), "exec"), vars(twins))  # noqa: S102
         for each, kind in vars(ours).items():
-            if isinstance(kind, type) and kind.__module__ == name and hasattr(kind, "__value_fields__"):
-                compared.append(pytest.param(kind, getattr(twins, each), id=f"{name}.{each}"))
+            if (
+                isinstance(kind, type)
+                and kind.__module__ == name
+                and hasattr(kind, "__value_fields__")
+            ):
+                compared.append(
+                    pytest.param(kind, getattr(twins, each), id=f"{name}.{each}")
+                )
     return compared
 
 
@@ -86,7 +100,11 @@ def needed(kind: Any) -> list[str]:
     """Return the names of the fields that have no default."""
     missing = values.MISSING
     every = values.fields(kind)
-    return [each.name for each in every if each.default is missing and each.default_factory is missing]
+    return [
+        each.name
+        for each in every
+        if each.default is missing and each.default_factory is missing
+    ]
 
 
 def test_there_are_many() -> None:
@@ -104,7 +122,9 @@ def test_the_fields_are_the_same(ours: Any, theirs: Any) -> None:
                 each.name,
                 "-" if each.default is missing else shown(each.default),
                 # By its name, because a class of the module itself is there twice.
-                "-" if each.default_factory is missing else each.default_factory.__qualname__,
+                "-"
+                if each.default_factory is missing
+                else each.default_factory.__qualname__,
                 *(each.repr, each.compare),
                 shown(vars(kind).get(each.name, "-")),
             )
@@ -123,21 +143,33 @@ def test_values_are_made_the_same(ours: Any, theirs: Any) -> None:
     every = all_fields(ours)
     least: dict[str, object] = dict.fromkeys(needed(ours), 1)
     none: dict[str, object] = {}
-    fewer = [{name: value for name, value in least.items() if name != left} for left in least]
-    given: list[tuple[list[object], dict[str, object]]] = [([], each) for each in (every, least, none, *fewer)]
+    fewer = [
+        {name: value for name, value in least.items() if name != left} for left in least
+    ]
+    given: list[tuple[list[object], dict[str, object]]] = [
+        ([], each) for each in (every, least, none, *fewer)
+    ]
     given += [([], {**each, "unknown": 1}) for each in (every, least, *fewer)]
     given += [([1], every), ([*every.values(), 1], {})]
     for number in range(len(every) + 1):
         words, rest = [*every.values()][:number], dict([*every.items()][number:])
         given += [(words, {}), (words, rest)]
     clock = (time.time, time.monotonic, processes.since_boot)
-    clocks = {each.name for each in values.fields(ours) if each.default_factory in clock}
+    clocks = {
+        each.name for each in values.fields(ours) if each.default_factory in clock
+    }
     for words, named in given:
         results = []
         for kind in (ours, theirs):
             found = outcome(lambda kind=kind: vars(kind(*words, **named)))  # type: ignore[misc]  # noqa: B023
             if isinstance(found, dict):
-                found = [(name, "now" if name in clocks - named.keys() else shown(found[name])) for name in found]
+                found = [
+                    (
+                        name,
+                        "now" if name in clocks - named.keys() else shown(found[name]),
+                    )
+                    for name in found
+                ]
             results.append(found)
         assert results[0] == results[1], (words, named)
 
@@ -150,9 +182,18 @@ def test_values_are_compared_the_same(ours: Any, theirs: Any) -> None:
         other = {**every, **({name: -1} if name else {})}
         seen = []
         for kind in (ours, theirs):
-            one, another = kind(**every), kind(**other)  # both live on: hashes by identity must not be of one address
-            same_hash = outcome(lambda pair=(one, another): hash(pair[0]) == hash(pair[1]))  # type: ignore[misc]
-            by_identity = (kind.__hash__ is None, kind.__hash__ is object.__hash__, kind.__eq__ is object.__eq__)
+            one, another = (
+                kind(**every),
+                kind(**other),
+            )  # both live on: hashes by identity must not be of one address
+            same_hash = outcome(
+                lambda pair=(one, another): hash(pair[0]) == hash(pair[1])  # type: ignore[misc]
+            )
+            by_identity = (
+                kind.__hash__ is None,
+                kind.__hash__ is object.__hash__,
+                kind.__eq__ is object.__eq__,
+            )
             seen.append((one == another, one != another, same_hash, by_identity))
         assert seen[0] == seen[1], name
     assert ours(**every) != theirs(**every)
@@ -169,11 +210,16 @@ def test_values_change_the_same(ours: Any, theirs: Any) -> None:
     """Both kinds of values change alike or refuse to, and `replace` returns equal copies."""
     every = all_fields(ours)
     for name in every:
-        for do in (lambda found, name=name: setattr(found, name, 1), lambda found, name=name: delattr(found, name)):
+        for do in (
+            lambda found, name=name: setattr(found, name, 1),
+            lambda found, name=name: delattr(found, name),
+        ):
             seen = []
             for kind in (ours, theirs):
                 found = kind(**every)
-                seen.append((outcome(lambda do=do, found=found: do(found)), vars(found)))  # type: ignore[misc]
+                seen.append(
+                    (outcome(lambda do=do, found=found: do(found)), vars(found))  # type: ignore[misc]
+                )
             assert seen[0] == seen[1]
         mine = values.replace(ours(**every), **{name: "new"})
         assert vars(mine) == vars(dataclasses.replace(theirs(**every), **{name: "new"}))
@@ -197,9 +243,19 @@ def test_copy_computes_cached_properties_again() -> None:
     """A copy computes cached properties again."""
     from heat_config_agent.model.deployment import Deployment, Input  # noqa: PLC0415
 
-    first = Deployment(**{**all_fields(Deployment), "inputs": (Input(name="deploy_action", value="CREATE"),)})  # type: ignore[arg-type]
+    first = Deployment(
+        **{  # type: ignore[arg-type]
+            **all_fields(Deployment),
+            "inputs": (Input(name="deploy_action", value="CREATE"),),
+        }
+    )
     assert first.action == "CREATE"
-    assert values.replace(first, inputs=(Input(name="deploy_action", value="DELETE"),)).action == "DELETE"
+    assert (
+        values.replace(
+            first, inputs=(Input(name="deploy_action", value="DELETE"),)
+        ).action
+        == "DELETE"
+    )
 
 
 def test_methods_of_the_class_are_kept() -> None:
@@ -222,7 +278,11 @@ def test_methods_of_the_class_are_kept() -> None:
         return decorator(frozen=True)(Own)
 
     ours, theirs = made(values.dataclass), made(dataclasses.dataclass)
-    assert (repr(ours(1)), ours(1) == ours(2), hash(ours(1))) == (repr(theirs(1)), theirs(1) == theirs(2), 7)
+    assert (repr(ours(1)), ours(1) == ours(2), hash(ours(1))) == (
+        repr(theirs(1)),
+        theirs(1) == theirs(2),
+        7,
+    )
 
 
 def test_unsupported_declaration_is_refused() -> None:
@@ -238,7 +298,9 @@ def test_unsupported_declaration_is_refused() -> None:
     with pytest.raises(TypeError, match="not supported"):
         values.dataclass(Above)
     with pytest.raises(TypeError):
-        values.dataclass(order=True)(type("Ordered", (), {"__annotations__": {"number": "int"}}))
+        values.dataclass(order=True)(
+            type("Ordered", (), {"__annotations__": {"number": "int"}})
+        )
     with pytest.raises(TypeError):
         values.field(kw_only=True)
 
@@ -256,5 +318,7 @@ def test_classes_are_read_by_who_reads_classes() -> None:
 def test_it_loads_next_to_nothing() -> None:
     """Fast loading is its purpose."""
     script = "import sys, heat_config_hooks.values\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
+    )
     assert not {"dataclasses", "inspect", "typing", "re"} & set(done.stdout.split())

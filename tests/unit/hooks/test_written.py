@@ -71,10 +71,19 @@ def test_folders_and_files_are_on_disk_before_it_says_so(
     monkeypatch.setattr(files, "sync_directory", synced.append)
     kept.write(path, b"x", owner=A)
     working = tmp_path / "working"
-    assert synced == [tmp_path, working, working / "written", tmp_path, tmp_path / "etc", path.parent]
+    assert synced == [
+        tmp_path,
+        working,
+        working / "written",
+        tmp_path,
+        tmp_path / "etc",
+        path.parent,
+    ]
 
 
-def test_a_link_is_replaced_and_not_followed(kept: Written, path: Path, tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_not_followed(
+    kept: Written, path: Path, tmp_path: Path
+) -> None:
     """The target of the link, which belongs to others, is not changed."""
     other = tmp_path / "other"
     other.write_bytes(b"x")
@@ -89,7 +98,9 @@ def test_a_link_is_replaced_and_not_followed(kept: Written, path: Path, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
-def test_only_files_are_replaced(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
+def test_only_files_are_replaced(
+    kept: Written, path: Path, tmp_path: Path, kind: str
+) -> None:
     """Anything other than a file is refused at once, and no note is written."""
     path.parent.mkdir(parents=True)
     if kind == "folder":
@@ -117,14 +128,20 @@ def test_whoever_owns_a_file_goes_on_to_own_it(kept: Written, path: Path) -> Non
     assert kept.write(path, b"y", owner=A)
     assert kept.write(before, b"y", owner=A)
     for each in (path, before):
-        assert (each.stat().st_uid, each.stat().st_gid, mode(each)) == (65534, 65533, 0o600)
+        assert (each.stat().st_uid, each.stat().st_gid, mode(each)) == (
+            65534,
+            65533,
+            0o600,
+        )
     before.unlink()
     before.symlink_to(path)
     kept.write(before, b"y", owner=A)
     assert (before.stat().st_uid, before.stat().st_gid) == (0, os.getegid())
 
 
-def test_whoever_has_put_a_file_into_a_folder_for_all_does_not_get_ours(kept: Written, path: Path) -> None:
+def test_whoever_has_put_a_file_into_a_folder_for_all_does_not_get_ours(
+    kept: Written, path: Path
+) -> None:
     """Even if the content is the same, because it may be anybody's file."""
     need_root()
     path.parent.mkdir(parents=True)
@@ -136,7 +153,9 @@ def test_whoever_has_put_a_file_into_a_folder_for_all_does_not_get_ours(kept: Wr
 
 
 @pytest.mark.parametrize("kind", ["file", "hard link", "pipe"])
-def test_nobody_can_lead_a_file_on_its_way_elsewhere(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
+def test_nobody_can_lead_a_file_on_its_way_elsewhere(
+    kept: Written, path: Path, tmp_path: Path, kind: str
+) -> None:
     """In a shared folder, somebody may have put a link in the place of the temporary file."""
     need_root()
     path.parent.mkdir(parents=True)
@@ -160,12 +179,17 @@ def test_nobody_can_lead_a_file_on_its_way_elsewhere(kept: Written, path: Path, 
 # Removing.
 
 
-def test_only_what_is_as_it_was_written_is_removed(kept: Written, path: Path, tmp_path: Path) -> None:
+def test_only_what_is_as_it_was_written_is_removed(
+    kept: Written, path: Path, tmp_path: Path
+) -> None:
     """The sentence says why a file is left alone; folders stay."""
     assert kept.remove(path) == f"{path} does not exist"
     kept.write(path, b"x", owner=A)
     path.write_bytes(b"changed")
-    assert kept.remove(path) == f"{path} is left alone: it was changed since it was written"
+    assert (
+        kept.remove(path)
+        == f"{path} is left alone: it was changed since it was written"
+    )
     path.write_bytes(b"x")
     path.chmod(0o644)
     assert kept.remove(path) == f"{path} was removed"
@@ -177,7 +201,9 @@ def test_only_what_is_as_it_was_written_is_removed(kept: Written, path: Path, tm
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "no folder"])
-def test_link_in_place_of_a_file_is_left_alone(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
+def test_link_in_place_of_a_file_is_left_alone(
+    kept: Written, path: Path, tmp_path: Path, kind: str
+) -> None:
     """A link to the same content does not count."""
     kept.write(path, b"x", owner=A)
     path.unlink()
@@ -193,7 +219,10 @@ def test_link_in_place_of_a_file_is_left_alone(kept: Written, path: Path, tmp_pa
         path.parent.write_bytes(b"")
         assert kept.remove(path) == f"{path} does not exist"
         return
-    assert kept.remove(path) == f"{path} is left alone: it was changed since it was written"
+    assert (
+        kept.remove(path)
+        == f"{path} is left alone: it was changed since it was written"
+    )
     assert os.path.lexists(path)
 
 
@@ -202,17 +231,25 @@ def test_shared_file_is_removed_by_its_last_writer(kept: Written, path: Path) ->
     for first, second in ((A, B), ("web", "db"), (A, "web")):
         kept.write(path, b"x", owner=first)
         kept.write(path, b"y", owner=second)
-        assert kept.remove(path, owner=second) == f"{path} is left alone: another deployment has it too"
+        assert (
+            kept.remove(path, owner=second)
+            == f"{path} is left alone: another deployment has it too"
+        )
         assert path.read_bytes() == b"y"
         assert kept.remove(path, owner=first) == f"{path} was removed"
     kept.write(path, b"x", owner=A)
     kept.write(path, b"y", owner=B)
     for each in (A, A, "resource stack/1/c"):
-        assert kept.remove(path, owner=each) == f"{path} is left alone: another deployment has it too"
+        assert (
+            kept.remove(path, owner=each)
+            == f"{path} is left alone: another deployment has it too"
+        )
     assert kept.remove(path, owner=B) == f"{path} was removed"
 
 
-def test_a_name_may_be_another_at_every_action(kept: Written, path: Path, tmp_path: Path) -> None:
+def test_a_name_may_be_another_at_every_action(
+    kept: Written, path: Path, tmp_path: Path
+) -> None:
     """An owner that is unknown to a file may have written it under another name, but not as a resource."""
     kept.write(path, b"x", owner="created")
     kept.write(path, b"x", owner="updated")
@@ -220,7 +257,10 @@ def test_a_name_may_be_another_at_every_action(kept: Written, path: Path, tmp_pa
     kept.write(path, b"x", owner="created")
     assert kept.remove(path, owner=A) == f"{path} was removed"
     kept.write(path, b"x", owner=A)
-    assert kept.remove(path, owner="deleted") == f"{path} is left alone: another deployment has it too"
+    assert (
+        kept.remove(path, owner="deleted")
+        == f"{path} is left alone: another deployment has it too"
+    )
     for number in range(300):
         kept.write(path, b"x", owner=f"name {number}")
     assert notes(tmp_path)[0].stat().st_size < 3000
@@ -236,7 +276,9 @@ def test_a_file_is_of_whoever_wrote_it_last(kept: Written, path: Path) -> None:
     assert kept.remove(path) == f"{path} was removed"
 
 
-def test_a_note_of_a_single_owner_is_still_read(kept: Written, path: Path, tmp_path: Path) -> None:
+def test_a_note_of_a_single_owner_is_still_read(
+    kept: Written, path: Path, tmp_path: Path
+) -> None:
     """Older notes have that form."""
     kept.write(path, b"x", owner=A)
     (note,) = notes(tmp_path)
@@ -245,7 +287,10 @@ def test_a_note_of_a_single_owner_is_still_read(kept: Written, path: Path, tmp_p
     note.write_text(json.dumps({**values, "owner": owners[0]}))
     assert kept.of(A) == [path]
     kept.write(path, b"x", owner=B)
-    assert kept.remove(path, owner=B) == f"{path} is left alone: another deployment has it too"
+    assert (
+        kept.remove(path, owner=B)
+        == f"{path} is left alone: another deployment has it too"
+    )
     assert kept.remove(path, owner=A) == f"{path} was removed"
 
 
@@ -260,7 +305,9 @@ def test_earlier_file_is_put_back(kept: Written, path: Path, tmp_path: Path) -> 
     assert kept.remove(path, owner=A) == f"{path} was put back as it was before"
     assert (path.read_bytes(), mode(path)) == (b"\x00 theirs \n\xff", 0o644)
     assert notes(tmp_path) == []
-    assert kept.remove(path, owner=A) == f"{path} is left alone: it was not written here"
+    assert (
+        kept.remove(path, owner=A) == f"{path} is left alone: it was not written here"
+    )
 
 
 def test_forgotten_file_is_not_removed(kept: Written, path: Path) -> None:
@@ -309,14 +356,25 @@ def test_a_kill_after_somebodys_change_does_not_make_that_ours(
     monkeypatch.setattr(files, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         kept.write(path, b"ours, too", owner=A)
-    assert kept.remove(path) == f"{path} is left alone: it was changed since it was written"
+    assert (
+        kept.remove(path)
+        == f"{path} is left alone: it was changed since it was written"
+    )
 
 
-def test_a_damaged_note_leaves_the_file_alone(kept: Written, path: Path, tmp_path: Path) -> None:
+def test_a_damaged_note_leaves_the_file_alone(
+    kept: Written, path: Path, tmp_path: Path
+) -> None:
     """The next write repairs the note."""
     kept.write(path, b"x", owner=A)
     (note,) = notes(tmp_path)
-    for damage in (b"", b"[]", b'{"path": 1}', b'{"path": "/", "owners": [], "digests": []}', b"\xff"):
+    for damage in (
+        b"",
+        b"[]",
+        b'{"path": 1}',
+        b'{"path": "/", "owners": [], "digests": []}',
+        b"\xff",
+    ):
         note.write_bytes(damage)
         assert kept.of(A) == []
         assert kept.remove(path) == f"{path} is left alone: it was not written here"
@@ -324,7 +382,9 @@ def test_a_damaged_note_leaves_the_file_alone(kept: Written, path: Path, tmp_pat
     assert kept.remove(path) == f"{path} was removed"
 
 
-def test_notes_hold_no_content_and_are_for_nobody_else(kept: Written, path: Path, tmp_path: Path) -> None:
+def test_notes_hold_no_content_and_are_for_nobody_else(
+    kept: Written, path: Path, tmp_path: Path
+) -> None:
     """A note has the path and digests only."""
     kept.write(path, b"a secret", owner=A)
     (note,) = notes(tmp_path)
@@ -347,10 +407,17 @@ def test_the_reply_of_a_success_is_empty(kept: Written, tmp_path: Path) -> None:
     assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
 
 
-def test_where_one_cannot_be_written_it_ends_and_says_which(kept: Written, tmp_path: Path) -> None:
+def test_where_one_cannot_be_written_it_ends_and_says_which(
+    kept: Written, tmp_path: Path
+) -> None:
     """The reply says why, and names the files that were not tried."""
     (tmp_path / "blocked").touch()
-    paths = [tmp_path / "1", tmp_path / "blocked" / "2" / "x", tmp_path / "3", tmp_path / "4"]
+    paths = [
+        tmp_path / "1",
+        tmp_path / "blocked" / "2" / "x",
+        tmp_path / "3",
+        tmp_path / "4",
+    ]
     assert kept.write_all(dict.fromkeys(paths, b"x"), owner=A) == {
         "deploy_stdout": "",
         "deploy_stderr": f"cannot write {paths[1]}: File exists: {tmp_path / 'blocked'}; "
@@ -360,9 +427,13 @@ def test_where_one_cannot_be_written_it_ends_and_says_which(kept: Written, tmp_p
     assert (paths[0].exists(), paths[2].exists()) == (True, False)
 
 
-def test_an_owners_files_are_removed_and_those_that_are_named(kept: Written, tmp_path: Path) -> None:
+def test_an_owners_files_are_removed_and_those_that_are_named(
+    kept: Written, tmp_path: Path
+) -> None:
     """Files of others stay."""
-    ours, theirs, named, never = (tmp_path / each for each in ("ours", "theirs", "named", "never"))
+    ours, theirs, named, never = (
+        tmp_path / each for each in ("ours", "theirs", "named", "never")
+    )
     kept.write(ours, b"x", owner=A)
     kept.write(theirs, b"x", owner=B)
     kept.write(named, b"x", owner="a name")
@@ -372,7 +443,9 @@ def test_an_owners_files_are_removed_and_those_that_are_named(kept: Written, tmp
         "deploy_status_code": 0,
     }
     assert [each.exists() for each in (ours, theirs, named)] == [False, True, False]
-    assert kept.remove_all([], owner=A)["deploy_stderr"] == "there is nothing to remove\n"
+    assert (
+        kept.remove_all([], owner=A)["deploy_stderr"] == "there is nothing to remove\n"
+    )
 
 
 def test_unremovable_file_is_reported_and_the_others_are_removed(
@@ -405,13 +478,23 @@ def test_unremovable_file_is_reported_and_the_others_are_removed(
 def request(name: str = "", **inputs: object) -> protocol.Request:
     """Return a request with an id of its own."""
     return protocol.Request(
-        id="d1", key="d1", name=name, action="CREATE", config=None, inputs=inputs, outputs=(), options={}
+        id="d1",
+        key="d1",
+        name=name,
+        action="CREATE",
+        config=None,
+        inputs=inputs,
+        outputs=(),
+        options={},
     )
 
 
 def test_the_owner_is_the_resource_or_else_the_name_or_the_id() -> None:
     """A resource is the same at all actions, while each action has its own id."""
-    assert owner(request("n", deploy_stack_id="s/1", deploy_resource_name="r")) == "resource s/1/r"
+    assert (
+        owner(request("n", deploy_stack_id="s/1", deploy_resource_name="r"))
+        == "resource s/1/r"
+    )
     assert owner(request("n", deploy_stack_id="s/1")) == "n"
     assert owner(request("n", deploy_resource_name="r")) == "n"
     assert owner(request()) == "d1"

@@ -39,7 +39,13 @@ def unpack(archive: IO[bytes], tree: Path, budget: Budget) -> None:
     start = archive.read(6)
     archive.seek(0)
     content = _Content(tree, budget)
-    damages = (tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError)
+    damages = (
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        zipfile.LargeZipFile,
+        zlib.error,
+        lzma.LZMAError,
+    )
     try:
         if start.startswith(b"PK"):
             _unpack_zip(archive, content)
@@ -47,10 +53,14 @@ def unpack(archive: IO[bytes], tree: Path, budget: Budget) -> None:
             _unpack_tar(archive, start, content)
         content.finish()
     except (*damages, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise UsageError(f"the archive cannot be unpacked: {str(error)[:200]}") from error
+        raise UsageError(
+            f"the archive cannot be unpacked: {str(error)[:200]}"
+        ) from error
     except OSError as error:
         if error.errno is None:  # gzip and bz2 raise it for damaged content
-            raise UsageError(f"the archive cannot be unpacked: {str(error)[:200]}") from error
+            raise UsageError(
+                f"the archive cannot be unpacked: {str(error)[:200]}"
+            ) from error
         raise
 
 
@@ -71,7 +81,9 @@ class _Content:
                 self.budget.spend(0, 1)
             except FileExistsError:
                 if not stat.S_ISDIR(path.lstat().st_mode):
-                    raise UsageError(f"the archive has the folder {name!r} where something else is") from None
+                    raise UsageError(
+                        f"the archive has the folder {name!r} where something else is"
+                    ) from None
         return path
 
     def file(self, name: str, content: IO[bytes], *, executable: bool) -> None:
@@ -98,10 +110,14 @@ class _Content:
         target = self._new(existing)
         try:
             if not stat.S_ISREG(target.lstat().st_mode):
-                raise UsageError(f"the archive has the hard link {name!r} to something that is not a file")
+                raise UsageError(
+                    f"the archive has the hard link {name!r} to something that is not a file"
+                )
             os.link(target, self._new(name), follow_symlinks=False)
         except FileNotFoundError:
-            raise UsageError(f"the hard link {name!r} refers to a file that the archive lacks") from None
+            raise UsageError(
+                f"the hard link {name!r} refers to a file that the archive lacks"
+            ) from None
         except FileExistsError:
             raise _twice(name) from None
 
@@ -117,15 +133,21 @@ class _Content:
     def _new(self, name: str) -> Path:
         parts = _parts(name)
         if not parts:
-            raise UsageError(f"the archive has the name {name!r}, which is none of a file")
+            raise UsageError(
+                f"the archive has the name {name!r}, which is none of a file"
+            )
         return self.folder("/".join(parts[:-1])) / parts[-1]
 
 
 def _parts(name: str) -> tuple[str, ...]:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\0" in name:
-        raise UsageError(f"the archive has the name {name[:200]!r}, which leads out of it")
-    if len(path.parts) > DEEPEST or any(len(os.fsencode(part)) > 255 for part in path.parts):
+        raise UsageError(
+            f"the archive has the name {name[:200]!r}, which leads out of it"
+        )
+    if len(path.parts) > DEEPEST or any(
+        len(os.fsencode(part)) > 255 for part in path.parts
+    ):
         raise UsageError(f"the archive has the name {name[:200]!r}…, which is too long")
     return path.parts
 
@@ -137,14 +159,18 @@ def _twice(name: str) -> UsageError:
 class _Bounded:
     """A stream that refuses to read more than `_HEADER` bytes at once."""
 
-    def __init__(self, stream: IO[bytes], spend: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self, stream: IO[bytes], spend: Callable[[int], None] | None = None
+    ) -> None:
         """Read a stream; `spend` is called with the bytes of each read."""
         self._stream, self._spend = stream, spend
         self.seekable, self.seek, self.tell = stream.seekable, stream.seek, stream.tell
 
     def read(self, size: int | None = -1) -> bytes:
         """Return the next bytes."""
-        content = self._stream.read(_HEADER + 1 if size is None or size < 0 else min(size, _HEADER + 1))
+        content = self._stream.read(
+            _HEADER + 1 if size is None or size < 0 else min(size, _HEADER + 1)
+        )
         if len(content) > _HEADER:
             raise UsageError(_TOO_LONG)
         if self._spend:
@@ -157,7 +183,9 @@ class _Bounded:
 
 def _unpack_tar(archive: IO[bytes], start: bytes, content: _Content) -> None:
     with _decompressed(archive, start) as stream:
-        bounded = cast("IO[bytes]", _Bounded(stream, content.budget.spend))  # tarfile uses nothing but `read`
+        bounded = cast(
+            "IO[bytes]", _Bounded(stream, content.budget.spend)
+        )  # tarfile uses nothing but `read`
         members = tarfile.open(fileobj=bounded, mode="r|")  # noqa: SIM115
         for number, member in enumerate(members):
             if number > MOST_FILES:  # the same folder may be there again and again
@@ -177,18 +205,26 @@ def _decompressed(archive: IO[bytes], start: bytes) -> IO[bytes]:
     return lzma.LZMAFile(archive) if start == b"\xfd7zXZ\0" else archive
 
 
-def _place(members: tarfile.TarFile, member: tarfile.TarInfo, content: _Content) -> None:
+def _place(
+    members: tarfile.TarFile, member: tarfile.TarInfo, content: _Content
+) -> None:
     if member.isdir():
         content.folder(member.name)
     elif member.issym():
         content.link(member.name, member.linkname)
     elif member.islnk():
         content.same(member.name, member.linkname)
-    elif member.isreg() and not member.issparse():  # a sparse file of a few bytes may have terabytes
+    elif (
+        member.isreg() and not member.issparse()
+    ):  # a sparse file of a few bytes may have terabytes
         stream = members.extractfile(member)
-        content.file(member.name, cast("IO[bytes]", stream), executable=bool(member.mode & 0o100))
+        content.file(
+            member.name, cast("IO[bytes]", stream), executable=bool(member.mode & 0o100)
+        )
     else:
-        raise UsageError(f"{member.name!r} in the archive is neither a file, a folder nor a link")
+        raise UsageError(
+            f"{member.name!r} in the archive is neither a file, a folder nor a link"
+        )
 
 
 # Zip files.
@@ -199,7 +235,9 @@ def _unpack_zip(archive: IO[bytes], content: _Content) -> None:
 
     with zipfile.ZipFile(cast("IO[bytes]", _Bounded(archive))) as members:
         for member in members.infolist():
-            if problem := zip_problem(member.filename, member.flag_bits, member.external_attr):
+            if problem := zip_problem(
+                member.filename, member.flag_bits, member.external_attr
+            ):
                 raise UsageError(problem)
             mode = member.external_attr >> 16
             if member.is_dir():
@@ -208,9 +246,13 @@ def _unpack_zip(archive: IO[bytes], content: _Content) -> None:
             with members.open(member) as stream:
                 bounded = cast("IO[bytes]", _Bounded(stream, content.budget.spend))
                 if stat.S_ISLNK(mode):
-                    content.link(member.filename, os.fsdecode(bounded.read(_LONGEST_LINK)))
+                    content.link(
+                        member.filename, os.fsdecode(bounded.read(_LONGEST_LINK))
+                    )
                 else:
-                    content.file(member.filename, bounded, executable=bool(mode & 0o100))
+                    content.file(
+                        member.filename, bounded, executable=bool(mode & 0o100)
+                    )
 
 
 def zip_problem(name: str, flags: int, attributes: int, *, links: bool = True) -> str:
@@ -219,7 +261,13 @@ def zip_problem(name: str, flags: int, attributes: int, *, links: bool = True) -
     kinds = {0, stat.S_IFREG, stat.S_IFDIR, *([stat.S_IFLNK] if links else [])}
     if flags & 0x1:
         return f"the member {shown} is encrypted"
-    if "\\" in name or "\0" in name or name.startswith("/") or ".." in name.split("/") or name[1:2] == ":":
+    if (
+        "\\" in name
+        or "\0" in name
+        or name.startswith("/")
+        or ".." in name.split("/")
+        or name[1:2] == ":"
+    ):
         return f"the member {shown} leads out of the archive"
     if stat.S_IFMT(attributes >> 16) not in kinds:
         return f"the member {shown} is neither a file nor a folder"

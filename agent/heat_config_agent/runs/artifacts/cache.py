@@ -30,7 +30,9 @@ class Cache:
         """Open the file with a digest; None if there is none. A damaged one is removed. Raises OSError."""
         path = self.folder / digest
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            descriptor = os.open(
+                path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            )
         except FileNotFoundError:
             yield None
             return
@@ -56,7 +58,13 @@ class Cache:
             for entry in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    kept.append((min(status.st_mtime, time.time()), status.st_blocks * 512, entry.path))
+                    kept.append(
+                        (
+                            min(status.st_mtime, time.time()),
+                            status.st_blocks * 512,
+                            entry.path,
+                        )
+                    )
         total = sum(each for _, each, _ in kept)
         for used, bytes_, path in sorted(kept):
             if total > size or used < oldest:
@@ -68,7 +76,10 @@ class Cache:
     def total(self) -> tuple[int, int]:
         """The bytes on disk of all files, and their number."""
         try:
-            sizes = [entry.stat(follow_symlinks=False).st_blocks * 512 for entry in os.scandir(self.folder)]
+            sizes = [
+                entry.stat(follow_symlinks=False).st_blocks * 512
+                for entry in os.scandir(self.folder)
+            ]
         except OSError:
             return 0, 0
         return sum(sizes), len(sizes)

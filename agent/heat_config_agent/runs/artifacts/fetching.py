@@ -51,7 +51,9 @@ def fetch(artifacts: Sequence[Artifact], folder: Path, means: Means) -> None:
 
     Raises ArtifactError; then nothing that was fetched is left, but in the cache.
     """
-    budget = trees.Budget(means.size, "the artifacts of the deployment are", "keep_size")
+    budget = trees.Budget(
+        means.size, "the artifacts of the deployment are", "keep_size"
+    )
     try:
         folder.mkdir(mode=0o700)
         for number, artifact in enumerate(artifacts):
@@ -79,7 +81,9 @@ def _blamed(number: int, artifact: Artifact) -> Iterator[None]:
         raise ArtifactError(f"cannot store {name}: {obstacle(error)}") from error
 
 
-def _place(artifact: Artifact, folder: Path, means: Means, budget: trees.Budget) -> None:
+def _place(
+    artifact: Artifact, folder: Path, means: Means, budget: trees.Budget
+) -> None:
     """Put an artifact where it belongs: out of the cache, or from its server."""
     cache, arriving = Cache(means.cache), folder.with_name(_ARRIVING)
     with cache.opened(artifact.sha256) as kept:
@@ -87,7 +91,11 @@ def _place(artifact: Artifact, folder: Path, means: Means, budget: trees.Budget)
             _use(artifact, kept, folder, budget)
             return
     arriving.unlink(missing_ok=True)
-    descriptor = os.open(arriving, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        arriving,
+        os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0o600,
+    )
     with os.fdopen(descriptor, "r+b") as file:
         digest = _download(artifact.url, file, means, budget.left)
         if digest != artifact.sha256:
@@ -98,7 +106,9 @@ def _place(artifact: Artifact, folder: Path, means: Means, budget: trees.Budget)
         _use(artifact, file, folder, budget)
 
 
-def _use(artifact: Artifact, content: IO[bytes], folder: Path, budget: trees.Budget) -> None:
+def _use(
+    artifact: Artifact, content: IO[bytes], folder: Path, budget: trees.Budget
+) -> None:
     """Copy a file to where it belongs, or unpack it there."""
     target = folder / artifact.to
     if artifact.unpack:
@@ -109,9 +119,15 @@ def _use(artifact: Artifact, content: IO[bytes], folder: Path, budget: trees.Bud
     _make(folder, target.parent)
     budget.spend(os.fstat(content.fileno()).st_size, 1)
     try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            target,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+        )
     except FileExistsError:
-        raise UsageError(f"{artifact.to} is there already, from another artifact") from None
+        raise UsageError(
+            f"{artifact.to} is there already, from another artifact"
+        ) from None
     with os.fdopen(descriptor, "wb") as file:
         shutil.copyfileobj(content, file, trees.PIECE)
 
@@ -136,11 +152,16 @@ def _download(url: str, file: IO[bytes], means: Means, largest: int) -> str:
                 url = _redirected(url, answer.headers.get("Location", ""))
                 continue
             if answer.status != 200:
-                raise UnreachableError(f"it answers HTTP {answer.status} {web.phrase(answer.status)}".rstrip())
+                raise UnreachableError(
+                    f"it answers HTTP {answer.status} {web.phrase(answer.status)}".rstrip()
+                )
             while part := answer.some():
                 size += len(part)
                 if size > largest:
-                    raise UsageError(f"it is larger than {largest} bytes", hint="keep_size sets how large it may be")
+                    raise UsageError(
+                        f"it is larger than {largest} bytes",
+                        hint="keep_size sets how large it may be",
+                    )
                 total.update(part)
                 file.write(part)
                 if time.monotonic() > until:
@@ -162,7 +183,9 @@ def _opened(url: str, ca_file: str | None, seconds: float) -> Iterator[Arriving]
     host = parts.netloc.rpartition("@")[2]
     connection = web.Connection(f"{parts.scheme}://{host}", ca_file)
     target = f"{parts.scheme}://{host}{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-    with connection.opened(target, _credentials(parts.username, parts.password), max(seconds, 0.001)) as answer:
+    with connection.opened(
+        target, _credentials(parts.username, parts.password), max(seconds, 0.001)
+    ) as answer:
         yield answer
 
 
@@ -176,9 +199,17 @@ def _credentials(user: str | None, password: str | None) -> Mapping[str, str]:
 def _redirected(url: str, location: str) -> str:
     """Return where a redirect leads. Raises UnreachableError."""
     try:
-        target = urljoin(url.partition("://")[0] + "://" + url.partition("://")[2].rpartition("@")[2], location)
+        target = urljoin(
+            url.partition("://")[0]
+            + "://"
+            + url.partition("://")[2].rpartition("@")[2],
+            location,
+        )
         parts = urlsplit(target)
-        usable = bool(location and parts.hostname) and parts.scheme in ("https", urlsplit(url).scheme)
+        usable = bool(location and parts.hostname) and parts.scheme in (
+            "https",
+            urlsplit(url).scheme,
+        )
     except ValueError:
         usable = False
     if not usable:

@@ -27,7 +27,9 @@ PIECE = 1024 * 1024
 class Budget:
     """The bytes and files that may still come."""
 
-    def __init__(self, size: int, subject: str = "the revision is", setting: str = "size_limit") -> None:
+    def __init__(
+        self, size: int, subject: str = "the revision is", setting: str = "size_limit"
+    ) -> None:
         """Allow `size` bytes in at most `MOST_FILES` files; `subject` and `setting` are parts of the errors."""
         self._size, self._left, self._files = size, size, MOST_FILES
         self._subject, self._setting = subject, setting
@@ -43,9 +45,13 @@ class Budget:
         self._files -= count
         if self._left < 0:
             hint = f"{self._setting} sets how large it may be"
-            raise UsageError(f"{self._subject} larger than {self._size} bytes", hint=hint)
+            raise UsageError(
+                f"{self._subject} larger than {self._size} bytes", hint=hint
+            )
         if self._files < 0:
-            raise UsageError(f"{self._subject} of more than {MOST_FILES} files and folders")
+            raise UsageError(
+                f"{self._subject} of more than {MOST_FILES} files and folders"
+            )
 
 
 def check(tree: Path) -> None:
@@ -60,7 +66,9 @@ def check(tree: Path) -> None:
             finally:
                 os.close(descriptor)
         elif not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-            raise UsageError(f"{place.relative_to(tree)} is neither a file nor a folder")
+            raise UsageError(
+                f"{place.relative_to(tree)} is neither a file nor a folder"
+            )
 
 
 def check_links(tree: Path, label: str) -> None:
@@ -75,7 +83,11 @@ def check_links(tree: Path, label: str) -> None:
         name, target = place.relative_to(tree), os.path.realpath(place)
         written = os.path.normpath(name.parent / place.readlink())
         is_inside = target == inside or target.startswith(f"{inside}/")
-        if not is_inside or written.startswith("/") or written.partition("/")[0] == "..":
+        if (
+            not is_inside
+            or written.startswith("/")
+            or written.partition("/")[0] == ".."
+        ):
             raise UsageError(f"the link {name} leads out of {label}")
 
 

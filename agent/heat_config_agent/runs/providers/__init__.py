@@ -36,7 +36,17 @@ CA_FILE = "HEAT_CA_FILE"
 USER = "HEAT_DEPLOY_USER"
 """The variable with the user of Keystone whom the deployment names, as JSON; only `barbican` gets it."""
 
-PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "HEAT_RUN", "http_proxy", "https_proxy", "no_proxy", "all_proxy")
+PASSED_ON = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "HEAT_RUN",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+)
 """The variables of the run that every provider gets; those of proxies also in capitals."""
 
 _COMPLAINT = 4096
@@ -60,19 +70,37 @@ def find(scheme: str, directories: Sequence[str]) -> list[str]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise ProviderError(f"the provider {path} cannot be used: {error.strerror}") from error
+            raise ProviderError(
+                f"the provider {path} cannot be used: {error.strerror}"
+            ) from error
         if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
-            raise ProviderError(f"the provider {path} cannot be used: other users may write to it")
+            raise ProviderError(
+                f"the provider {path} cannot be used: other users may write to it"
+            )
         if not stat.S_ISREG(status.st_mode) or not os.access(path, os.X_OK):
-            raise ProviderError(f"the provider {path} cannot be used: it is not an executable file")
+            raise ProviderError(
+                f"the provider {path} cannot be used: it is not an executable file"
+            )
         return [path]
     if scheme in BUILTIN:
-        return [sys.executable, "-I", "-X", "utf8", "-m", f"{__name__}.{scheme.replace('-', '_')}"]
-    raise ProviderError(f"there is no provider {scheme!r}; the built-in ones are {', '.join(BUILTIN)}")
+        return [
+            sys.executable,
+            "-I",
+            "-X",
+            "utf8",
+            "-m",
+            f"{__name__}.{scheme.replace('-', '_')}",
+        ]
+    raise ProviderError(
+        f"there is no provider {scheme!r}; the built-in ones are {', '.join(BUILTIN)}"
+    )
 
 
 def resolve(
-    reference: str, directories: Sequence[str], environment: Mapping[str, str], seconds: float = SECONDS
+    reference: str,
+    directories: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float = SECONDS,
 ) -> str:
     """Return the secret that a reference, SCHEME:REFERENCE, stands for. Raises ProviderError."""
     scheme, _, name = reference.partition(":")
@@ -88,12 +116,16 @@ def resolve(
             start_new_session=True,
         )
     except OSError as error:
-        raise ProviderError(f"the provider {scheme!r} cannot be started: {error.strerror}") from error
+        raise ProviderError(
+            f"the provider {scheme!r} cannot be started: {error.strerror}"
+        ) from error
     try:
         value, complaint = _talk(process, name.encode(), time.monotonic() + seconds)
         code = process.wait(1)
     except (TimeoutError, subprocess.TimeoutExpired):
-        raise ProviderError(f"the provider {scheme!r} has not ended after {seconds:g} s") from None
+        raise ProviderError(
+            f"the provider {scheme!r} has not ended after {seconds:g} s"
+        ) from None
     finally:
         with contextlib.suppress(ProcessLookupError):  # also what it has started
             os.killpg(process.pid, signal.SIGKILL)
@@ -107,12 +139,18 @@ def resolve(
     return _text(value, scheme)
 
 
-def _talk(process: subprocess.Popen[bytes], request: bytes, end: float) -> tuple[bytes, bytes]:
+def _talk(
+    process: subprocess.Popen[bytes], request: bytes, end: float
+) -> tuple[bytes, bytes]:
     """Return the standard output and the end of the standard error of a provider. Raises TimeoutError."""
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise ValueError("a provider has three pipes")
-    with contextlib.suppress(BrokenPipeError):  # one that does not read is judged by its exit code
-        process.stdin.write(request + b"\n")  # shorter than a pipe's buffer, so this does not wait
+    with contextlib.suppress(
+        BrokenPipeError
+    ):  # one that does not read is judged by its exit code
+        process.stdin.write(
+            request + b"\n"
+        )  # shorter than a pipe's buffer, so this does not wait
         process.stdin.close()
     output, complaint = b"", b""
     with selectors.DefaultSelector() as selector:
@@ -141,7 +179,12 @@ def _reason(complaint: bytes, value: bytes) -> str:
     from heat_config_agent.model.deployment import Input  # noqa: PLC0415
 
     printed = Input(name="secret", value=value.decode("utf-8", "replace"), hidden=True)
-    lines = redaction.search([printed]).hide(complaint.decode("utf-8", "replace")).strip().splitlines()
+    lines = (
+        redaction.search([printed])
+        .hide(complaint.decode("utf-8", "replace"))
+        .strip()
+        .splitlines()
+    )
     return lines[-1][:300] if lines else ""
 
 
@@ -149,11 +192,17 @@ def _text(value: bytes, scheme: str) -> str:
     """Return a secret as text, without one newline at its end. Raises ProviderError."""
     value = value.removesuffix(b"\n")
     if not value:
-        raise ProviderError(f"the provider {scheme!r} has printed nothing: the secret is empty")
+        raise ProviderError(
+            f"the provider {scheme!r} has printed nothing: the secret is empty"
+        )
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
-        raise ProviderError(f"the secret of the provider {scheme!r} is not UTF-8 text") from None
+        raise ProviderError(
+            f"the secret of the provider {scheme!r} is not UTF-8 text"
+        ) from None
     if "\0" in text:
-        raise ProviderError(f"the secret of the provider {scheme!r} contains a NUL character")
+        raise ProviderError(
+            f"the secret of the provider {scheme!r} contains a NUL character"
+        )
     return text

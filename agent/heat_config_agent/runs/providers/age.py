@@ -15,7 +15,9 @@ show it."""
 def _decrypted(name: str) -> bytes:
     data, identity = folder.read(name, ".age"), os.environ.get(IDENTITY, "")
     if not os.path.isabs(identity) or not os.path.exists(identity):  # noqa: PTH110, PTH117  # never raise
-        raise ProviderError(f"there is no identity {identity}; make one with `age-keygen -o {identity}`")
+        raise ProviderError(
+            f"there is no identity {identity}; make one with `age-keygen -o {identity}`"
+        )
     return programs.filtered(["age", "--decrypt", "--identity", identity], data)
 
 

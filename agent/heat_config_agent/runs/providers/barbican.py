@@ -12,7 +12,14 @@ import sys
 
 from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.model.errors import DeniedError, UnreachableError
-from heat_config_agent.runs.providers import CA_FILE, LARGEST, SECONDS, USER, ProviderError, folder
+from heat_config_agent.runs.providers import (
+    CA_FILE,
+    LARGEST,
+    SECONDS,
+    USER,
+    ProviderError,
+    folder,
+)
 from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.web.keystone import Cloud, Connections
 
@@ -25,9 +32,15 @@ def _payload(name: str) -> bytes:
     if identity is None:
         raise ProviderError("expected the id of a secret, or its URL .../secrets/ID")
     given = json.loads(os.environ.get(USER) or "{}")
-    missing = [field for field in ("auth_url", "user_id", "password", "project_id") if not given.get(field)]
+    missing = [
+        field
+        for field in ("auth_url", "user_id", "password", "project_id")
+        if not given.get(field)
+    ]
     if missing:
-        raise ProviderError(f"the deployment has no user of Keystone: it lacks deploy_{missing[0]}")
+        raise ProviderError(
+            f"the deployment has no user of Keystone: it lacks deploy_{missing[0]}"
+        )
     ca_file = os.environ.get(CA_FILE) or None
     cloud = Cloud(Credentials(**given), ca_file, Connections(ca_file, _allow))
     try:
@@ -44,9 +57,13 @@ def _payload(name: str) -> bytes:
     if answer.status == 404:
         raise ProviderError(f"Barbican has no secret {identity[1]} with a payload")
     if answer.status == 406:
-        raise ProviderError(f"the secret {identity[1]} is not text: store it as text/plain")
+        raise ProviderError(
+            f"the secret {identity[1]} is not text: store it as text/plain"
+        )
     if answer.status != 200 or answer.is_page:
-        raise ProviderError(f"Barbican answers HTTP {answer.status} {answer.reason}".rstrip())
+        raise ProviderError(
+            f"Barbican answers HTTP {answer.status} {answer.reason}".rstrip()
+        )
     return answer.body
 
 

@@ -11,7 +11,9 @@ from heat_config_agent.runs.providers import VARIABLE, ProviderError, folder
 def _variable(name: str) -> bytes:
     value = os.environ.get(VARIABLE + name)
     if value is None:
-        raise ProviderError(f"the agent was started without the variable {VARIABLE}{name}")
+        raise ProviderError(
+            f"the agent was started without the variable {VARIABLE}{name}"
+        )
     return os.fsencode(value)
 
 

@@ -23,8 +23,14 @@ def read(name: str, suffix: str = "") -> bytes:
     """Return the content of a file in the folder. `suffix` is added to its name. Raises ProviderError."""
     folder = os.environ.get(FOLDER, "")
     *folders, last = name.split("/")
-    if not folder.startswith("/") or any(part in ("", ".", "..") for part in (*folders, last)) or "\0" in name:
-        raise ProviderError(f"expected the name of a file in {folder or 'the folder of secrets'}, not {name!r}")
+    if (
+        not folder.startswith("/")
+        or any(part in ("", ".", "..") for part in (*folders, last))
+        or "\0" in name
+    ):
+        raise ProviderError(
+            f"expected the name of a file in {folder or 'the folder of secrets'}, not {name!r}"
+        )
     place = folder
     try:
         held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -62,7 +68,9 @@ def _check(descriptor: int, place: str) -> None:
     """Raise ProviderError if other users could have put a secret there."""
     found = os.fstat(descriptor)
     if found.st_uid not in (0, os.geteuid()):
-        raise ProviderError(f"{place} belongs to the user {found.st_uid}; it has to belong to root")
+        raise ProviderError(
+            f"{place} belongs to the user {found.st_uid}; it has to belong to root"
+        )
     if found.st_mode & 0o022:
         raise ProviderError(f"other users may write to {place}; run chmod go-w {place}")
 
@@ -70,7 +78,9 @@ def _check(descriptor: int, place: str) -> None:
 def answer(provide: Callable[[str], bytes]) -> int:
     """Carry out the protocol of a provider: print what `provide` returns for the reference on standard input."""
     memory.keep_no_core()
-    reference = sys.stdin.buffer.read(LARGEST).decode("utf-8", "replace").removesuffix("\n")
+    reference = (
+        sys.stdin.buffer.read(LARGEST).decode("utf-8", "replace").removesuffix("\n")
+    )
     try:
         sys.stdout.buffer.write(provide(reference))
     except ProviderError as error:

@@ -15,8 +15,12 @@ def filtered(command: Sequence[str], data: bytes) -> bytes:
     except FileNotFoundError:
         raise ProviderError(f"the program {command[0]} is not installed") from None
     except OSError as error:
-        raise ProviderError(f"the program {command[0]} cannot be started: {error.strerror}") from error
+        raise ProviderError(
+            f"the program {command[0]} cannot be started: {error.strerror}"
+        ) from error
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ProviderError(f"{command[0]}: {lines[0] if lines else f'exit code {done.returncode}'}")
+        raise ProviderError(
+            f"{command[0]}: {lines[0] if lines else f'exit code {done.returncode}'}"
+        )
     return done.stdout

@@ -10,7 +10,9 @@ from heat_config_agent.runs.providers import folder, programs
 def _credential(name: str) -> bytes:
     data = folder.read(name, ".cred")
     label = name.rpartition("/")[2]
-    return programs.filtered(["systemd-creds", "decrypt", f"--name={label}", "-", "-"], data)
+    return programs.filtered(
+        ["systemd-creds", "decrypt", f"--name={label}", "-", "-"], data
+    )
 
 
 if __name__ == "__main__":

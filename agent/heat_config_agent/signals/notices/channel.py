@@ -42,7 +42,9 @@ class ChannelState:
 class Channel:
     """The notices that wait to be handed on, and the thread that does it. Nothing here waits but that thread."""
 
-    def __init__(self, name: str, send: Callable[[Notice], None], changes: frozenset[str]) -> None:
+    def __init__(
+        self, name: str, send: Callable[[Notice], None], changes: frozenset[str]
+    ) -> None:
         """Hand on notices of these `changes` with `send`, which raises UndeliveredError and may take long."""
         self.name, self.lost = name, 0
         self._send, self._changes = send, changes
@@ -57,7 +59,9 @@ class Channel:
     def state(self) -> ChannelState:
         """Its state now."""
         waiting = len(self._waiting) + self._under_way
-        return ChannelState(name=self.name, waiting=waiting, lost=self.lost, trouble=self._trouble)
+        return ChannelState(
+            name=self.name, waiting=waiting, lost=self.lost, trouble=self._trouble
+        )
 
     def put(self, notice: Notice) -> None:
         """Have a notice handed on, if it is of the wanted changes."""
@@ -84,7 +88,9 @@ class Channel:
         self.end()
         last = time.monotonic() + 5 * seconds
         with self._news:
-            while (self._waiting or self._under_way) and self._news.wait(min(seconds, last - time.monotonic())):
+            while (self._waiting or self._under_way) and self._news.wait(
+                min(seconds, last - time.monotonic())
+            ):
                 pass
             self.lost += len(self._waiting)
             self._waiting.clear()
@@ -92,7 +98,9 @@ class Channel:
     def _begin(self) -> None:
         self._under_way = False
         try:
-            self._thread = threading.Thread(target=self._work, name=f"notices to {self.name}", daemon=True)
+            self._thread = threading.Thread(
+                target=self._work, name=f"notices to {self.name}", daemon=True
+            )
             self._thread.start()
         except RuntimeError:  # no memory for a thread: the next notice tries again
             self._thread = None

@@ -27,19 +27,27 @@ class Console:
         text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
         data = f"{chr(10) if self._torn else ''}{text}\n".encode("utf-8", "replace")
         try:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            flags = (
+                os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            )
             descriptor = os.open(self._path, flags)
             try:
                 written = os.write(descriptor, data)
             finally:
                 os.close(descriptor)
         except BlockingIOError:
-            raise UndeliveredError(f"{self._path} takes no more: it is not read") from None
+            raise UndeliveredError(
+                f"{self._path} takes no more: it is not read"
+            ) from None
         except OSError as error:
-            raise UndeliveredError(f"cannot write to {self._path}: {error.strerror}") from error
+            raise UndeliveredError(
+                f"cannot write to {self._path}: {error.strerror}"
+            ) from error
         self._torn = written < len(data)
         if self._torn:
-            raise UndeliveredError(f"{self._path} accepted only a part of a line: nothing reads it")
+            raise UndeliveredError(
+                f"{self._path} accepted only a part of a line: nothing reads it"
+            )
 
 
 def channel(path: str) -> Channel:

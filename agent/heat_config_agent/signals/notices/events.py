@@ -11,7 +11,13 @@ from heat_config_agent import web
 from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.signals.notices.channel import Channel, UndeliveredError
-from heat_config_agent.signals.notices.notice import BEGUN, DELIVERED, ENDED, REBOOT, Notice
+from heat_config_agent.signals.notices.notice import (
+    BEGUN,
+    DELIVERED,
+    ENDED,
+    REBOOT,
+    Notice,
+)
 
 TYPE = "heat-config-agent.deployment"
 """The beginning of the type of each event; the change follows."""
@@ -29,7 +35,9 @@ class Poster:
     def __init__(self, url: str, ca_file: str | None) -> None:
         parts = urlsplit(url)
         self._url, self._host = url, parts.netloc.rpartition("@")[2]
-        self._connection = web.Connection(f"{parts.scheme}://{parts.netloc}", ca_file, seconds=_SECONDS)
+        self._connection = web.Connection(
+            f"{parts.scheme}://{parts.netloc}", ca_file, seconds=_SECONDS
+        )
 
     def post(self, notice: Notice) -> None:
         """Post the event of a notice. Raises UndeliveredError."""
@@ -43,7 +51,10 @@ class Poster:
             raise UndeliveredError(f"{self._host}: {error}", again=True) from error
         if not 200 <= answer.status < 300:
             again = answer.status >= 500 or answer.status in _LATER
-            raise UndeliveredError(f"{self._host}: HTTP {answer.status} {answer.reason}".rstrip(), again=again)
+            raise UndeliveredError(
+                f"{self._host}: HTTP {answer.status} {answer.reason}".rstrip(),
+                again=again,
+            )
 
 
 def event(notice: Notice, host: str) -> dict[str, object]:
@@ -71,12 +82,20 @@ def event(notice: Notice, host: str) -> dict[str, object]:
         "ended": _moment(notice.ended) if notice.ended else "",
     }
     trace = {"traceparent": notice.trace} if notice.trace else {}
-    return {**attributes, **trace, "data": {name: value for name, value in data.items() if value}}
+    return {
+        **attributes,
+        **trace,
+        "data": {name: value for name, value in data.items() if value},
+    }
 
 
 def _moment(seconds: float) -> str:
     """Return a time as RFC 3339 has it."""
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(seconds, timezone.utc)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def channel(url: str, ca_file: str | None) -> Channel:

@@ -23,10 +23,17 @@ class Journal:
 
     def send(self, priority: int, text: str, fields: Mapping[str, str]) -> bool:
         """Send a line with its fields; return False if the journal is not there, or takes no more."""
-        every = {"MESSAGE": text, "PRIORITY": str(priority), "SYSLOG_IDENTIFIER": "heat-config-agent", **fields}
+        every = {
+            "MESSAGE": text,
+            "PRIORITY": str(priority),
+            "SYSLOG_IDENTIFIER": "heat-config-agent",
+            **fields,
+        }
         data = b"".join(_field(name, value) for name, value in every.items())
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            with socket.socket(
+                socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+            ) as sender:
                 sender.settimeout(1)
                 sender.sendto(data, self._path)
         except OSError:

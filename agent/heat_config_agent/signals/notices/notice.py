@@ -63,7 +63,11 @@ def stack_of(document: Mapping[str, object]) -> str:
     """Return the name of the stack that the entry of a document names; empty if it names none."""
     items = document.get("inputs")
     for item in items if isinstance(items, list) else ():
-        value = item.get("value") if isinstance(item, Mapping) and item.get("name") == "deploy_stack_id" else None
+        value = (
+            item.get("value")
+            if isinstance(item, Mapping) and item.get("name") == "deploy_stack_id"
+            else None
+        )
         if isinstance(value, str):
             return value.partition("/")[0]
     return ""

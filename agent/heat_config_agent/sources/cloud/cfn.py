@@ -18,7 +18,15 @@ from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AccessError, SourceError, UnreachableError
 from heat_config_agent.sources.base import PAGE, PAGE_HINT, Reach
 from heat_config_agent.sources.cloud.last_answer import LastAnswer
-from heat_config_agent.sources.cloud.request import described, host, metadata, moment, origin, parts, redirected
+from heat_config_agent.sources.cloud.request import (
+    described,
+    host,
+    metadata,
+    moment,
+    origin,
+    parts,
+    redirected,
+)
 from heat_config_hooks import files, strict_json
 
 if TYPE_CHECKING:
@@ -27,9 +35,20 @@ if TYPE_CHECKING:
 SKEW_SECONDS = 60.0
 """A difference between two clocks up to this is not reported. Keystone accepts signatures for 15 minutes."""
 
-_DENIED = frozenset({"AccessDenied", "InvalidClientTokenId", "MissingAuthenticationToken", "SignatureDoesNotMatch"})
+_DENIED = frozenset(
+    {
+        "AccessDenied",
+        "InvalidClientTokenId",
+        "MissingAuthenticationToken",
+        "SignatureDoesNotMatch",
+    }
+)
 
-_DETAIL = ("DescribeStackResourceResponse", "DescribeStackResourceResult", "StackResourceDetail")
+_DETAIL = (
+    "DescribeStackResourceResponse",
+    "DescribeStackResourceResult",
+    "StackResourceDetail",
+)
 _ERROR = ("ErrorResponse", "Error")
 
 _LONGEST = 200
@@ -66,18 +85,25 @@ class Cfn:
         server = self._server()
         places = [(path, *_split(path)) for path in self._paths]
         if not places:
-            raise SourceError("no resource is set for its metadata", hint="set path of [cfn]")
+            raise SourceError(
+                "no resource is set for its metadata", hint="set path of [cfn]"
+            )
         until = time.monotonic() + self._reach.seconds
         names = dict.fromkeys(name for _, name, _ in places)
         bodies = {name: self._fetch(server, name, until) for name in names}
         if self._document is not None and self._last_answer.is_same(*bodies.values()):
             return self._document
-        texts = {name: _metadata_text(body, _whence(server, name)) for name, body in bodies.items()}
+        texts = {
+            name: _metadata_text(body, _whence(server, name))
+            for name, body in bodies.items()
+        }
         digest = hashlib.sha256("\0".join(texts.values()).encode()).digest()
         if self._document is None or digest != self._digest:
             merged: dict[str, object] = {}
             for path, name, keys in places:
-                merged.update(_under(metadata(texts[name], _whence(server, name)), keys, path))
+                merged.update(
+                    _under(metadata(texts[name], _whence(server, name)), keys, path)
+                )
             self._document = Document(source=self.name, content=merged)
             self._digest = digest
         self._last_answer.keep(*bodies.values())
@@ -95,9 +121,13 @@ class Cfn:
                     f"the URL of Heat's CloudFormation API is unknown: cannot read {self._hint}: {why}",
                     hint="set metadata_url of [cfn]",
                 ) from None
-        server = parts(url, "[cfn]" if self._url else f"[cfn], or the content of {self._hint}")
+        server = parts(
+            url, "[cfn]" if self._url else f"[cfn], or the content of {self._hint}"
+        )
         path = server.path.rstrip("/")
-        return server._replace(path=f"{path if '/v1' in path else path + '/v1'}/", query="", fragment="")
+        return server._replace(
+            path=f"{path if '/v1' in path else path + '/v1'}/", query="", fragment=""
+        )
 
     def _fetch(self, server: SplitResult, resource: str, until: float) -> bytes:
         """Return Heat's answer for a resource."""
@@ -106,7 +136,9 @@ class Cfn:
         if self._connection is None or self._connection[0] != origin(server):
             self._connection = (
                 origin(server),
-                web.Connection(origin(server), self._ca_file, seconds=self._reach.seconds),
+                web.Connection(
+                    origin(server), self._ca_file, seconds=self._reach.seconds
+                ),
             )
         whence = _whence(server, resource)
         host = _host_header(server)
@@ -125,11 +157,17 @@ class Cfn:
         )
         url = f"{origin(server)}{server.path}?{query}"
         try:
-            answer = self._connection[1].fetch(url, {"Host": host}, max(until - time.monotonic(), 0.0))
+            answer = self._connection[1].fetch(
+                url, {"Host": host}, max(until - time.monotonic(), 0.0)
+            )
         except UnreachableError as error:
-            raise SourceError(f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint) from error
+            raise SourceError(
+                f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint
+            ) from error
         if answer.status < 300 and answer.is_page:
-            raise SourceError(f"cannot read the metadata from {whence}: {PAGE}", hint=PAGE_HINT)
+            raise SourceError(
+                f"cannot read the metadata from {whence}: {PAGE}", hint=PAGE_HINT
+            )
         if answer.status != 200:
             raise self._refused(answer, whence)
         return answer.body
@@ -142,10 +180,18 @@ class Cfn:
             brief += f": {word}" if word else ""
         theirs, ours = moment(answer.headers.get("Date", "")), time.time()
         denied = answer.status in (401, 403) or code in _DENIED
-        if (denied or code == "RequestExpired") and theirs is not None and abs(theirs - ours) > SKEW_SECONDS:
+        if (
+            (denied or code == "RequestExpired")
+            and theirs is not None
+            and abs(theirs - ours) > SKEW_SECONDS
+        ):
             clocks = f"{formatdate(ours, usegmt=True)}, the server's {formatdate(theirs, usegmt=True)}"
-            return SourceError(brief, hint=f"correct the clock of this machine: it shows {clocks}")
-        hint = redirected(answer, "[cfn]") or _advice(answer.status, code, message, denied=denied)
+            return SourceError(
+                brief, hint=f"correct the clock of this machine: it shows {clocks}"
+            )
+        hint = redirected(answer, "[cfn]") or _advice(
+            answer.status, code, message, denied=denied
+        )
         return (AccessError if denied else SourceError)(brief, hint=hint)
 
     def _words(self, body: bytes) -> tuple[str, str]:
@@ -154,8 +200,15 @@ class Cfn:
             texts = _texts(body, _ERROR, ("Code", "Message"))
         except ValueError:
             return "", ""
-        code, message = _printable(texts.get("Code", "")), _printable(texts.get("Message", ""))
-        return ("", "") if any(word in code + message for word in (self._key, "Signature=")) else (code, message)
+        code, message = (
+            _printable(texts.get("Code", "")),
+            _printable(texts.get("Message", "")),
+        )
+        return (
+            ("", "")
+            if any(word in code + message for word in (self._key, "Signature="))
+            else (code, message)
+        )
 
 
 def _metadata_text(body: bytes, whence: str) -> str:
@@ -168,7 +221,9 @@ def _metadata_text(body: bytes, whence: str) -> str:
             hint="does metadata_url of [cfn] lead to Heat's CloudFormation API?",
         ) from None
     if text is None:
-        raise SourceError(f"cannot read the metadata from {whence}: the answer contains no metadata of a resource")
+        raise SourceError(
+            f"cannot read the metadata from {whence}: the answer contains no metadata of a resource"
+        )
     return text
 
 
@@ -179,14 +234,20 @@ def _advice(status: int, code: str, message: str, *, denied: bool) -> str:
     if "authorized to use this action" in message:
         return "does the stack have that resource, and are the keys those of its user?"
     if denied:
-        return "are access_key_id and secret_access_key still those of the stack's user?"
+        return (
+            "are access_key_id and secret_access_key still those of the stack's user?"
+        )
     if code == "RequestExpired":
         return "is the clock of this machine right?"
     if code == "InvalidParameterValue":
         return "does the stack still exist, and does it have that resource?"
     if status in (300, 404):
         return "does metadata_url of [cfn] lead to Heat's CloudFormation API?"
-    return "Heat also answers this if it does not know access_key_id, or cannot reach Keystone" if status == 500 else ""
+    return (
+        "Heat also answers this if it does not know access_key_id, or cannot reach Keystone"
+        if status == 500
+        else ""
+    )
 
 
 def signed(parameters: Mapping[str, str], secret: str, host: str, path: str) -> str:
@@ -196,15 +257,21 @@ def signed(parameters: Mapping[str, str], secret: str, host: str, path: str) -> 
     Heat drop by default. Both versions use HMAC-SHA256.
     """
     whole = {**parameters, "SignatureMethod": "HmacSHA256", "SignatureVersion": "2"}
-    query = "&".join(f"{_quoted(name)}={_quoted(whole[name])}" for name in sorted(whole))
+    query = "&".join(
+        f"{_quoted(name)}={_quoted(whole[name])}" for name in sorted(whole)
+    )
     message = f"GET\n{host}\n{path}\n{query}"
-    mac = hmac.digest(secret.encode("utf-8", "replace"), message.encode("utf-8", "replace"), "sha256")
+    mac = hmac.digest(
+        secret.encode("utf-8", "replace"), message.encode("utf-8", "replace"), "sha256"
+    )
     return f"{query}&Signature={_quoted(base64.b64encode(mac).decode())}"
 
 
 def _printable(text: str) -> str:
     """Return a server's words as one short line of printable characters."""
-    return "".join(character for character in " ".join(text.split()) if character.isprintable())[:_LONGEST]
+    return "".join(
+        character for character in " ".join(text.split()) if character.isprintable()
+    )[:_LONGEST]
 
 
 def _quoted(text: str) -> str:
@@ -214,7 +281,9 @@ def _quoted(text: str) -> str:
 def _host_header(server: SplitResult) -> str:
     """Return the server's host as it is signed and sent: without the default port."""
     name = host(server).lower()
-    return name.removesuffix(":443" if server.scheme == "https" else ":80").removesuffix(":")
+    return name.removesuffix(
+        ":443" if server.scheme == "https" else ":80"
+    ).removesuffix(":")
 
 
 def _whence(server: SplitResult, resource: str) -> str:
@@ -229,23 +298,34 @@ def _split(path: str) -> tuple[str, list[str]]:
     except ValueError:
         end = 0
     if not end or not all(words):
-        raise SourceError(f"the path {path!r} is not valid", hint="write RESOURCE.Metadata in path of [cfn]")
+        raise SourceError(
+            f"the path {path!r} is not valid",
+            hint="write RESOURCE.Metadata in path of [cfn]",
+        )
     return ".".join(words[:end]), words[end + 1 :]
 
 
-def _under(value: dict[str, object], keys: Sequence[str], path: str) -> dict[str, object]:
+def _under(
+    value: dict[str, object], keys: Sequence[str], path: str
+) -> dict[str, object]:
     """Return the object at a path of nested keys. Raises SourceError if there is none."""
     for key in keys:
         if key not in value:
-            raise SourceError(f"cannot read the metadata at {path!r}: there is no {key!r}")
+            raise SourceError(
+                f"cannot read the metadata at {path!r}: there is no {key!r}"
+            )
         inner = value[key]
         if not isinstance(inner, dict):
-            raise SourceError(f"cannot read the metadata at {path!r}: {key!r} is {kind_of(inner)}, not an object")
+            raise SourceError(
+                f"cannot read the metadata at {path!r}: {key!r} is {kind_of(inner)}, not an object"
+            )
         value = inner
     return value
 
 
-def _texts(body: bytes, above: tuple[str, ...], names: tuple[str, ...]) -> dict[str, str]:
+def _texts(
+    body: bytes, above: tuple[str, ...], names: tuple[str, ...]
+) -> dict[str, str]:
     """Return the text of the elements with these `names` whose ancestors are the elements `above`, outermost first.
 
     Namespaces do not matter. Raises ValueError. A document type is refused before it is parsed: its entities can turn a

@@ -88,13 +88,23 @@ class ConfigDrive:
         try:
             status = place.stat()
         except OSError as error:
-            raise SourceError(f"cannot read the config drive {place}: {error.strerror}") from error
+            raise SourceError(
+                f"cannot read the config drive {place}: {error.strerror}"
+            ) from error
         if stat.S_ISDIR(status.st_mode):
             self._read = None
             return self._take(_content(place, USER_DATA), _content(place, META_DATA))
         if not (stat.S_ISBLK(status.st_mode) or stat.S_ISREG(status.st_mode)):
-            raise SourceError(f"cannot read the config drive {place}: it is not a directory, device or image")
-        identity = (status.st_dev, status.st_ino, status.st_rdev, status.st_size, status.st_mtime_ns)
+            raise SourceError(
+                f"cannot read the config drive {place}: it is not a directory, device or image"
+            )
+        identity = (
+            status.st_dev,
+            status.st_ino,
+            status.st_rdev,
+            status.st_size,
+            status.st_mtime_ns,
+        )
         if identity != self._read:
             self._take(*_mounted(place, image=stat.S_ISREG(status.st_mode)))
             self._read = identity
@@ -131,12 +141,18 @@ def _device() -> Path | None:
     for label in LABELS:
         try:
             process = subprocess.run(
-                [*_BLKID, f"LABEL={label}"], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
+                [*_BLKID, f"LABEL={label}"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SECONDS,
+                check=False,
             )
         except FileNotFoundError:
             return None
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise SourceError(f"cannot look for a config drive: blkid: {_why(error)}") from error
+            raise SourceError(
+                f"cannot look for a config drive: blkid: {_why(error)}"
+            ) from error
         if process.returncode == 0 and (devices := process.stdout.splitlines()):
             return Path(os.fsdecode(devices[0]))
     return None
@@ -146,7 +162,9 @@ def _mount_point(device: Path) -> Path | None:
     """Return the mount point of a device, or any of several."""
     try:
         number = device.stat().st_rdev
-        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = MOUNTS.read_text(
+            encoding="utf-8", errors="surrogateescape"
+        ).splitlines()
     except OSError:
         return None
     wanted = f"{os.major(number)}:{os.minor(number)}"
@@ -154,18 +172,34 @@ def _mount_point(device: Path) -> Path | None:
         fields = line.split(" ")
         if len(fields) > 4 and fields[2] == wanted and fields[3] == "/":
             # Spaces and similar characters are written as three octal digits.
-            return Path(re.sub(r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), fields[4]))
+            return Path(
+                re.sub(
+                    r"\\([0-7]{3})", lambda digits: chr(int(digits[1], 8)), fields[4]
+                )
+            )
     return None
 
 
 def _mounted(device: Path, *, image: bool) -> tuple[bytes, bytes]:
     """Mount a device or an image out of sight of others; return its user data and metadata. Raises SourceError."""
     if os.geteuid() != 0:
-        raise SourceError(f"cannot mount the config drive {device}: only root can", hint="mount it, or run as root")
+        raise SourceError(
+            f"cannot mount the config drive {device}: only root can",
+            hint="mount it, or run as root",
+        )
     try:
         with tempfile.TemporaryDirectory(prefix="heat-config-drive-") as place:  # 0700
             most = str(user_data.LARGEST + 1)
-            script = ["sh", "-c", _READ, "sh", str(device), os.path.realpath(place), ",loop" if image else "", most]
+            script = [
+                "sh",
+                "-c",
+                _READ,
+                "sh",
+                str(device),
+                os.path.realpath(place),
+                ",loop" if image else "",
+                most,
+            ]
             process = subprocess.Popen(
                 ["unshare", "--mount", "--propagation", "private", "--", *script],
                 stdin=subprocess.DEVNULL,
@@ -176,11 +210,15 @@ def _mounted(device: Path, *, image: bool) -> tuple[bytes, bytes]:
             )
             printed, complaint = _ended(process)
             if process.returncode:
-                raise SourceError(f"cannot read the config drive {device}: {complaint or 'mount failed'}")
+                raise SourceError(
+                    f"cannot read the config drive {device}: {complaint or 'mount failed'}"
+                )
             data, rest = _sized(printed)
             return data, _sized(rest)[0]
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SourceError(f"cannot read the config drive {device}: {_why(error)}") from error
+        raise SourceError(
+            f"cannot read the config drive {device}: {_why(error)}"
+        ) from error
 
 
 def _sized(text: bytes) -> tuple[bytes, bytes]:
@@ -197,19 +235,25 @@ def _ended(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
         os.killpg(process.pid, 9)
         try:
             process.communicate(timeout=1)
-        except subprocess.TimeoutExpired:  # it waits for the disk, which even KILL does not end
+        except (
+            subprocess.TimeoutExpired
+        ):  # it waits for the disk, which even KILL does not end
             for pipe in (process.stdout, process.stderr):
                 if pipe:
                     pipe.close()
         raise
-    return printed, next(iter(complaint.decode("utf-8", "replace").strip().splitlines()), "")
+    return printed, next(
+        iter(complaint.decode("utf-8", "replace").strip().splitlines()), ""
+    )
 
 
 def _content(place: Path, name: str) -> bytes:
     """Return the content of a file of a drive, cut one byte above the limit of user data; empty if there is no file."""
     path = place / name
     if not f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(place)}/"):
-        raise SourceError(f"cannot read {path}: it is a link that leads out of the drive")
+        raise SourceError(
+            f"cannot read {path}: it is a link that leads out of the drive"
+        )
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -233,4 +277,6 @@ def _uuid(meta_data: bytes) -> str:
 def _why(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
         return f"it takes longer than {SECONDS:g} s"
-    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+    return (error.strerror if isinstance(error, OSError) else None) or type(
+        error
+    ).__name__

@@ -46,7 +46,11 @@ class Ec2:
         """The id of the instance that the last document belongs to; empty if the service gives none."""
         self._base = str(values["metadata_url"]).rstrip("/")
         seconds = values.get("timeout")
-        self._seconds = float(seconds) if isinstance(seconds, int | float) and seconds > 0 else DEFAULT_SECONDS
+        self._seconds = (
+            float(seconds)
+            if isinstance(seconds, int | float) and seconds > 0
+            else DEFAULT_SECONDS
+        )
         self._reach = reach
         self._connection: web.Connection | None = None
         self._token = ""
@@ -60,21 +64,35 @@ class Ec2:
         if instance and instance == self.instance:
             return self._last
         answer = self._get("/user-data")
-        if answer.status == 200 and answer.body.lstrip().startswith(b"<") and answer.is_page:
-            raise SourceError(f"cannot read the user data of {self._service}: {PAGE}", hint=PAGE_HINT)
+        if (
+            answer.status == 200
+            and answer.body.lstrip().startswith(b"<")
+            and answer.is_page
+        ):
+            raise SourceError(
+                f"cannot read the user data of {self._service}: {PAGE}", hint=PAGE_HINT
+            )
         data = answer.body if answer.status == 200 else b""
         self.instance, previous, self._last = "", self._last, None
         content = user_data.content(data, "the instance's user data")
         if content is not None:
-            same = previous is not None and document_text.same(previous.content, content)
-            self._last = previous if same else Document(source=self.name, content=content)
+            same = previous is not None and document_text.same(
+                previous.content, content
+            )
+            self._last = (
+                previous if same else Document(source=self.name, content=content)
+            )
         self.instance = instance
         return self._last
 
     def _instance(self) -> str:
         """Return the id of the instance; empty if the service gives none, or something else."""
         answer = self._get("/meta-data/instance-id")
-        text = answer.body.decode("ascii", "replace").strip() if answer.status == 200 else ""
+        text = (
+            answer.body.decode("ascii", "replace").strip()
+            if answer.status == 200
+            else ""
+        )
         return text if _WORD.fullmatch(text) and not text.startswith("<") else ""
 
     def _get(self, path: str) -> web.Answer:
@@ -86,25 +104,40 @@ class Ec2:
                 return answer
             if answer.status != 401 or attempt:
                 break
-            self._expires = 0.0  # the token is not valid any more, or by now one is required
-        raise SourceError(f"{self._service} answered with HTTP {answer.status} {answer.reason}".rstrip())
+            self._expires = (
+                0.0  # the token is not valid any more, or by now one is required
+            )
+        raise SourceError(
+            f"{self._service} answered with HTTP {answer.status} {answer.reason}".rstrip()
+        )
 
     def _usable_token(self) -> str:
         """Return a token; empty if the service has no tokens, as in its first version."""
         if time.monotonic() >= self._expires:
             sent = time.monotonic()
-            answer = self._ask("PUT", "/api/token", {f"{_TOKEN}-ttl-seconds": str(TOKEN_SECONDS)})
+            answer = self._ask(
+                "PUT", "/api/token", {f"{_TOKEN}-ttl-seconds": str(TOKEN_SECONDS)}
+            )
             token = answer.body.decode("ascii", "replace").strip()
             if answer.status == 200 and _WORD.fullmatch(token):
                 lifetime = answer.headers.get(f"{_TOKEN}-ttl-seconds", "")
-                seconds = float(lifetime) if lifetime.isdecimal() and len(lifetime) < 10 else TOKEN_SECONDS
-            elif answer.status in (200, 501) or 400 <= answer.status < 500:  # it has no tokens, or does not know PUT
+                seconds = (
+                    float(lifetime)
+                    if lifetime.isdecimal() and len(lifetime) < 10
+                    else TOKEN_SECONDS
+                )
+            elif (
+                answer.status in (200, 501) or 400 <= answer.status < 500
+            ):  # it has no tokens, or does not know PUT
                 token, seconds = "", TOKEN_SECONDS
             else:
                 raise SourceError(
                     f"{self._service} gave no token: it answered with HTTP {answer.status} {answer.reason}".rstrip()
                 )
-            self._token, self._expires = token, sent + max(seconds - TOKEN_SPARE, seconds / 2)
+            self._token, self._expires = (
+                token,
+                sent + max(seconds - TOKEN_SPARE, seconds / 2),
+            )
         return self._token
 
     def _ask(self, verb: str, path: str, headers: Mapping[str, str]) -> web.Answer:
@@ -112,9 +145,13 @@ class Ec2:
 
         if self._connection is None:
             origin = self._origin()
-            self._connection = web.Connection(origin, self._reach.ca_file, direct=True, seconds=self._seconds)
+            self._connection = web.Connection(
+                origin, self._reach.ca_file, direct=True, seconds=self._seconds
+            )
         try:
-            return self._connection.fetch(self._base + path, headers, self._seconds, verb=verb)
+            return self._connection.fetch(
+                self._base + path, headers, self._seconds, verb=verb
+            )
         except UnreachableError as error:
             raise SourceError(f"cannot reach {self._service}: {error.brief}") from error
 
@@ -126,7 +163,8 @@ class Ec2:
             host = None
         if not host or parts.scheme not in ("http", "https"):
             raise SourceError(
-                "the URL of the EC2 metadata service cannot be understood", hint="correct metadata_url of [ec2]"
+                "the URL of the EC2 metadata service cannot be understood",
+                hint="correct metadata_url of [ec2]",
             )
         return f"{parts.scheme}://{parts.netloc}"
 

@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING
 
 from heat_config_agent.deployments.metadata import kind_of
 from heat_config_agent.model.deployment import Document
-from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
-from heat_config_agent.sources.base import LOGIN_HINT, PAGE, PAGE_HINT, Reach, credentials
+from heat_config_agent.model.errors import (
+    AccessError,
+    DeniedError,
+    SourceError,
+    UnreachableError,
+)
+from heat_config_agent.sources.base import (
+    LOGIN_HINT,
+    PAGE,
+    PAGE_HINT,
+    Reach,
+    credentials,
+)
 from heat_config_agent.sources.cloud.last_answer import LastAnswer
 from heat_config_hooks import strict_json
 
@@ -45,10 +56,14 @@ class Heat:
     def _fetch(self) -> bytes:
         from heat_config_agent.web import keystone  # noqa: PLC0415  # 30 ms, only if this source is used
 
-        self._cloud = self._cloud or keystone.Cloud(self._credentials, self._reach.ca_file)
+        self._cloud = self._cloud or keystone.Cloud(
+            self._credentials, self._reach.ca_file
+        )
         path = f"{keystone.resource_path(self._stack, self._resource)}/metadata"
         try:
-            answer = self._cloud.ask("GET", "orchestration", path, seconds=self._reach.seconds)
+            answer = self._cloud.ask(
+                "GET", "orchestration", path, seconds=self._reach.seconds
+            )
         except DeniedError as error:
             raise AccessError(
                 f"cannot ask Heat for the metadata: {error}",
@@ -63,7 +78,9 @@ class Heat:
         status = f"HTTP {answer.status} {answer.reason}".rstrip()
         if answer.status in (401, 403, 404, 410):
             hint = "has the stack, or its server resource, been deleted?"
-            raise AccessError(f"Heat rejects the request for the metadata: {status}", hint=hint)
+            raise AccessError(
+                f"Heat rejects the request for the metadata: {status}", hint=hint
+            )
         raise SourceError(f"cannot get the metadata: Heat answers {status}")
 
 
@@ -73,10 +90,16 @@ def _metadata(body: bytes) -> Mapping[str, object]:
         content = strict_json.loads(body.decode("utf-8-sig", "replace"))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise SourceError(f"cannot read the metadata: Heat's answer is not JSON: {place}: {error.msg}") from None
+        raise SourceError(
+            f"cannot read the metadata: Heat's answer is not JSON: {place}: {error.msg}"
+        ) from None
     except ValueError as error:
-        raise SourceError(f"cannot read the metadata: in Heat's answer: {error}") from None
+        raise SourceError(
+            f"cannot read the metadata: in Heat's answer: {error}"
+        ) from None
     metadata = content.get("metadata") if isinstance(content, Mapping) else content
     if not isinstance(content, Mapping) or not isinstance(metadata, Mapping):
-        raise SourceError(f"cannot read the metadata: expected an object from Heat, not {kind_of(metadata)}")
+        raise SourceError(
+            f"cannot read the metadata: expected an object from Heat, not {kind_of(metadata)}"
+        )
     return metadata

@@ -45,9 +45,13 @@ class HeatLocal:
         content, errors = self._read()
         if content is None and errors:
             raise errors[0]
-        self.trouble = "; ".join([error.brief for error in errors] + _readable(self._paths))
+        self.trouble = "; ".join(
+            [error.brief for error in errors] + _readable(self._paths)
+        )
         if self._last is None or not document_text.same(content, self._last.content):
-            self._last = None if content is None else Document(source=self.name, content=content)
+            self._last = (
+                None if content is None else Document(source=self.name, content=content)
+            )
         self._seen = states
         return self._last
 
@@ -73,7 +77,9 @@ def _object(text: str, path: Path) -> dict[str, object]:
         raise UsageError(f"cannot read {path}: line 1, column 1: it is empty")
     content = document_text.load(text, str(path))
     if not isinstance(content, dict):
-        raise UsageError(f"cannot read {path}: line 1, column 1: it is not a JSON object")
+        raise UsageError(
+            f"cannot read {path}: line 1, column 1: it is not a JSON object"
+        )
     return content
 
 
@@ -93,5 +99,7 @@ def _readable(paths: list[Path]) -> list[str]:
         with contextlib.suppress(OSError):
             mode = path.stat().st_mode
             if stat.S_ISREG(mode) and mode & 0o077:
-                messages.append(f"{path} contains a password, and other users can read it")
+                messages.append(
+                    f"{path} contains a password, and other users can read it"
+                )
     return messages

@@ -30,4 +30,6 @@ class LastAnswer:
 
 
 def _digest(bodies: tuple[bytes, ...]) -> bytes:
-    return hashlib.sha256(b"".join(hashlib.sha256(body).digest() for body in bodies)).digest()
+    return hashlib.sha256(
+        b"".join(hashlib.sha256(body).digest() for body in bodies)
+    ).digest()

@@ -60,13 +60,19 @@ class Request:
         if answer.status == 304 and self._document is not None:
             return self._document
         if answer.status < 300 and answer.is_page:
-            raise SourceError(f"cannot read the metadata from {whence}: {PAGE}", hint=PAGE_HINT)
+            raise SourceError(
+                f"cannot read the metadata from {whence}: {PAGE}", hint=PAGE_HINT
+            )
         if answer.status != 200:
             kind = AccessError if answer.status in (401, 403) else SourceError
             hint = _HINTS.get(answer.status, "") or redirected(answer, "[request]")
-            raise kind(f"cannot get the metadata from {whence}: {described(answer)}", hint=hint)
+            raise kind(
+                f"cannot get the metadata from {whence}: {described(answer)}", hint=hint
+            )
         if self._document is None or not self._last_answer.is_same(answer.body):
-            self._document = Document(source=self.name, content=metadata(_text(answer.body, whence), whence))
+            self._document = Document(
+                source=self.name, content=metadata(_text(answer.body, whence), whence)
+            )
             self._last_answer.keep(answer.body)
         self._conditions = _conditions(answer.headers)
         return self._document
@@ -77,11 +83,15 @@ class Request:
         seconds = self._reach.seconds
         if self._connection is None:
             server = origin(parts(self._url, "[request]"))
-            self._connection = web.Connection(server, self._reach.ca_file, seconds=seconds)
+            self._connection = web.Connection(
+                server, self._reach.ca_file, seconds=seconds
+            )
         try:
             return self._connection.fetch(self._url, self._conditions, seconds)
         except UnreachableError as error:
-            raise SourceError(f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint) from error
+            raise SourceError(
+                f"cannot get the metadata from {whence}: {error.brief}", hint=error.hint
+            ) from error
 
 
 def _conditions(headers: Mapping[str, str]) -> dict[str, str]:
@@ -111,7 +121,9 @@ def _text(body: bytes, whence: str) -> str:
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SourceError(f"cannot read the metadata from {whence}: byte {error.start} is not UTF-8") from None
+        raise SourceError(
+            f"cannot read the metadata from {whence}: byte {error.start} is not UTF-8"
+        ) from None
 
 
 def metadata(text: str, whence: str) -> dict[str, object]:
@@ -122,7 +134,9 @@ def metadata(text: str, whence: str) -> dict[str, object]:
     try:
         content = strict_json.loads(text)
     except json.JSONDecodeError as error:
-        raise SourceError(f"{cannot}: it is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise SourceError(
+            f"{cannot}: it is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
     except ValueError as error:
         raise SourceError(f"{cannot}: {error}") from None
     if not isinstance(content, dict):
@@ -138,7 +152,10 @@ def parts(url: str, section: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable or split.scheme not in ("http", "https"):
-        raise SourceError("the URL of the metadata cannot be understood", hint=f"correct metadata_url of {section}")
+        raise SourceError(
+            "the URL of the metadata cannot be understood",
+            hint=f"correct metadata_url of {section}",
+        )
     return split
 
 
@@ -154,7 +171,9 @@ def origin(url: SplitResult) -> str:
 
 def described(answer: web.Answer) -> str:
     """Return a refusal in words. None of the server's own are used, because they might repeat a secret."""
-    status = f"HTTP {answer.status} {http.client.responses.get(answer.status, '')}".rstrip()
+    status = (
+        f"HTTP {answer.status} {http.client.responses.get(answer.status, '')}".rstrip()
+    )
     if answer.status not in (301, 302, 303, 307, 308):
         return f"it answers {status}"
     try:
@@ -162,7 +181,9 @@ def described(answer: web.Answer) -> str:
     except ValueError:
         to = urlsplit("")
     known = to.scheme in ("http", "https") and _PLACE.fullmatch(host(to))
-    return f"it redirects to {origin(to) if known else 'another place on it'} ({status})"
+    return (
+        f"it redirects to {origin(to) if known else 'another place on it'} ({status})"
+    )
 
 
 def redirected(answer: web.Answer, section: str) -> str:

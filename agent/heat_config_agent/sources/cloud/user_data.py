@@ -76,19 +76,28 @@ def _object(text: bytes) -> dict[str, object] | None:
 
 def _metadata(value: dict[str, object] | None) -> dict[str, object] | None:
     """Return an object if it is Heat's metadata; else None. Parts of the same name can also be data of cfn-init."""
-    return value if value is not None and ("os-collect-config" in value or "deployments" in value) else None
+    return (
+        value
+        if value is not None
+        and ("os-collect-config" in value or "deployments" in value)
+        else None
+    )
 
 
 def _part(data: bytes, name: str) -> dict[str, object]:
     """Return the object in a part with metadata. Raises UsageError."""
     text = _unpacked(data)
     if text is None:
-        raise UsageError(f"cannot read {NAME} in {name}: cannot decompress it: it is damaged or too large")
+        raise UsageError(
+            f"cannot read {NAME} in {name}: cannot decompress it: it is damaged or too large"
+        )
     try:
         value = strict_json.loads(text_of(text))
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise UsageError(f"cannot read {NAME} in {name}: {place}: {error.msg}") from None
+        raise UsageError(
+            f"cannot read {NAME} in {name}: {place}: {error.msg}"
+        ) from None
     except ValueError as error:
         raise UsageError(f"cannot read {NAME} in {name}: {error}") from None
     if not isinstance(value, dict):
@@ -107,7 +116,12 @@ def _of_message(text: bytes) -> Iterator[bytes]:
                 payload = part.get_payload(decode=True)
                 if isinstance(payload, bytes):
                     yield payload
-    except (RecursionError, ValueError, LookupError, TypeError):  # the errors of `email` for malformed messages
+    except (
+        RecursionError,
+        ValueError,
+        LookupError,
+        TypeError,
+    ):  # the errors of `email` for malformed messages
         return
 
 
@@ -119,8 +133,16 @@ def _of_ignition(config: Mapping[str, object]) -> Iterator[bytes]:
     files = storage.get("files") if isinstance(storage, dict) else None
     for file in files if isinstance(files, list) else ():
         contents = file.get("contents") if isinstance(file, dict) else None
-        path, source = (file.get("path"), contents.get("source")) if isinstance(contents, dict) else ("", "")
-        if not isinstance(path, str) or not isinstance(source, str) or path.rpartition("/")[2] != NAME:
+        path, source = (
+            (file.get("path"), contents.get("source"))
+            if isinstance(contents, dict)
+            else ("", "")
+        )
+        if (
+            not isinstance(path, str)
+            or not isinstance(source, str)
+            or path.rpartition("/")[2] != NAME
+        ):
             continue
         kind, comma, data = source.partition(",")
         if comma and kind.startswith("data:"):

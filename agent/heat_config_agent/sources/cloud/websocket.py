@@ -52,7 +52,12 @@ class Listener(threading.Thread):
     """A connection to Zaqar that is renewed until the listener is closed."""
 
     def __init__(
-        self, credentials: Credentials, ca_file: str | None, queue: str, client: str, ring: Callable[[], None]
+        self,
+        credentials: Credentials,
+        ca_file: str | None,
+        queue: str,
+        client: str,
+        ring: Callable[[], None],
     ) -> None:
         """Call `ring` when there may be new messages in the queue. `client` is the id of the client that polls it."""
         super().__init__(name="zaqar websocket", daemon=True)
@@ -81,7 +86,11 @@ class Listener(threading.Thread):
             settled = time.monotonic() - begun > SETTLED_SECONDS
             tries = 1 if settled else tries + 1
             # The end of an old connection is normal: its token has expired.
-            self.trouble = "" if settled else f"{POLLED}, because its websocket does not announce them: {why}"
+            self.trouble = (
+                ""
+                if settled
+                else f"{POLLED}, because its websocket does not announce them: {why}"
+            )
             self._closed.wait(back_off(tries))
 
     def check(self) -> None:
@@ -115,7 +124,9 @@ class Listener(threading.Thread):
         """Connect, and ring whenever there is a new message, until the connection ends. Raises what ended it."""
         url, token = self._entry()
         self._due = time.monotonic() + 2 * STEP_SECONDS
-        connection = self._connection = _Connection(sslopt={"context": _tls(url, self._ca_file)})
+        connection = self._connection = _Connection(
+            sslopt={"context": _tls(url, self._ca_file)}
+        )
         if self._closed.is_set():  # from here on, `close` closes the connection
             return
         connection.connect(  # type: ignore[no-untyped-call]  # it has types for some of it
@@ -128,7 +139,11 @@ class Listener(threading.Thread):
         )
         connection.unbind()
         self._ask(connection, "authenticate", {}, {"X-Auth-Token": token})
-        self._ask(connection, "subscription_create", {"queue_name": self._queue, "ttl": SUBSCRIPTION_SECONDS})
+        self._ask(
+            connection,
+            "subscription_create",
+            {"queue_name": self._queue, "ttl": SUBSCRIPTION_SECONDS},
+        )
         self._due = float("inf")
         self.trouble = ""
         self._ring()  # for messages from before the subscription
@@ -142,27 +157,45 @@ class Listener(threading.Thread):
         cloud = Cloud(self._credentials, self._ca_file)
         url = cloud.endpoint("messaging-websocket", seconds=STEP_SECONDS)
         if urlsplit(url).scheme not in ("ws", "wss"):
-            raise UnreachableError("its URL in Keystone's catalog is not that of a websocket")
+            raise UnreachableError(
+                "its URL in Keystone's catalog is not that of a websocket"
+            )
         return url, cloud.token(seconds=STEP_SECONDS)
 
     def _ask(
-        self, connection: _Connection, action: str, body: dict[str, object], headers: dict[str, str] | None = None
+        self,
+        connection: _Connection,
+        action: str,
+        body: dict[str, object],
+        headers: dict[str, str] | None = None,
     ) -> None:
         """Send one request, and wait for its answer. Raises UnreachableError if it is refused."""
         until = time.monotonic() + STEP_SECONDS
-        sent = {"Client-ID": self._client, "X-Project-ID": self._credentials.project_id, **(headers or {})}
+        sent = {
+            "Client-ID": self._client,
+            "X-Project-ID": self._credentials.project_id,
+            **(headers or {}),
+        }
         connection.send(json.dumps({"action": action, "headers": sent, "body": body}))
         while True:
             answer = connection.receive(until, STEP_SECONDS)
             request, received = answer.get("request"), answer.get("headers")
-            if isinstance(request, dict) and request.get("action") == action and isinstance(received, dict):
+            if (
+                isinstance(request, dict)
+                and request.get("action") == action
+                and isinstance(received, dict)
+            ):
                 break
         if received.get("status") not in (200, 201):
             raise UnreachableError(f"it refuses {action}: {received.get('status')}")
 
     def _hang_up(self) -> None:
         """End the connection, if there is one, at any step. For any thread."""
-        sock = getattr(self._connection.sock, "plain", self._connection.sock) if self._connection else None
+        sock = (
+            getattr(self._connection.sock, "plain", self._connection.sock)
+            if self._connection
+            else None
+        )
         if sock is not None:
             with contextlib.suppress(OSError):
                 # The plain socket is shut down even under TLS, so that a thread which reads from it wakes up.
@@ -186,7 +219,9 @@ class _Handshake:
         part = self.plain.recv(size)
         self._room -= len(part)
         if self._room < 0:
-            raise UnreachableError(f"its answer to the handshake is longer than {LARGEST_HANDSHAKE // 1024} KiB")
+            raise UnreachableError(
+                f"its answer to the handshake is longer than {LARGEST_HANDSHAKE // 1024} KiB"
+            )
         if time.monotonic() > self._until:
             raise UnreachableError("its answer to the handshake took too long")
         return part
@@ -235,7 +270,9 @@ class _Connection(websocket.WebSocket):
             pinged = False
             if opcode == websocket.ABNF.OPCODE_CLOSE:
                 raise UnreachableError(_closing(frame.data))
-            message = _value(frame.data) if opcode == websocket.ABNF.OPCODE_TEXT else None
+            message = (
+                _value(frame.data) if opcode == websocket.ABNF.OPCODE_TEXT else None
+            )
             if isinstance(message, dict):
                 return message
 
@@ -243,7 +280,9 @@ class _Connection(websocket.WebSocket):
         part: bytes = super()._recv(bufsize)  # type: ignore[no-untyped-call]  # it has types for some of it
         self._room -= len(part)
         if self._room < 0:
-            raise UnreachableError(f"a message is longer than {LARGEST // 1024 // 1024} MiB")
+            raise UnreachableError(
+                f"a message is longer than {LARGEST // 1024 // 1024} MiB"
+            )
         if time.monotonic() > self._until:
             raise UnreachableError("an answer took too long")
         return part
@@ -262,7 +301,10 @@ def _proxy(url: str) -> dict[str, object]:
     origin = url.replace("ws", "http", 1)
     proxy = web.proxy(origin)
     if proxy is None:
-        return {"http_proxy_host": "none", "http_no_proxy": ["*"]}  # without a host, it would ask the environment
+        return {
+            "http_proxy_host": "none",
+            "http_no_proxy": ["*"],
+        }  # without a host, it would ask the environment
     known = proxies.parse(proxy, origin)
     known.check()
     user = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
@@ -270,7 +312,9 @@ def _proxy(url: str) -> dict[str, object]:
         "proxy_type": known.scheme if known.scheme.startswith("socks") else "http",
         "http_proxy_host": known.host,
         "http_proxy_port": known.port,
-        "http_proxy_auth": (unquote(user.username), unquote(user.password or "")) if user.username else None,
+        "http_proxy_auth": (unquote(user.username), unquote(user.password or ""))
+        if user.username
+        else None,
         "http_no_proxy": ["host.invalid"],
     }
 
@@ -293,7 +337,11 @@ def _closing(data: bytes) -> str:
     """Return in words why the server closes the connection, from a code of two bytes and a text."""
     if len(data) < 2:
         return "it ended the connection"
-    text = "".join(character for character in data[2:].decode("utf-8", "replace") if character.isprintable())
+    text = "".join(
+        character
+        for character in data[2:].decode("utf-8", "replace")
+        if character.isprintable()
+    )
     return f"it ended the connection: {int.from_bytes(data[:2], 'big')} {text}".rstrip()
 
 

@@ -30,7 +30,12 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.metadata import kind_of
 from heat_config_agent.model.deployment import Document
-from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
+from heat_config_agent.model.errors import (
+    AccessError,
+    DeniedError,
+    SourceError,
+    UnreachableError,
+)
 from heat_config_agent.sources.base import LOGIN_HINT, Reach, credentials
 from heat_config_hooks import strict_json
 from heat_config_hooks.values import dataclass
@@ -79,11 +84,17 @@ class _Message:
         if self.problem:
             return {}
         times: dict[str, list[str]] = {}
-        for deployment in metadata.parse(Document(source=Zaqar.name, content=self.content)).deployments:
+        for deployment in metadata.parse(
+            Document(source=Zaqar.name, content=self.content)
+        ).deployments:
             created = deployment.document.get("creation_time")
             if deployment.target.addressee and isinstance(created, str):
                 times.setdefault(deployment.target.addressee, []).append(created)
-        return {addressee: created[0] for addressee, created in times.items() if len(created) == 1}
+        return {
+            addressee: created[0]
+            for addressee, created in times.items()
+            if len(created) == 1
+        }
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,9 @@ class Zaqar:
 
     name = "zaqar"
 
-    def __init__(self, values: Mapping[str, object], reach: Reach, *, ring: Ring | None = None) -> None:
+    def __init__(
+        self, values: Mapping[str, object], reach: Reach, *, ring: Ring | None = None
+    ) -> None:
         """Prepare to poll the queue in the settings of the section `zaqar`.
 
         With `use_websockets`, `ring` is called when there is a new message, if Zaqar offers websockets.
@@ -138,31 +151,49 @@ class Zaqar:
         fresh = _in_order(fresh)
         self._held.update({message.id: message.claim for message in fresh})
         self._listen()
-        newest = next((message for message in reversed(fresh) if not message.problem), None)
+        newest = next(
+            (message for message in reversed(fresh) if not message.problem), None
+        )
         problem = fresh[-1].problem if fresh else ""
         if problem:
             self.trouble = f"the newest message in the Zaqar queue {self._queue} is not metadata: {problem}"
         if newest is None:
             if problem:
-                raise SourceError(self.trouble, hint="the agent deletes it when a message with metadata has come")
+                raise SourceError(
+                    self.trouble,
+                    hint="the agent deletes it when a message with metadata has come",
+                )
             return None
         if self._last is None or newest.id != self._last.id:
             self._last = newest
-            self._collected.append(_Collected(Document(source=self.name, content=newest.content), newest.id))
+            self._collected.append(
+                _Collected(
+                    Document(source=self.name, content=newest.content), newest.id
+                )
+            )
         return self._collected[-1].document
 
     def taken(self, document: Document | None = None) -> None:
         """Delete the message of a document that is on disk, by default the last one, and all messages before it."""
-        matching = [item for item in self._collected if document is None or item.document is document]
+        matching = [
+            item
+            for item in self._collected
+            if document is None or item.document is document
+        ]
         if not matching:
             return
         message = matching[-1].message
         del self._collected[: self._collected.index(matching[-1]) + 1]
         until = time.monotonic() + self._reach.seconds
         held = list(self._held)
-        gone = {identity: self._held.pop(identity) for identity in held[: held.index(message) + 1]}
+        gone = {
+            identity: self._held.pop(identity)
+            for identity in held[: held.index(message) + 1]
+        }
         self._past.update(gone)
-        with contextlib.suppress(SourceError):  # not every Zaqar lists claimed messages, and usually there are none
+        with contextlib.suppress(
+            SourceError
+        ):  # not every Zaqar lists claimed messages, and usually there are none
             self._delete(self._before(message, gone, until), until)
         self._delete(gone, until)
 
@@ -177,17 +208,27 @@ class Zaqar:
         for _ in range(ROUNDS):
             sent = time.monotonic()
             answer = self._ask(
-                "POST", "/claims", until, "collect from", body={"ttl": CLAIM_SECONDS, "grace": GRACE_SECONDS}
+                "POST",
+                "/claims",
+                until,
+                "collect from",
+                body={"ttl": CLAIM_SECONDS, "grace": GRACE_SECONDS},
             )
             if answer.status == 204:
                 break
-            new = {message.id: message for message in self._read(answer, sent) if message.id not in messages}
+            new = {
+                message.id: message
+                for message in self._read(answer, sent)
+                if message.id not in messages
+            }
             if not new:
                 break
             messages.update(new)
         return list(messages.values())
 
-    def _sorted(self, messages: Iterable[_Message]) -> tuple[list[_Message], list[_Message]]:
+    def _sorted(
+        self, messages: Iterable[_Message]
+    ) -> tuple[list[_Message], list[_Message]]:
         """Return the messages that count, and those that are superseded by a document that was returned."""
         fresh: list[_Message] = []
         past: list[_Message] = []
@@ -221,15 +262,21 @@ class Zaqar:
             return str(error)
         return ""
 
-    def _before(self, message: str, ours: Mapping[str, str], until: float) -> dict[str, str]:
+    def _before(
+        self, message: str, ours: Mapping[str, str], until: float
+    ) -> dict[str, str]:
         """Return messages from before a message that others have claimed: id → claim. Raises SourceError."""
         asked = time.monotonic()
         # A Zaqar with Redis requires a marker; all messages are after 0.
-        answer = self._ask("GET", "/messages?include_claimed=true&echo=true&marker=0", until, "list")
+        answer = self._ask(
+            "GET", "/messages?include_claimed=true&echo=true&marker=0", until, "list"
+        )
         listed = {item.id: item.claim for item in self._read(answer, asked)}
         order = list(listed)
         before = order[: order.index(message)] if message in listed else []
-        return {identity: listed[identity] for identity in before if identity not in ours}
+        return {
+            identity: listed[identity] for identity in before if identity not in ours
+        }
 
     def _delete(self, messages: Mapping[str, str], until: float) -> None:
         """Delete messages, oldest first, so that the newest exists as long as any does. Raises SourceError."""
@@ -237,11 +284,17 @@ class Zaqar:
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
             claims = sorted({messages[identity] for identity in batch} - {""})
-            query = urlencode({"ids": ",".join(batch)} | ({"claim_ids": ",".join(claims)} if claims else {}), safe=",")
+            query = urlencode(
+                {"ids": ",".join(batch)}
+                | ({"claim_ids": ",".join(claims)} if claims else {}),
+                safe=",",
+            )
             self._ask("DELETE", f"/messages?{query}", until, "delete messages from")
             self._past.difference_update(batch)
 
-    def _ask(self, verb: str, path: str, until: float, action: str, *, body: object = None) -> web.Answer:
+    def _ask(
+        self, verb: str, path: str, until: float, action: str, *, body: object = None
+    ) -> web.Answer:
         """Return Zaqar's answer. Raises SourceError unless it is a success; the message says that `action` failed."""
         failure = f"cannot {action} the Zaqar queue {self._queue}"
         try:
@@ -278,7 +331,9 @@ class Zaqar:
             )
         messages = list(_messages(entries, sent))
         if entries and not messages:
-            raise SourceError(f"the messages in the Zaqar queue {self._queue} have no ids")
+            raise SourceError(
+                f"the messages in the Zaqar queue {self._queue} have no ids"
+            )
         return messages
 
     def _listen(self) -> None:
@@ -294,7 +349,13 @@ class Zaqar:
                     " (pip install 'heat-config-agent[zaqar]')"
                 )
                 return
-            self._listener = Listener(self._credentials, self._reach.ca_file, self._queue, self._client, self._ring)
+            self._listener = Listener(
+                self._credentials,
+                self._reach.ca_file,
+                self._queue,
+                self._client,
+                self._ring,
+            )
         self._listener.check()
         self.trouble = self.trouble or self._listener.trouble
 
@@ -303,7 +364,10 @@ def _in_order(messages: Iterable[_Message]) -> list[_Message]:
     """Return messages in the order of their content, oldest first; else in the order in which they were posted."""
     ordered: list[_Message] = []
     for message in messages:
-        place = next((at for at, other in enumerate(ordered) if _is_older(message, other)), len(ordered))
+        place = next(
+            (at for at, other in enumerate(ordered) if _is_older(message, other)),
+            len(ordered),
+        )
         ordered.insert(place, message)
     return ordered
 
@@ -312,14 +376,20 @@ def _is_older(first: _Message, second: _Message) -> bool:
     """Return True if `first` has an earlier action of some deployment, and a later action of none."""
     mine, theirs = first.creation_times, second.creation_times
     both = mine.keys() & theirs.keys()
-    return any(mine[key] < theirs[key] for key in both) and not any(mine[key] > theirs[key] for key in both)
+    return any(mine[key] < theirs[key] for key in both) and not any(
+        mine[key] > theirs[key] for key in both
+    )
 
 
 def _messages(entries: Iterable[Any], sent: float) -> Iterator[_Message]:
     """Yield the messages with an id in the answer to a request sent at the moment `sent` (monotonic seconds)."""
     now = time.monotonic()
     for entry in entries:
-        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
+        if (
+            not isinstance(entry, dict)
+            or not isinstance(entry.get("id"), str)
+            or not entry["id"]
+        ):
             continue
         age = _age(entry.get("age"))
         yield _Message(
@@ -340,7 +410,11 @@ def _age(value: object) -> float | None:
 def _claim(href: object) -> str:
     """Return the id of the claim in a message's address."""
     try:
-        return parse_qs(urlsplit(href).query).get("claim_id", [""])[0] if isinstance(href, str) else ""
+        return (
+            parse_qs(urlsplit(href).query).get("claim_id", [""])[0]
+            if isinstance(href, str)
+            else ""
+        )
     except ValueError:
         return ""
 

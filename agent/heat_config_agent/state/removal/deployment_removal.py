@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 class DeploymentRemoval:
     """Removes the files that deployments have left in one state directory, in short steps."""
 
-    def __init__(self, journal: Journal, deployed: Deployed, state: Path, log: Log) -> None:
+    def __init__(
+        self, journal: Journal, deployed: Deployed, state: Path, log: Log
+    ) -> None:
         """Remove nothing yet."""
         self._journal = journal
         self._deployed = deployed
@@ -46,7 +48,9 @@ class DeploymentRemoval:
         completed: list[Removal] = []
         reduced: dict[str, Entry | None] = {}
         for removal in removals:
-            if not _is_same(removal.entry, self._journal.entries.get(removal.entry.key)):
+            if not _is_same(
+                removal.entry, self._journal.entries.get(removal.entry.key)
+            ):
                 continue
             try:
                 if removal.part is Part.SECRETS:
@@ -54,13 +58,19 @@ class DeploymentRemoval:
                 elif removal.part is not Part.ID:
                     self._empty(removal.entry, traces)
             except OSError as error:
-                self._log.warn(f"cannot remove all of {removal.entry.title} that is due: {reason(error)}")
+                self._log.warn(
+                    f"cannot remove all of {removal.entry.title} that is due: {reason(error)}"
+                )
                 continue
             completed.append(removal)
             yield
         for removal in completed:
             entry = self._journal.entries.get(removal.entry.key)
-            if entry is not None and _is_same(removal.entry, entry) and removal.part is not Part.OUTPUT:
+            if (
+                entry is not None
+                and _is_same(removal.entry, entry)
+                and removal.part is not Part.OUTPUT
+            ):
                 reduced[entry.key] = _reduced(entry, removal.part)
         if reduced and not self._journal.reduce(reduced):
             return  # the journal has a warning, and the next sweep puts the removals on record
@@ -88,7 +98,11 @@ class DeploymentRemoval:
 
     def _empty(self, entry: Entry, traces: Traces) -> None:
         """Remove the output of a deployment, and the files that its tool has written."""
-        for path in (self._state / "runs" / entry.key, *traces.of(entry), *_private(entry)):
+        for path in (
+            self._state / "runs" / entry.key,
+            *traces.of(entry),
+            *_private(entry),
+        ):
             files.remove(path)
 
     def _unmark(self) -> Iterator[None]:
@@ -101,12 +115,20 @@ class DeploymentRemoval:
 
     def _knows_only_that_it_ran(self, key: str) -> bool:
         entry = self._journal.entries.get(key)
-        return entry is not None and entry.removed is Removed.ALL and entry.left_at is not None
+        return (
+            entry is not None
+            and entry.removed is Removed.ALL
+            and entry.left_at is not None
+        )
 
 
 def _private(entry: Entry) -> tuple[Path, ...]:
     """Return the folder of a run of another user, if there is one."""
-    return (Path(entry.run.private),) if entry.run is not None and entry.run.private else ()
+    return (
+        (Path(entry.run.private),)
+        if entry.run is not None and entry.run.private
+        else ()
+    )
 
 
 def _summary(removals: Iterable[Removal]) -> str:
@@ -118,7 +140,10 @@ def _summary(removals: Iterable[Removal]) -> str:
         Part.DEPLOYMENT: "all but that they ran of",
         Part.ID: "that they ran, of",
     }
-    return ", ".join(f"{says[what]} {number} deployment{'s' * (number > 1)}" for what, number in numbers.items())
+    return ", ".join(
+        f"{says[what]} {number} deployment{'s' * (number > 1)}"
+        for what, number in numbers.items()
+    )
 
 
 def _mask(path: Path, secrets: Secrets | None, *, final: bool) -> Iterator[None]:
@@ -154,7 +179,9 @@ def _reduced(entry: Entry, part: Part) -> Entry | None:
         values=None,
         reason=entry.reason[:200],
         trouble=entry.trouble[:200],
-        run=entry.run if cleanup.key_of(entry) else None,  # if a cleaned-up deployment comes back, it runs again
+        run=entry.run
+        if cleanup.key_of(entry)
+        else None,  # if a cleaned-up deployment comes back, it runs again
         marked="",
         removed=Removed.ALL,
     )

@@ -22,8 +22,15 @@ def is_temporary(name: str) -> bool:
 def weigh(state: Path, deployed: Deployed, entry: Entry, traces: Traces) -> Weight:
     """Return the size of everything on disk that belongs to a deployment."""
     output = [_size_of(f"{state}/runs/{entry.key}"), *map(_size_of, traces.of(entry))]
-    marks = [_size_of(f"{deployed.directory}/{entry.key}{end}") for end in (".json", ".notify.json")]
-    record = len(json.dumps(entry.values)) + len(json.dumps(entry.document)) if entry.values or entry.document else 0
+    marks = [
+        _size_of(f"{deployed.directory}/{entry.key}{end}")
+        for end in (".json", ".notify.json")
+    ]
+    record = (
+        len(json.dumps(entry.values)) + len(json.dumps(entry.document))
+        if entry.values or entry.document
+        else 0
+    )
     return Weight(
         output=sum(size for size, _ in output),
         output_files=sum(number for _, number in output),
@@ -46,7 +53,9 @@ class Traces:
             names = self._names(folder)
             for pattern in patterns:
                 for name in names.get(_stem(pattern), ()):
-                    plain = name[1:].removesuffix(".new") if is_temporary(name) else name
+                    plain = (
+                        name[1:].removesuffix(".new") if is_temporary(name) else name
+                    )
                     if _fits(plain, pattern):
                         paths.append(folder / name)
         return list(dict.fromkeys(paths))
@@ -63,7 +72,9 @@ class Traces:
 def _fits(name: str, pattern: str) -> bool:
     """Return whether a name matches a pattern with at most one `*`. Regular expressions would take longer."""
     begin, star, end = pattern.partition("*")
-    return name == pattern or bool(star and name.startswith(begin) and name[len(begin) :].endswith(end))
+    return name == pattern or bool(
+        star and name.startswith(begin) and name[len(begin) :].endswith(end)
+    )
 
 
 def _stem(name: str) -> str:

@@ -55,7 +55,14 @@ _MUCH = 1024 * 1024
 class Pruning:
     """Decides when to prune one state directory, whose lock the caller holds, and does it in slices."""
 
-    def __init__(self, journal: Journal, deployed: Deployed, state: Path, limits: Limits, log: Log) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        deployed: Deployed,
+        state: Path,
+        limits: Limits,
+        log: Log,
+    ) -> None:
         """Remove nothing yet. A warning that repeats is reported once."""
         self._journal = journal
         self._deployed = deployed
@@ -70,7 +77,11 @@ class Pruning:
         self._unsaved = False
         """True if the clock's file does not say yet that there was nothing to remove."""
         self.limits = limits
-        if journal.steady.pruned is None and not journal.entries and self._is_untouched():
+        if (
+            journal.steady.pruned is None
+            and not journal.entries
+            and self._is_untouched()
+        ):
             journal.steady.pruned, self._unsaved = journal.steady.now(), True
 
     @property
@@ -87,7 +98,13 @@ class Pruning:
     def idle_for(self) -> float:
         """Seconds until something is due to be removed; negative if something is."""
         steady = self._journal.steady
-        return min(self._next_hideable(), -_NEVER if steady.pruned is None else steady.pruned + HOUR) - steady.now()
+        return (
+            min(
+                self._next_hideable(),
+                -_NEVER if steady.pruned is None else steady.pruned + HOUR,
+            )
+            - steady.now()
+        )
 
     def offered(self, sources: Collection[str]) -> None:
         """Note which sources have answered: it is not known which deployments the others have."""
@@ -109,7 +126,11 @@ class Pruning:
     def begin_requested(self) -> None:
         """Begin the sweep that was requested, if any was."""
         if self._requested and self._steps is None:
-            everything, self._requested, self._everything = self._everything, False, False
+            everything, self._requested, self._everything = (
+                self._everything,
+                False,
+                False,
+            )
             self.consider(now=everything)
 
     def consider(self, *, now: bool = False) -> None:
@@ -152,7 +173,11 @@ class Pruning:
             except (OSError, StateError, MemoryError) as error:
                 from heat_config_agent.state.removal.deployment_removal import reason  # noqa: PLC0415  # a sweep has loaded it
 
-                why = reason(error) if isinstance(error, OSError) else str(error) or "there is no memory left"
+                why = (
+                    reason(error)
+                    if isinstance(error, OSError)
+                    else str(error) or "there is no memory left"
+                )
                 self._log.warn(f"cannot remove files that are due: {why}")
                 self._steps = None
                 return
@@ -173,7 +198,10 @@ class Pruning:
     def _is_untouched(self) -> bool:
         """Return whether no agent has worked on the state directory yet, and heat-agents have left no files."""
         try:
-            return _FIRST.issuperset(os.listdir(self._state)) and self._deployed.keys() is None
+            return (
+                _FIRST.issuperset(os.listdir(self._state))
+                and self._deployed.keys() is None
+            )
         except (OSError, StateError):
             return False
 
@@ -182,7 +210,11 @@ class Pruning:
         now, known = self._journal.steady.now(), (self._journal.records, self.limits)
         if self._shown[0] == known and now < self._shown[1]:
             return []
-        entries = [entry for entry in self._journal.entries.values() if entry.are_secrets_due(self.limits.secrets, now)]
+        entries = [
+            entry
+            for entry in self._journal.entries.values()
+            if entry.are_secrets_due(self.limits.secrets, now)
+        ]
         if not entries:
             self._shown = known, self._next_hideable()
         return entries
@@ -197,7 +229,9 @@ class Pruning:
         return min(moments, default=_NEVER)
 
     def _save(self) -> None:
-        with contextlib.suppress(OSError):  # a full disk, for example: the next sweep comes sooner than necessary
+        with contextlib.suppress(
+            OSError
+        ):  # a full disk, for example: the next sweep comes sooner than necessary
             self._journal.steady.save()
 
 
@@ -207,4 +241,6 @@ def is_full(state: Path) -> bool:
         status = os.statvfs(state)
     except OSError:
         return False
-    return status.f_bavail * status.f_frsize < SCARCE or (status.f_files > 0 and status.f_favail < SCARCE_FILES)
+    return status.f_bavail * status.f_frsize < SCARCE or (
+        status.f_files > 0 and status.f_favail < SCARCE_FILES
+    )

@@ -61,7 +61,9 @@ class _Removals:
         self.by_key: dict[str, Removal] = {}
         self._weights = weights
         self.size = sum(weight.output + weight.other for weight in weights.values())
-        self.files = sum(weight.output_files + weight.other_files for weight in weights.values())
+        self.files = sum(
+            weight.output_files + weight.other_files for weight in weights.values()
+        )
 
     def add(self, entry: Entry, part: Part, reason: str) -> None:
         """Add the removal of the output or of all of a deployment, unless there is no more to be removed by it."""
@@ -88,12 +90,25 @@ class _Removals:
 
 
 def due(
-    entries: Mapping[str, Entry], weights: Mapping[str, Weight], limits: Limits, now: float, *, full: bool = False
+    entries: Mapping[str, Entry],
+    weights: Mapping[str, Weight],
+    limits: Limits,
+    now: float,
+    *,
+    full: bool = False,
 ) -> list[Removal]:
     """Return what is due for removal, oldest first. `now` is by `state.clock`; `full` is True if the disk is full."""
     removals = _Removals({key: weights.get(key, Weight()) for key in entries})
-    settled = [entry for entry in _by_age(entries.values()) if entry.removed is not Removed.ALL and entry.over]
-    departed = [entry for entry in settled if entry.left_at is not None and not cleanup.is_pending(entry, entries)]
+    settled = [
+        entry
+        for entry in _by_age(entries.values())
+        if entry.removed is not Removed.ALL and entry.over
+    ]
+    departed = [
+        entry
+        for entry in settled
+        if entry.left_at is not None and not cleanup.is_pending(entry, entries)
+    ]
     keys = {entry.key for entry in departed}
     present = [entry for entry in settled if entry.key not in keys]
     # 1. Deployments that are too old: all of those that have left, and the output of the others.
@@ -104,7 +119,9 @@ def due(
     # 2. The oldest of those that have left, if there are too many.
     rest = [entry for entry in departed if entry.key not in removals.by_key]
     for entry in rest[: max(len(rest) - limits.count, 0)]:
-        removals.add(entry, Part.DEPLOYMENT, f"{limits.count} newer ones have left the metadata")
+        removals.add(
+            entry, Part.DEPLOYMENT, f"{limits.count} newer ones have left the metadata"
+        )
     # 3. On a full disk, the output of all that have left.
     for entry in departed if full else ():
         removals.add(entry, Part.OUTPUT, FULL)
@@ -115,10 +132,17 @@ def due(
                 removals.add(entry, part, reason)
     # 5. The secrets of deployments of which not everything is removed.
     secrets = [
-        Removal(part=Part.SECRETS, entry=entry, reason=f"its result was delivered, or given up, {ago(now, entry)}")
+        Removal(
+            part=Part.SECRETS,
+            entry=entry,
+            reason=f"its result was delivered, or given up, {ago(now, entry)}",
+        )
         for entry in settled
         if entry.are_secrets_due(limits.secrets, now)
-        and (entry.key not in removals.by_key or removals.by_key[entry.key].part is Part.OUTPUT)
+        and (
+            entry.key not in removals.by_key
+            or removals.by_key[entry.key].part is Part.OUTPUT
+        )
     ]
     # 6. Deployments that are known only to have run, if there are too many.
     return [*secrets, *removals.by_key.values(), *_forgotten(entries.values())]
@@ -126,9 +150,16 @@ def due(
 
 def _forgotten(entries: Iterable[Entry]) -> list[Removal]:
     """Return the removals of entries that are to be forgotten, none of which may still be in the metadata."""
-    stones = [entry for entry in _by_age(entries) if entry.removed is Removed.ALL and entry.left_at is not None]
+    stones = [
+        entry
+        for entry in _by_age(entries)
+        if entry.removed is Removed.ALL and entry.left_at is not None
+    ]
     reason = f"{TOMBSTONES} newer ones have left the metadata"
-    return [Removal(part=Part.ID, entry=entry, reason=reason) for entry in stones[: max(len(stones) - TOMBSTONES, 0)]]
+    return [
+        Removal(part=Part.ID, entry=entry, reason=reason)
+        for entry in stones[: max(len(stones) - TOMBSTONES, 0)]
+    ]
 
 
 def _since(entry: Entry) -> float:

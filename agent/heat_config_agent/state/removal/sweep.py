@@ -26,7 +26,12 @@ from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal, read
 from heat_config_agent.state.removal import retention
 from heat_config_agent.state.removal.deployment_removal import DeploymentRemoval, reason
-from heat_config_agent.state.removal.disk_usage import Traces, is_temporary, listed, weigh
+from heat_config_agent.state.removal.disk_usage import (
+    Traces,
+    is_temporary,
+    listed,
+    weigh,
+)
 from heat_config_agent.state.removal.retention import Part, Removal, Weight
 from heat_config_hooks import files
 
@@ -45,7 +50,9 @@ _SET_ASIDE = r"of-.+|.+\.(damaged|corrupt)-\d+"
 class Leftovers:
     """Removes files from one state directory that nothing refers to, in short steps."""
 
-    def __init__(self, state: Path, deployed: Deployed, steady: Steady, log: Log) -> None:
+    def __init__(
+        self, state: Path, deployed: Deployed, steady: Steady, log: Log
+    ) -> None:
         """Remove nothing yet. `steady` remembers when each file was first seen; `deployed` is heat-agents' folder."""
         self._state = state
         self._deployed = deployed
@@ -56,7 +63,12 @@ class Leftovers:
         """Remove the files that killed writers have left half written."""
         with contextlib.suppress(OSError):
             (self._state / f"{journal.FILE}.new").unlink()
-        for folder in (self._state, self._state / "documents", self._state / "asked", self._deployed.directory):
+        for folder in (
+            self._state,
+            self._state / "documents",
+            self._state / "asked",
+            self._deployed.directory,
+        ):
             for name in listed(folder):
                 if is_temporary(name):
                     _remove_if_dead(folder / name)
@@ -69,7 +81,9 @@ class Leftovers:
             return
         changed = 0
         for path in (f"{folder}", *(f"{folder}/{name}" for name in listed(folder))):
-            with contextlib.suppress(OSError):  # another user's, for example, or it has gone
+            with contextlib.suppress(
+                OSError
+            ):  # another user's, for example, or it has gone
                 mode = os.lstat(path).st_mode
                 if not stat.S_ISLNK(mode) and mode & _OTHERS:
                     os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS)  # noqa: PTH101  # there are many
@@ -85,46 +99,73 @@ class Leftovers:
             try:
                 masked = self._deployed.mask(key)
             except OSError as error:
-                self._log.warn(f"cannot mask the secrets in {self._deployed.directory}/{key}.json: {reason(error)}")
+                self._log.warn(
+                    f"cannot mask the secrets in {self._deployed.directory}/{key}.json: {reason(error)}"
+                )
                 continue
             if masked:
-                self._log.note(f"{self._deployed.directory}/{key}.json was masked after {retention.days(age)}")
+                self._log.note(
+                    f"{self._deployed.directory}/{key}.json was masked after {retention.days(age)}"
+                )
             yield
 
     def old(self, known: Collection[str], age: float) -> Iterator[None]:
         """Remove run folders that are not `known`, and what was set aside, once it was there for `age` seconds."""
         runs = self._state / "runs"
-        yield from self._after(age, "runs", runs, [name for name in listed(runs) if name not in known])
-        for kind, folder in (("aside", self._state), ("documents", self._state / "documents")):
-            set_aside = [name for name in listed(folder) if re.fullmatch(_SET_ASIDE, name)]
+        yield from self._after(
+            age, "runs", runs, [name for name in listed(runs) if name not in known]
+        )
+        for kind, folder in (
+            ("aside", self._state),
+            ("documents", self._state / "documents"),
+        ):
+            set_aside = [
+                name for name in listed(folder) if re.fullmatch(_SET_ASIDE, name)
+            ]
             yield from self._after(age, kind, folder, set_aside)
 
-    def _after(self, age: float, kind: str, folder: Path, names: list[str]) -> Iterator[None]:
+    def _after(
+        self, age: float, kind: str, folder: Path, names: list[str]
+    ) -> Iterator[None]:
         """Remove those of the names in a folder that were first seen `age` seconds ago or earlier."""
         for name in self._aged(age, kind, names):
             path = folder / name
             try:
                 files.remove(path)
             except OSError as error:
-                self._log.warn(f"cannot remove {path}, which is no longer needed: {reason(error)}")
+                self._log.warn(
+                    f"cannot remove {path}, which is no longer needed: {reason(error)}"
+                )
                 continue
             self._steady.first_seen.pop(f"{kind}/{name}", None)
-            self._log.note(f"{path} was removed: it had been there for {retention.days(age)}")
+            self._log.note(
+                f"{path} was removed: it had been there for {retention.days(age)}"
+            )
             yield
 
     def _aged(self, age: float, kind: str, names: Iterable[str]) -> list[str]:
         """Return those of the names of a kind that were first seen `age` seconds ago or earlier."""
         now, first_seen = self._steady.now(), self._steady.first_seen
         present = {f"{kind}/{name}": name for name in names}
-        for name in [name for name in first_seen if name.partition("/")[0] == kind and name not in present]:
+        for name in [
+            name
+            for name in first_seen
+            if name.partition("/")[0] == kind and name not in present
+        ]:
             del first_seen[name]
-        return [name for seen, name in present.items() if now - first_seen.setdefault(seen, now) >= age]
+        return [
+            name
+            for seen, name in present.items()
+            if now - first_seen.setdefault(seen, now) >= age
+        ]
 
 
 def _remove_if_dead(path: Path) -> None:
     """Remove a temporary file, unless `files.replace` is writing it, which locks it."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), path.lstat()):
@@ -136,7 +177,9 @@ def _remove_if_dead(path: Path) -> None:
 class Sweep:
     """Sweeps one state directory. Each method yields after a short step."""
 
-    def __init__(self, journal: Journal, deployed: Deployed, state: Path, log: Log) -> None:
+    def __init__(
+        self, journal: Journal, deployed: Deployed, state: Path, log: Log
+    ) -> None:
         """Remove nothing yet."""
         self._journal = journal
         self._deployed = deployed
@@ -151,7 +194,9 @@ class Sweep:
 
     def secrets(self, entries: Collection[Entry]) -> Iterator[None]:
         """Remove the secrets of these deployments. This does not read the disk."""
-        removals = [Removal(part=Part.SECRETS, entry=entry, reason="") for entry in entries]
+        removals = [
+            Removal(part=Part.SECRETS, entry=entry, reason="") for entry in entries
+        ]
         yield from self._removal.carry_out(removals, Traces())
 
     def everything(self, limits: Limits, *, full: bool) -> Iterator[None]:
@@ -166,7 +211,9 @@ class Sweep:
             self._shorten(entry, limits)
             weights[entry.key] = weigh(self._state, self._deployed, entry, traces)
             yield
-        due = retention.due(self._journal.entries, weights, limits, steady.now(), full=full)
+        due = retention.due(
+            self._journal.entries, weights, limits, steady.now(), full=full
+        )
         if artifacts := _artifacts(self._state):
             kept = 0 if full else max(limits.size - _total(weights.values())[0], 0)
             artifacts.trim(kept, time.time() - limits.age)
@@ -176,10 +223,14 @@ class Sweep:
         yield from self._leftovers.unknown(self._journal.entries, limits.age)
         for removal in due:
             if removal.part in (Part.OUTPUT, Part.DEPLOYMENT):
-                weights.pop(removal.entry.key, None)  # more output may have come since it was weighed
+                weights.pop(
+                    removal.entry.key, None
+                )  # more output may have come since it was weighed
         steady.bytes, steady.files = _total(weights.values())
         steady.pruned, steady.grown = steady.now(), 0
-        with contextlib.suppress(OSError):  # a full disk, for example: the next sweep comes sooner than necessary
+        with contextlib.suppress(
+            OSError
+        ):  # a full disk, for example: the next sweep comes sooner than necessary
             steady.save()
 
     def _shorten(self, entry: Entry, limits: Limits) -> None:
@@ -192,14 +243,28 @@ class Sweep:
         """Record that deployments are gone if their source has not answered for as long as anything is kept."""
         steady, entries = self._journal.steady, self._journal.entries.values()
         sources = {entry.source for entry in entries if entry.left_at is None}
-        steady.last_answers = {name: steady.last_answers.get(name, steady.now()) for name in sources}
-        silent = {name for name, moment in steady.last_answers.items() if steady.now() - moment >= limits.age}
-        gone = [entry.key for entry in entries if entry.source in silent and entry.left_at is None and entry.settled]
-        with contextlib.suppress(StateError):  # a full disk, for example: the next sweep tries again
+        steady.last_answers = {
+            name: steady.last_answers.get(name, steady.now()) for name in sources
+        }
+        silent = {
+            name
+            for name, moment in steady.last_answers.items()
+            if steady.now() - moment >= limits.age
+        }
+        gone = [
+            entry.key
+            for entry in entries
+            if entry.source in silent and entry.left_at is None and entry.settled
+        ]
+        with contextlib.suppress(
+            StateError
+        ):  # a full disk, for example: the next sweep tries again
             self._journal.left(gone, ())
 
 
-def planned(state: Path, deployed: Deployed, limits: Limits, *, full: bool) -> tuple[list[Removal], int, int]:
+def planned(
+    state: Path, deployed: Deployed, limits: Limits, *, full: bool
+) -> tuple[list[Removal], int, int]:
     """Return what would be removed now, and how many bytes and files are kept. Nothing is changed.
 
     `full` is True if the disk is full. Raises StateError.
@@ -208,7 +273,9 @@ def planned(state: Path, deployed: Deployed, limits: Limits, *, full: bool) -> t
     steady = Steady(state)
     steady.at_least(max((entry.settled_at for entry in entries.values()), default=0.0))
     traces = Traces()
-    weights = {key: weigh(state, deployed, entry, traces) for key, entry in entries.items()}
+    weights = {
+        key: weigh(state, deployed, entry, traces) for key, entry in entries.items()
+    }
     removals = retention.due(entries, weights, limits, steady.now(), full=full)
     size, number = _total(weights.values())
     artifacts = _artifacts(state)

@@ -32,7 +32,9 @@ def create(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     sessions.look(settings, options.name, operations.reported_later)
     view = view_of(options.name, as_json=options.json)
-    with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
+    with sessions.work(
+        settings, options.name, view, server=options.server or "", limit=options.timeout
+    ) as session:
         view.expect(list(session.root.resources) if session.root else (), {})
         record = session.snapshot(options.snapshot_name or "")
     return _ended(record, as_json=options.json)
@@ -69,7 +71,12 @@ def list_(options: argparse.Namespace) -> int:
         terminal.say(json.dumps(shown))
         return ExitCode.OK
     header = ("ID", "NAME", "STATUS", "WHY", "CREATED")
-    first, *lines = terminal.table([header, *(tuple(str(snapshot[key] or "-") for key in _KEYS) for snapshot in shown)])
+    first, *lines = terminal.table(
+        [
+            header,
+            *(tuple(str(snapshot[key] or "-") for key in _KEYS) for snapshot in shown),
+        ]
+    )
     terminal.say(terminal.styled(first, "quiet"))
     for line in lines:
         terminal.say(line)
@@ -82,13 +89,19 @@ def show(options: argparse.Namespace) -> int:
     record = find_snapshot(root.world.store, options.snapshot)
     data = {**record.data, **_exported(record.source)}
     shown = data if options.reveal else _masked(root, data)
-    terminal.say(json.dumps({**_brief(record), "data": shown}, indent=2, ensure_ascii=False))
+    terminal.say(
+        json.dumps({**_brief(record), "data": shown}, indent=2, ensure_ascii=False)
+    )
     return ExitCode.OK
 
 
 def _exported(source: Json) -> dict[str, Json]:
     """Return the template with its environment and files as in Heat's API; nothing if it is not a HOT template."""
-    return {} if isinstance(source, dict) and source.get("language") == TOSCA else reader.exported(source)
+    return (
+        {}
+        if isinstance(source, dict) and source.get("language") == TOSCA
+        else reader.exported(source)
+    )
 
 
 def _masked(root: Stack, value: Any) -> Any:
@@ -98,7 +111,9 @@ def _masked(root: Stack, value: Any) -> Any:
     def by_name(tree: Any) -> Any:
         if isinstance(tree, dict):
             return {
-                key: HIDDEN if is_hidden(key) and isinstance(member, str | int | float) else by_name(member)
+                key: HIDDEN
+                if is_hidden(key) and isinstance(member, str | int | float)
+                else by_name(member)
                 for key, member in tree.items()
             }
         return [by_name(member) for member in tree] if isinstance(tree, list) else tree
@@ -112,18 +127,36 @@ def delete(options: argparse.Namespace) -> int:
     root = sessions.look(settings, options.name, operations.reported_later)
     record = find_snapshot(root.world.store, options.snapshot)
     if not options.yes:
-        answer = terminal.ask(f"delete the snapshot {record.name or record.id} of {options.name}? [y/N] ")
+        answer = terminal.ask(
+            f"delete the snapshot {record.name or record.id} of {options.name}? [y/N] "
+        )
         if answer is None:
-            raise UsageError("delete needs a confirmation, and there is no terminal", hint="give --yes")
+            raise UsageError(
+                "delete needs a confirmation, and there is no terminal",
+                hint="give --yes",
+            )
         if answer.strip().lower() not in ("y", "yes"):
             return ExitCode.FAILED
     view = view_of(options.name, as_json=options.json)
-    with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
+    with sessions.work(
+        settings, options.name, view, server=options.server or "", limit=options.timeout
+    ) as session:
         session.delete_snapshot(record.id)
     if options.json:
-        terminal.say(json.dumps({"id": record.id, "name": record.name, "status": "DELETE_COMPLETE", "exit_code": 0}))
+        terminal.say(
+            json.dumps(
+                {
+                    "id": record.id,
+                    "name": record.name,
+                    "status": "DELETE_COMPLETE",
+                    "exit_code": 0,
+                }
+            )
+        )
     else:
-        terminal.say(f"the snapshot {terminal.line(record.name or record.id)} is deleted")
+        terminal.say(
+            f"the snapshot {terminal.line(record.name or record.id)} is deleted"
+        )
     return ExitCode.OK
 
 
@@ -133,7 +166,9 @@ def restore(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     root = sessions.look(settings, options.name, operations.reported_later)
     snapshot = find_snapshot(root.world.store, options.snapshot).id
-    return operations.carry_out(settings, options, lambda session: session.restore(snapshot), None)
+    return operations.carry_out(
+        settings, options, lambda session: session.restore(snapshot), None
+    )
 
 
 @operations.with_mistakes
@@ -144,7 +179,9 @@ def adopt(options: argparse.Namespace) -> int:
     resources = data.get("resources", {})
     if not isinstance(resources, dict):
         raise UsageError(f"the resources in {options.adopt_file} are not a map")
-    definition = templates.adopted(options, data, sessions.types(settings.words("plugin_dirs")))
+    definition = templates.adopted(
+        options, data, sessions.types(settings.words("plugin_dirs"))
+    )
     return operations.carry_out(
         settings,
         options,
@@ -171,11 +208,18 @@ def abandon(options: argparse.Namespace) -> int:
     root = sessions.look(settings, options.name, operations.reported_later)
     exported = _exported(root.record.source or root.record.source_before)
     if not exported:
-        sessions.warned(f"{options.name} is not a stack of a HOT template: its state cannot be adopted")
+        sessions.warned(
+            f"{options.name} is not a stack of a HOT template: its state cannot be adopted"
+        )
     view = view_of(options.name, as_json=True)
     with sessions.work(settings, options.name, view, without_types=True) as session:
         session.end_runs()
-        text = json.dumps({**session.abandoned(), **exported}, indent=2, ensure_ascii=False) + "\n"
+        text = (
+            json.dumps(
+                {**session.abandoned(), **exported}, indent=2, ensure_ascii=False
+            )
+            + "\n"
+        )
         if options.output_file:
             _write(options.output_file, text)
         else:
@@ -189,7 +233,9 @@ def _write(name: str, text: str) -> None:
     try:
         files.replace(Path(name), text.encode(), durable=True)
     except OSError as error:
-        raise AgentError(f"cannot write {name}: {error.strerror}", hint="nothing was abandoned") from error
+        raise AgentError(
+            f"cannot write {name}: {error.strerror}", hint="nothing was abandoned"
+        ) from error
 
 
 def _print(text: str) -> None:

@@ -24,7 +24,13 @@ exit codes:
 """
 
 _TRUE = {"enable": True, "enabled": True, "true": True, "on": True, "yes": True}
-_TRUE |= {"disable": False, "disabled": False, "false": False, "off": False, "no": False}
+_TRUE |= {
+    "disable": False,
+    "disabled": False,
+    "false": False,
+    "off": False,
+    "no": False,
+}
 
 
 def add(commands: state_options.Commands, named: str = "") -> None:
@@ -37,7 +43,9 @@ def add(commands: state_options.Commands, named: str = "") -> None:
         formatter_class=HelpFormatter,
     )
     class_: type[argparse.ArgumentParser] = _Parser
-    inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True, parser_class=class_)
+    inner = parser.add_subparsers(
+        metavar="COMMAND", title="commands", required=True, parser_class=class_
+    )
     for declare in [_COMMANDS[named]] if named in _COMMANDS else _COMMANDS.values():
         declare(inner)
 
@@ -46,27 +54,43 @@ def _run(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return a function that loads the module of a command and runs the command."""
 
     def run(options: argparse.Namespace) -> int:
-        code: int = getattr(importlib.import_module(f"{__package__}.{module}"), function)(options)
+        code: int = getattr(
+            importlib.import_module(f"{__package__}.{module}"), function
+        )(options)
         return code
 
     return run
 
 
 def _command(
-    inner: state_options.Commands, name: str, brief: str, run: Callable[[argparse.Namespace], int]
+    inner: state_options.Commands,
+    name: str,
+    brief: str,
+    run: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    parser = state_options.command(inner, name, brief, f"{name}: {brief[:1].upper()}{brief[1:]}.", epilog=_EXIT_CODES)
+    parser = state_options.command(
+        inner,
+        name,
+        brief,
+        f"{name}: {brief[:1].upper()}{brief[1:]}.",
+        epilog=_EXIT_CODES,
+    )
     parser.set_defaults(run=run)
     return parser
 
 
 def _worked_on(
-    inner: state_options.Commands, name: str, brief: str, run: Callable[[argparse.Namespace], int]
+    inner: state_options.Commands,
+    name: str,
+    brief: str,
+    run: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
     """Declare a command that changes stacks."""
     parser = _command(inner, name, brief, run)
     parser.add_argument(
-        "--wait", action="store_true", help="accepted and ignored: the command always waits for the end"
+        "--wait",
+        action="store_true",
+        help="accepted and ignored: the command always waits for the end",
     )
     parser.add_argument(
         "--timeout",
@@ -75,9 +99,15 @@ def _worked_on(
         help="how long to wait: seconds, or a time like 30m or 2h; runs that have begun go on after it",
     )
     parser.add_argument(
-        "--server", metavar="NAME", help="carry out only the deployments of this server (every server is this machine)"
+        "--server",
+        metavar="NAME",
+        help="carry out only the deployments of this server (every server is this machine)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object for each event, and then the stack")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object for each event, and then the stack",
+    )
     return parser
 
 
@@ -99,7 +129,11 @@ class _Parser(argparse.ArgumentParser):
 def _with_value(words: Sequence[str]) -> Iterator[str]:
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
-        yield "--rollback=enable" if word == "--rollback" and following.lower() not in _TRUE else word
+        yield (
+            "--rollback=enable"
+            if word == "--rollback" and following.lower() not in _TRUE
+            else word
+        )
 
 
 def _boolean(text: str) -> bool:
@@ -113,10 +147,15 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
     template_options.add_attributes(parser)
     _add_rollback(parser)
     parser.add_argument(
-        "--user-data", action="store_true", help="carry out the scripts in the user_data of servers, once"
+        "--user-data",
+        action="store_true",
+        help="carry out the scripts in the user_data of servers, once",
     )
     parser.add_argument(
-        "--dry-run", "--plan", action="store_true", help="show the change of each resource, and do nothing"
+        "--dry-run",
+        "--plan",
+        action="store_true",
+        help="show the change of each resource, and do nothing",
     )
 
 
@@ -130,7 +169,13 @@ def _add_rollback(parser: argparse.ArgumentParser) -> None:
         type=_boolean,
         help="return to the state before if something fails (default: disable)",
     )
-    parser.add_argument("--enable-rollback", dest="rollback", action="store_const", const=True, help="the same")
+    parser.add_argument(
+        "--enable-rollback",
+        dest="rollback",
+        action="store_const",
+        const=True,
+        help="the same",
+    )
 
 
 def _add_create(inner: state_options.Commands) -> None:
@@ -141,7 +186,9 @@ def _add_create(inner: state_options.Commands) -> None:
 
 def _add_kept(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--existing", action="store_true", help="keep the template, environments and parameters that are not given"
+        "--existing",
+        action="store_true",
+        help="keep the template, environments and parameters that are not given",
     )
     parser.add_argument(
         "--clear-parameter",
@@ -166,11 +213,20 @@ def _add_turn(action: str, inner: state_options.Commands) -> None:
 
 
 def _add_delete(inner: state_options.Commands) -> None:
-    parser = _worked_on(inner, "delete", "delete stacks and everything that they created", _run("operations", "delete"))
+    parser = _worked_on(
+        inner,
+        "delete",
+        "delete stacks and everything that they created",
+        _run("operations", "delete"),
+    )
     parser.add_argument("names", metavar="NAME", nargs="+", help="a stack")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument(
-        "--force", action="store_true", help="go on if the deletion of a resource fails, and forget the resource"
+        "-y", "--yes", action="store_true", help="do not ask for confirmation"
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="go on if the deletion of a resource fails, and forget the resource",
     )
 
 
@@ -179,33 +235,79 @@ def _add_list(inner: state_options.Commands) -> None:
 
 
 def _add_show(inner: state_options.Commands) -> None:
-    _shows(inner, "show", "show a stack with its parameters and outputs", _run("queries", "stack"))
+    _shows(
+        inner,
+        "show",
+        "show a stack with its parameters and outputs",
+        _run("queries", "stack"),
+    )
 
 
 def _add_output(inner: state_options.Commands) -> None:
     outputs = _group(inner, "output", "show the outputs of a stack")
-    _shows(outputs, "list", "list the outputs with their descriptions", _run("queries", "outputs"))
-    parser = _shows(outputs, "show", "show the value of an output", _run("queries", "output"))
-    parser.add_argument("output", metavar="OUTPUT", nargs="?", help="the name of an output (default: all)")
+    _shows(
+        outputs,
+        "list",
+        "list the outputs with their descriptions",
+        _run("queries", "outputs"),
+    )
+    parser = _shows(
+        outputs, "show", "show the value of an output", _run("queries", "output")
+    )
+    parser.add_argument(
+        "output",
+        metavar="OUTPUT",
+        nargs="?",
+        help="the name of an output (default: all)",
+    )
     parser.add_argument("--all", action="store_true", help="show all outputs")
     parser.add_argument("--reveal", action="store_true", help="do not mask secrets")
 
 
 def _add_node(inner: state_options.Commands) -> None:
     of_nodes = _group(inner, "node", "show the nodes of a service")
-    _shows(of_nodes, "list", "list the nodes with their types, states and machines", _run("queries", "nodes"))
-    parser = _shows(of_nodes, "show", "show a node with its attributes and operations", _run("queries", "node"))
+    _shows(
+        of_nodes,
+        "list",
+        "list the nodes with their types, states and machines",
+        _run("queries", "nodes"),
+    )
+    parser = _shows(
+        of_nodes,
+        "show",
+        "show a node with its attributes and operations",
+        _run("queries", "node"),
+    )
     parser.add_argument("node", metavar="NODE", help="the node")
 
 
 def _add_resource(inner: state_options.Commands) -> None:
     resources = _group(inner, "resource", "show the resources of a stack")
-    parser = _shows(resources, "list", "list the resources with their states", _run("queries", "resources"))
-    parser.add_argument(
-        "-n", "--nested-depth", metavar="DEPTH", type=int, default=0, help="include this many levels of nested stacks"
+    parser = _shows(
+        resources,
+        "list",
+        "list the resources with their states",
+        _run("queries", "resources"),
     )
-    parser = _shows(resources, "show", "show a resource with its attributes", _run("queries", "resource"))
-    parser.add_argument("resource", metavar="RESOURCE", help="its name, or GROUP/MEMBER in a nested stack")
+    parser.add_argument(
+        "-n",
+        "--nested-depth",
+        metavar="DEPTH",
+        type=int,
+        default=0,
+        help="include this many levels of nested stacks",
+    )
+    parser = _shows(
+        resources,
+        "show",
+        "show a resource with its attributes",
+        _run("queries", "resource"),
+    )
+    parser.add_argument(
+        "resource",
+        metavar="RESOURCE",
+        help="its name, or GROUP/MEMBER in a nested stack",
+    )
     parser = _worked_on(
         resources,
         "signal",
@@ -213,21 +315,37 @@ def _add_resource(inner: state_options.Commands) -> None:
         _run("operations", "signal"),
     )
     parser.add_argument("name", metavar="NAME", help="the name of the stack")
-    parser.add_argument("resource", metavar="RESOURCE", help="its name, or GROUP/MEMBER in a nested stack")
-    parser.add_argument("--data", metavar="JSON", help="the content of the signal (default: none)")
+    parser.add_argument(
+        "resource",
+        metavar="RESOURCE",
+        help="its name, or GROUP/MEMBER in a nested stack",
+    )
+    parser.add_argument(
+        "--data", metavar="JSON", help="the content of the signal (default: none)"
+    )
     _add_types(resources)
 
 
 def _add_event(inner: state_options.Commands) -> None:
     events = _group(inner, "event", "show the events of a stack")
-    parser = _shows(events, "list", "list the events, oldest first", _run("queries", "events"))
-    parser.add_argument("--resource", metavar="NAME", help="only the events of this resource")
-    parser.add_argument("--limit", metavar="NUMBER", type=int, help="only the last events")
+    parser = _shows(
+        events, "list", "list the events, oldest first", _run("queries", "events")
+    )
+    parser.add_argument(
+        "--resource", metavar="NAME", help="only the events of this resource"
+    )
+    parser.add_argument(
+        "--limit", metavar="NUMBER", type=int, help="only the last events"
+    )
 
 
 def _add_preview(inner: state_options.Commands) -> None:
     parser = _shows(
-        inner, "preview", "show what create or update would do", _run("operations", "preview_"), of_stack=False
+        inner,
+        "preview",
+        "show what create or update would do",
+        _run("operations", "preview_"),
+        of_stack=False,
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help="the name of the stack")
     template_options.add(parser)
@@ -236,10 +354,18 @@ def _add_preview(inner: state_options.Commands) -> None:
 
 
 def _add_adopt(inner: state_options.Commands) -> None:
-    parser = _worked_on(inner, "adopt", "create a stack of resources that exist already", _run("archives", "adopt"))
+    parser = _worked_on(
+        inner,
+        "adopt",
+        "create a stack of resources that exist already",
+        _run("archives", "adopt"),
+    )
     parser.add_argument("name", metavar="NAME", help="the name of the stack")
     parser.add_argument(
-        "--adopt-file", metavar="FILE", required=True, help="the output of `stack abandon`, of this command or of Heat"
+        "--adopt-file",
+        metavar="FILE",
+        required=True,
+        help="the output of `stack abandon`, of this command or of Heat",
     )
     template_options.add_values(parser)
     template_options.add_attributes(parser)
@@ -250,16 +376,29 @@ def _add_abandon(inner: state_options.Commands) -> None:
     brief = "print the state of a stack, and forget the stack without deleting anything"
     parser = _command(inner, "abandon", brief, _run("archives", "abandon"))
     parser.add_argument("name", metavar="NAME", help="the stack")
-    parser.add_argument("--output-file", metavar="FILE", help="write the state to this file (default: print it)")
+    parser.add_argument(
+        "--output-file",
+        metavar="FILE",
+        help="write the state to this file (default: print it)",
+    )
 
 
 def _add_snapshot(inner: state_options.Commands) -> None:
     group = _group(inner, "snapshot", "take, show and restore snapshots of a stack")
-    parser = _worked_on(group, "create", "take a snapshot of a stack", _run("archives", "create"))
+    parser = _worked_on(
+        group, "create", "take a snapshot of a stack", _run("archives", "create")
+    )
     parser.add_argument("name", metavar="STACK", help="the stack")
-    parser.add_argument("--name", dest="snapshot_name", metavar="NAME", help="the name of the snapshot")
+    parser.add_argument(
+        "--name", dest="snapshot_name", metavar="NAME", help="the name of the snapshot"
+    )
     _shows(group, "list", "list the snapshots of a stack", _run("archives", "list_"))
-    parser = _shows(group, "show", "print a snapshot with the state of the stack, as JSON", _run("archives", "show"))
+    parser = _shows(
+        group,
+        "show",
+        "print a snapshot with the state of the stack, as JSON",
+        _run("archives", "show"),
+    )
     parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
     parser.add_argument("--reveal", action="store_true", help="do not mask secrets")
     for name, brief, run in (
@@ -269,7 +408,9 @@ def _add_snapshot(inner: state_options.Commands) -> None:
         parser = _worked_on(group, name, brief, run)
         parser.add_argument("name", metavar="STACK", help="the stack")
         parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument(
+        "-y", "--yes", action="store_true", help="do not ask for confirmation"
+    )
 
 
 def _add_types(resources: state_options.Commands) -> None:
@@ -299,7 +440,9 @@ def _add_types(resources: state_options.Commands) -> None:
     )
     parser.add_argument("type", metavar="TYPE", help="the name of a resource type")
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--long", action="store_true", help="with --json, print the description too")
+    kinds.add_argument(
+        "--long", action="store_true", help="with --json, print the description too"
+    )
     kinds.add_argument(
         "--template-type",
         metavar="KIND",
@@ -311,16 +454,30 @@ def _add_types(resources: state_options.Commands) -> None:
 
 
 def _add_workflow(inner: state_options.Commands) -> None:
-    of_workflows = _group(inner, "workflow", "show and carry out the workflows of a service")
-    _shows(of_workflows, "list", "list the workflows with their inputs and their last runs", _run("workflows", "list_"))
-    parser = _worked_on(of_workflows, "run", "carry out a workflow", _run("workflows", "run"))
+    of_workflows = _group(
+        inner, "workflow", "show and carry out the workflows of a service"
+    )
+    _shows(
+        of_workflows,
+        "list",
+        "list the workflows with their inputs and their last runs",
+        _run("workflows", "list_"),
+    )
+    parser = _worked_on(
+        of_workflows, "run", "carry out a workflow", _run("workflows", "run")
+    )
     parser.add_argument("name", metavar="NAME", help="the name of the stack")
     parser.add_argument("workflow", metavar="WORKFLOW", help="the workflow")
     _add_input(parser)
 
 
 def _add_trigger(inner: state_options.Commands) -> None:
-    parser = _worked_on(inner, "trigger", "start the action of a trigger of a policy", _run("workflows", "trigger"))
+    parser = _worked_on(
+        inner,
+        "trigger",
+        "start the action of a trigger of a policy",
+        _run("workflows", "trigger"),
+    )
     parser.add_argument("name", metavar="NAME", help="the name of the stack")
     parser.add_argument("trigger", metavar="POLICY.TRIGGER", help="the trigger")
     _add_input(parser)
@@ -352,17 +509,37 @@ def _shows(
     return parser
 
 
-def _group(inner: state_options.Commands, name: str, brief: str) -> state_options.Commands:
-    parser = inner.add_parser(name, help=brief, description=f"{brief[:1].upper()}{brief[1:]}.")
+def _group(
+    inner: state_options.Commands, name: str, brief: str
+) -> state_options.Commands:
+    parser = inner.add_parser(
+        name, help=brief, description=f"{brief[:1].upper()}{brief[1:]}."
+    )
     return parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
 
 
 def _add_graph(inner: state_options.Commands) -> None:
-    parser = _command(inner, "graph", "draw the dependencies of resources, or their times", _run("drawing", "graph"))
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a stack; alternatively, give a template with -t")
+    parser = _command(
+        inner,
+        "graph",
+        "draw the dependencies of resources, or their times",
+        _run("drawing", "graph"),
+    )
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="a stack; alternatively, give a template with -t",
+    )
     template_options.add(parser)
-    parser.add_argument("--timeline", action="store_true", help="draw when each resource was last worked on")
-    parser.add_argument("--format", choices=("text", "dot", "svg"), default="text", help="default: text")
+    parser.add_argument(
+        "--timeline",
+        action="store_true",
+        help="draw when each resource was last worked on",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "dot", "svg"), default="text", help="default: text"
+    )
 
 
 _COMMANDS: dict[str, Callable[[state_options.Commands], None]] = {

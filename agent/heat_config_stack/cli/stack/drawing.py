@@ -95,27 +95,48 @@ def direct(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
         if unknown and name not in indirect:
             remaining += unknown
             continue
-        indirect.setdefault(name, {name}.union(*(indirect[other] for other in needs[name])))
+        indirect.setdefault(
+            name, {name}.union(*(indirect[other] for other in needs[name]))
+        )
         remaining.pop()
     return {
         name: tuple(
-            other for other in others if not any(other in indirect[third] for third in others if third != other)
+            other
+            for other in others
+            if not any(other in indirect[third] for third in others if third != other)
         )
         for name, others in needs.items()
     }
 
 
-def placed(layers: Sequence[Sequence[Node]], sizes: Mapping[str, tuple[float, float]]) -> Layout:
+def placed(
+    layers: Sequence[Sequence[Node]], sizes: Mapping[str, tuple[float, float]]
+) -> Layout:
     """Return the layout of the layers; `sizes` are the width and the height of each box."""
     nodes = [node for layer in layers for node in layer]
     needs = direct(nodes)
-    connected = {name for node, others in needs.items() for name in ((node, *others) if others else ())}
+    connected = {
+        name
+        for node, others in needs.items()
+        for name in ((node, *others) if others else ())
+    }
     columns = _columns(layers, needs, connected)
-    heights = {(name, place): sizes[name][1] + _GAP for place, column in enumerate(columns) for name in column}
+    heights = {
+        (name, place): sizes[name][1] + _GAP
+        for place, column in enumerate(columns)
+        for name in column
+    }
     links = _links(columns, needs, heights)
     order = _ordered(columns, links, heights)
     middles = _middles(order, links, heights)
-    top = min((middles[item] - height / 2 for item, height in heights.items()), default=0.0) + _GAP / 2 - _MARGIN
+    top = (
+        min(
+            (middles[item] - height / 2 for item, height in heights.items()),
+            default=0.0,
+        )
+        + _GAP / 2
+        - _MARGIN
+    )
     middles = {item: middle - top for item, middle in middles.items()}
     boxes, x = dict[str, Box](), _MARGIN
     spans = list[tuple[float, float]]()
@@ -125,13 +146,20 @@ def placed(layers: Sequence[Sequence[Node]], sizes: Mapping[str, tuple[float, fl
             height = sizes[name][1]
             boxes[name] = Box(x, middles[name, place] - height / 2, width, height)
         spans.append((x, x + width))
-        steepest = max((abs(middles[a] - middles[b]) for a, b in links if a[1] == place), default=0.0)
+        steepest = max(
+            (abs(middles[a] - middles[b]) for a, b in links if a[1] == place),
+            default=0.0,
+        )
         x += width + min(max(steepest / 5, _NARROW), _BROAD)
     lines = _lines(columns, needs, boxes, middles, spans)
     _below(boxes, [node.name for node in nodes if node.name not in connected], sizes)
     return Layout(
         max((box.x + box.width for box in boxes.values()), default=0.0) + _MARGIN,
-        max([box.y + box.height for box in boxes.values()] + [y for line in lines for _, y in line.points], default=0.0)
+        max(
+            [box.y + box.height for box in boxes.values()]
+            + [y for line in lines for _, y in line.points],
+            default=0.0,
+        )
         + _MARGIN,
         boxes,
         lines,
@@ -139,10 +167,17 @@ def placed(layers: Sequence[Sequence[Node]], sizes: Mapping[str, tuple[float, fl
 
 
 def _columns(
-    layers: Sequence[Sequence[Node]], needs: Mapping[str, Sequence[str]], connected: set[str]
+    layers: Sequence[Sequence[Node]],
+    needs: Mapping[str, Sequence[str]],
+    connected: set[str],
 ) -> list[list[str]]:
     """Return the resources of each column: each is as close to those that need it as shortens the lines."""
-    column_of = {node.name: place for place, layer in enumerate(layers) for node in layer if node.name in connected}
+    column_of = {
+        node.name: place
+        for place, layer in enumerate(layers)
+        for node in layer
+        if node.name in connected
+    }
     needed_by: dict[str, list[str]] = {}
     for name, others in needs.items():
         for other in others:
@@ -150,11 +185,16 @@ def _columns(
     for name in sorted(column_of, key=column_of.__getitem__, reverse=True):
         if len(needs[name]) <= len(needed_by.get(name, ())):
             column_of[name] = min(column_of[other] for other in needed_by[name]) - 1
-    return [[name for name in column_of if column_of[name] == place] for place in sorted({*column_of.values()})]
+    return [
+        [name for name in column_of if column_of[name] == place]
+        for place in sorted({*column_of.values()})
+    ]
 
 
 def _links(
-    columns: Sequence[Sequence[str]], needs: Mapping[str, Sequence[str]], heights: dict[Item, float]
+    columns: Sequence[Sequence[str]],
+    needs: Mapping[str, Sequence[str]],
+    heights: dict[Item, float],
 ) -> set[tuple[Item, Item]]:
     """Return the pairs of neighbours in adjacent columns, and add the lanes to `heights`."""
     column_of = {name: place for place, column in enumerate(columns) for name in column}
@@ -170,10 +210,14 @@ def _links(
 
 
 def _ordered(
-    columns: Sequence[Sequence[str]], links: set[tuple[Item, Item]], heights: Mapping[Item, float]
+    columns: Sequence[Sequence[str]],
+    links: set[tuple[Item, Item]],
+    heights: Mapping[Item, float],
 ) -> list[list[Item]]:
     """Return the items of each column from top to bottom, with few crossings of lines."""
-    order = [[item for item in heights if item[1] == place] for place in range(len(columns))]
+    order = [
+        [item for item in heights if item[1] == place] for place in range(len(columns))
+    ]
     left, right = _neighbours(links)
     best, fewest = order, _crossings(order, right)
     for sweep in range(_SWEEPS):
@@ -188,14 +232,20 @@ def _ordered(
             rank = {item: float(row) for row, item in enumerate(order[beside])}
             near = left if forward else right
             own = {item: float(row) for row, item in enumerate(order[place])}
-            order[place].sort(key=lambda item: _mean([rank[other] for other in near.get(item, ())], own[item]))
+            order[place].sort(
+                key=lambda item: _mean(
+                    [rank[other] for other in near.get(item, ())], own[item]
+                )
+            )
         crossings = _crossings(order, right)
         if crossings < fewest:
             best, fewest = order, crossings
     return best
 
 
-def _neighbours(links: set[tuple[Item, Item]]) -> tuple[dict[Item, list[Item]], dict[Item, list[Item]]]:
+def _neighbours(
+    links: set[tuple[Item, Item]],
+) -> tuple[dict[Item, list[Item]], dict[Item, list[Item]]]:
     left, right = dict["Item", list["Item"]](), dict["Item", list["Item"]]()
     for begin, end in sorted(links):
         right.setdefault(begin, []).append(end)
@@ -207,7 +257,9 @@ def _mean(values: Sequence[float], default: float) -> float:
     return sum(values) / len(values) if values else default
 
 
-def _crossings(order: Sequence[Sequence[Item]], right: Mapping[Item, Sequence[Item]]) -> int:
+def _crossings(
+    order: Sequence[Sequence[Item]], right: Mapping[Item, Sequence[Item]]
+) -> int:
     total = 0
     for column, beside in itertools.pairwise(order):
         rank = {item: row for row, item in enumerate(beside)}
@@ -221,7 +273,9 @@ def _crossings(order: Sequence[Sequence[Item]], right: Mapping[Item, Sequence[It
 
 
 def _middles(
-    order: Sequence[Sequence[Item]], links: set[tuple[Item, Item]], heights: Mapping[Item, float]
+    order: Sequence[Sequence[Item]],
+    links: set[tuple[Item, Item]],
+    heights: Mapping[Item, float],
 ) -> dict[Item, float]:
     """Return the height of the middle of each item: near those of its neighbours, and no two items overlap."""
     left, right = _neighbours(links)
@@ -234,8 +288,13 @@ def _middles(
     for sweep in range(_SWEEPS):
         near = left if sweep % 2 == 0 else right
         for column in order if sweep % 2 == 0 else reversed(order):
-            wishes = [_mean([middles[other] for other in near.get(item, ())], middles[item]) for item in column]
-            for item, middle in zip(column, _apart(wishes, [heights[item] for item in column]), strict=True):
+            wishes = [
+                _mean([middles[other] for other in near.get(item, ())], middles[item])
+                for item in column
+            ]
+            for item, middle in zip(
+                column, _apart(wishes, [heights[item] for item in column]), strict=True
+            ):
                 middles[item] = middle
     return middles
 
@@ -276,11 +335,18 @@ def _lines(
     return lines
 
 
-def _below(boxes: dict[str, Box], names: Sequence[str], sizes: Mapping[str, tuple[float, float]]) -> None:
+def _below(
+    boxes: dict[str, Box],
+    names: Sequence[str],
+    sizes: Mapping[str, tuple[float, float]],
+) -> None:
     """Place the resources that nothing connects in rows below the others."""
     wide = max([box.x + box.width for box in boxes.values()] + [_PAGE])
     width = max((sizes[name][0] for name in names), default=0.0)
-    x, y = _MARGIN, max((box.y + box.height + 2 * _GAP for box in boxes.values()), default=_MARGIN)
+    x, y = (
+        _MARGIN,
+        max((box.y + box.height + 2 * _GAP for box in boxes.values()), default=_MARGIN),
+    )
     for name in names:
         if x > _MARGIN and x + width > wide:
             x, y = _MARGIN, y + max(sizes[other][1] for other in names) + _GAP
@@ -309,7 +375,9 @@ _LOOKS = {
 def _page(width: float, height: float, parts: Iterator[str]) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {_FONT}>'
-    return "\n".join([begin, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>\n"])
+    return "\n".join(
+        [begin, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>\n"]
+    )
 
 
 def _escaped(text: str) -> str:
@@ -324,7 +392,10 @@ def _svg_text(x: float, y: float, text: str, extra: str = "") -> str:
 def _status(status: str) -> tuple[str, str, float, str, str]:
     if status.startswith("INIT"):
         return _LOOKS["INIT"]
-    return next((look for end, look in _LOOKS.items() if end and status.endswith(end)), _LOOKS[""])
+    return next(
+        (look for end, look in _LOOKS.items() if end and status.endswith(end)),
+        _LOOKS[""],
+    )
 
 
 def extent(text: str, letter: float) -> float:
@@ -346,7 +417,13 @@ def fitted(text: str, letter: float) -> str:
     if extent(kept, letter) <= _WIDEST:
         return kept
     size = len(kept)
-    while extent(shorter := f"{kept[: size - size // 2]}…{kept[len(kept) - size // 2 :]}", letter) > _WIDEST:
+    while (
+        extent(
+            shorter := f"{kept[: size - size // 2]}…{kept[len(kept) - size // 2 :]}",
+            letter,
+        )
+        > _WIDEST
+    ):
         size -= 1
     return shorter
 
@@ -357,7 +434,11 @@ def _rows(node: Node) -> list[tuple[str, float, str]]:
         (fitted(node.name, _BOLD), _BOLD, ' font-weight="bold"'),
         (fitted(node.type, _TEXT), _TEXT, ' fill="#444444"'),
     ]
-    return [*rows, (node.status, _TEXT, f' fill="{_status(node.status)[1]}"')] if node.status else rows
+    return (
+        [*rows, (node.status, _TEXT, f' fill="{_status(node.status)[1]}"')]
+        if node.status
+        else rows
+    )
 
 
 def svg_graph(layers: Sequence[Sequence[Node]]) -> str:
@@ -366,7 +447,9 @@ def svg_graph(layers: Sequence[Sequence[Node]]) -> str:
     texts = {node.name: _rows(node) for node in nodes}
     sizes = {
         node.name: (
-            max(extent(text, letter) for text, letter, _ in texts[node.name]) + 2 * _PAD + 16,
+            max(extent(text, letter) for text, letter, _ in texts[node.name])
+            + 2 * _PAD
+            + 16,
             float(_LINE * len(texts[node.name]) + 8),
         )
         for node in nodes
@@ -375,7 +458,11 @@ def svg_graph(layers: Sequence[Sequence[Node]]) -> str:
     return _page(places.width, places.height, _svg_parts(nodes, texts, places))
 
 
-def _svg_parts(nodes: Sequence[Node], texts: dict[str, list[tuple[str, float, str]]], places: Layout) -> Iterator[str]:
+def _svg_parts(
+    nodes: Sequence[Node],
+    texts: dict[str, list[tuple[str, float, str]]],
+    places: Layout,
+) -> Iterator[str]:
     yield (
         '<defs><marker id="arrowhead" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
         'markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.5 L10,5 L0,9.5 Z" fill="#555555"/></marker></defs>'
@@ -408,7 +495,11 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
     for x, y in points[1:]:
         half = (last_x + x) / 2
         level = abs(y - last_y) < 0.05
-        path += f" L{x:.1f},{y:.1f}" if level else f" C{half:.1f},{last_y:.1f} {half:.1f},{y:.1f} {x:.1f},{y:.1f}"
+        path += (
+            f" L{x:.1f},{y:.1f}"
+            if level
+            else f" C{half:.1f},{last_y:.1f} {half:.1f},{y:.1f} {x:.1f},{y:.1f}"
+        )
         last_x, last_y = x, y
     return path
 
@@ -426,7 +517,10 @@ def _mark(path: str, colour: str, x: float, y: float) -> str:
 
 def svg_timeline(spans: Sequence[Span]) -> str:
     """Return the times of resources: a lane for each, hatched while it waits, filled while it is worked on."""
-    names = max((extent(fitted(span.path, _TEXT), _TEXT) for span in spans), default=0) + 2 * _EDGE
+    names = (
+        max((extent(fitted(span.path, _TEXT), _TEXT) for span in spans), default=0)
+        + 2 * _EDGE
+    )
     height = 2 * _EDGE + max(len(spans), 1) * _ROW
     return _page(names + _CHART + 15 * _EDGE, height, _lanes(spans, names))
 
@@ -455,7 +549,9 @@ def _lanes(spans: Sequence[Span], left: float) -> Iterator[str]:
             )
         if mark:
             yield _mark(mark, stroke, x + wide + 6, y + 3)
-        yield _svg_text(x + wide + 24, y + 14, f"{span.action} {span.times()}", ' fill="#444444"')
+        yield _svg_text(
+            x + wide + 24, y + 14, f"{span.action} {span.times()}", ' fill="#444444"'
+        )
         yield "</g>"
 
 
@@ -478,9 +574,15 @@ def graph(options: argparse.Namespace) -> int:
     root = sessions.look(settings, options.name)
     if options.timeline:
         if options.format == "dot":
-            raise UsageError("Graphviz draws no timelines", hint="give --format text or svg")
-        spans = timeline.spans(root, journal.read(listing.folder(settings.state, options.name)).values())
-        terminal.say(svg_timeline(spans) if options.format == "svg" else _bars(spans), end="")
+            raise UsageError(
+                "Graphviz draws no timelines", hint="give --format text or svg"
+            )
+        spans = timeline.spans(
+            root, journal.read(listing.folder(settings.state, options.name)).values()
+        )
+        terminal.say(
+            svg_timeline(spans) if options.format == "svg" else _bars(spans), end=""
+        )
         return ExitCode.OK
     if root.defined is None:
         raise UsageError(f"{root.name} was rolled back, and has no resources")
@@ -495,7 +597,9 @@ def _defined(options: argparse.Namespace) -> Definition:
         from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
         return services.outline(options, Identity("stack", ""))
-    source = templates.source(options.template, options.environment, template_options.parameters(options))
+    source = templates.source(
+        options.template, options.environment, template_options.parameters(options)
+    )
     definition, mistakes, _ = loader.examine(source, Identity("stack", ""), known=False)
     if definition is None or mistakes:
         raise Invalid(mistakes, definition.conceal if definition else OPEN)
@@ -508,7 +612,9 @@ def _nodes(definition: Definition, states: Mapping[str, str]) -> list[Node]:
         Node(
             name,
             resource.type,
-            tuple(sorted(other for other in resource.requirements() if other in resources)),
+            tuple(
+                sorted(other for other in resource.requirements() if other in resources)
+            ),
             states.get(name, ""),
         )
         for name, resource in resources.items()
@@ -521,7 +627,9 @@ def layers(nodes: Sequence[Node]) -> list[list[Node]]:
     while remaining:
         layer = [node for node in remaining if placed.issuperset(node.needs)]
         if not layer:
-            raise UsageError(f"these resources need each other: {', '.join(node.name for node in remaining)}")
+            raise UsageError(
+                f"these resources need each other: {', '.join(node.name for node in remaining)}"
+            )
         result.append(layer)
         placed.update(node.name for node in layer)
         remaining = [node for node in remaining if node.name not in placed]
@@ -546,10 +654,16 @@ def _dot(nodes: Sequence[Node]) -> str:
     layers(nodes)
     lines = ["digraph stack {", "  rankdir=LR;", "  node [shape=box];"]
     for each in nodes:
-        label = "\\n".join(_quoted(part)[1:-1] for part in (each.name, each.type, each.status) if part)
+        label = "\\n".join(
+            _quoted(part)[1:-1] for part in (each.name, each.type, each.status) if part
+        )
         lines.append(f'  {_quoted(each.name)} [label="{label}"];')
     needs = direct(nodes)
-    lines += [f"  {_quoted(other)} -> {_quoted(each.name)};" for each in nodes for other in needs[each.name]]
+    lines += [
+        f"  {_quoted(other)} -> {_quoted(each.name)};"
+        for each in nodes
+        for other in needs[each.name]
+    ]
     return "\n".join([*lines, "}", ""])
 
 
@@ -562,10 +676,21 @@ def _bars(spans: Sequence[Span]) -> str:
     scale = _BAR / max([span.end for span in spans if span.end > 0], default=1)
     rows = []
     for span in spans:
-        begin, work, end = int(span.begin * scale), round(span.work * scale), round(span.end * scale)
+        begin, work, end = (
+            int(span.begin * scale),
+            round(span.work * scale),
+            round(span.end * scale),
+        )
         light = max(work - begin, 1) if span.waited else 0
         dark = max(end - begin - light, 0 if light and span.work == span.end else 1)
-        rows.append((span.path, span.action, span.times(), f"{' ' * begin}{'░' * light}{'█' * dark}"))
+        rows.append(
+            (
+                span.path,
+                span.action,
+                span.times(),
+                f"{' ' * begin}{'░' * light}{'█' * dark}",
+            )
+        )
     return "".join(f"{line}\n" for line in terminal.table(rows))
 
 

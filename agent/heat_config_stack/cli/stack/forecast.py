@@ -20,7 +20,14 @@ from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import preview, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.preview import Change
-from heat_config_stack.records.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE, ConfigRecord
+from heat_config_stack.records.records import (
+    CREATE,
+    DELETE,
+    RESUME,
+    SUSPEND,
+    UPDATE,
+    ConfigRecord,
+)
 from heat_config_stack.resource.config_service import new_config
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.types import Types
@@ -81,7 +88,9 @@ def servers(definition: Definition, types: Types) -> dict[str, str]:
     return by_path
 
 
-def former_actions(resource: Resource, path: str) -> Iterator[tuple[str, SoftwareDeployment]]:
+def former_actions(
+    resource: Resource, path: str
+) -> Iterator[tuple[str, SoftwareDeployment]]:
     """Yield the deployments of an existing resource and its child stacks, with their paths."""
     if isinstance(resource, SoftwareDeployment):
         yield path, resource
@@ -97,19 +106,30 @@ def _runs(resource: SoftwareDeployment, action: str) -> bool:
         return True
 
 
-def _resources(definition: Definition, types: Types) -> Iterator[tuple[tuple[str, ...], SoftwareDeployment, Concealer]]:
+def _resources(
+    definition: Definition, types: Types
+) -> Iterator[tuple[tuple[str, ...], SoftwareDeployment, Concealer]]:
     configs: dict[str, ConfigRecord] = {}
     yield from _of_stack((), definition, types, configs)
     for child in validation.children(definition, types):
-        names = [str(word).partition("<")[0] for word in child.path if word != "resources"]
+        names = [
+            str(word).partition("<")[0] for word in child.path if word != "resources"
+        ]
         yield from _of_stack(tuple(names), child.definition, types, configs)
 
 
 def _of_stack(
-    outer: tuple[str, ...], definition: Definition, types: Types, configs: dict[str, ConfigRecord]
+    outer: tuple[str, ...],
+    definition: Definition,
+    types: Types,
+    configs: dict[str, ConfigRecord],
 ) -> Iterator[tuple[tuple[str, ...], SoftwareDeployment, Concealer]]:
     stack = validation.unmade(definition, types)
-    resources = [resource for name in definition.resources if (resource := _defined(stack, name)) is not None]
+    resources = [
+        resource
+        for name in definition.resources
+        if (resource := _defined(stack, name)) is not None
+    ]
     for resource in resources:
         if isinstance(resource, Config) and (config := _config(resource)) is not None:
             configs[resource.name] = config
@@ -117,7 +137,10 @@ def _of_stack(
         stack.world.store.put(config)
     for resource in resources:
         path = (*outer, resource.name)
-        if isinstance(resource, SoftwareDeploymentGroup) and (member := _member(resource, definition)) is not None:
+        if (
+            isinstance(resource, SoftwareDeploymentGroup)
+            and (member := _member(resource, definition)) is not None
+        ):
             yield from _of_stack(path, member, types, configs)
         if isinstance(resource, SoftwareDeployment):
             yield path, resource, definition.conceal
@@ -133,14 +156,18 @@ def _defined(stack: Stack, name: str) -> Resource | None:
 def _config(resource: Config) -> ConfigRecord | None:
     """Return a config whose id is what a reference to its resource is in a stack in which nothing exists."""
     try:
-        config = new_config({"name": resource.name, **resource.content()}, resource.stack.id)
+        config = new_config(
+            {"name": resource.name, **resource.content()}, resource.stack.id
+        )
     except Exception:  # noqa: BLE001  # a mistake
         return None
     config.id = resource.name
     return config
 
 
-def _member(resource: SoftwareDeploymentGroup, definition: Definition) -> Definition | None:
+def _member(
+    resource: SoftwareDeploymentGroup, definition: Definition
+) -> Definition | None:
     try:
         return resource.first_member(definition.identity)
     except Exception:  # noqa: BLE001  # a mistake, or a list of servers that is known later
@@ -174,9 +201,16 @@ class StackRefusal(NamedTuple):
     sentence: str
 
 
-def stack_refusals(definition: Definition, types: Types, settings: Settings, policy: Policy) -> Iterator[StackRefusal]:
+def stack_refusals(
+    definition: Definition, types: Types, settings: Settings, policy: Policy
+) -> Iterator[StackRefusal]:
     """Yield the deployments of a stack that the policy would refuse, in all actions of its life."""
-    known = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
+    known = Known(
+        entries={},
+        tools=Tools(settings.hooks).installed(),
+        now=time.time(),
+        defaults=settings.defaults,
+    )
     for each in deployments(definition, types):
         source = f"stack:{definition.identity.id}/{each.name}"
         if sentence := entry_refusal(source, each.entry, known, policy):
@@ -184,7 +218,13 @@ def stack_refusals(definition: Definition, types: Types, settings: Settings, pol
             yield StackRefusal(each.outer, each.name, each.action, shown)
 
 
-def refusals_of_changes(changes: Collection[Change], refused: Collection[StackRefusal]) -> list[StackRefusal]:
+def refusals_of_changes(
+    changes: Collection[Change], refused: Collection[StackRefusal]
+) -> list[StackRefusal]:
     """Return the refusals that the changes of a stack would meet."""
     needed = {each.name: _ACTIONS.get(each.effect, ()) for each in changes}
-    return [refusal for refusal in refused if refusal.action in needed.get(refusal.outer, ())]
+    return [
+        refusal
+        for refusal in refused
+        if refusal.action in needed.get(refusal.outer, ())
+    ]

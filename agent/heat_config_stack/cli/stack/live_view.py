@@ -94,7 +94,9 @@ class View:
     def warn(self, text: str) -> None:
         """Show a warning."""
         self.make_room()
-        terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True)
+        terminal.say(
+            terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True
+        )
 
 
 class Progress(Report):
@@ -114,8 +116,14 @@ class Progress(Report):
             case events.Ended() | events.Resent():
                 if path := self._path(event.step):
                     entry = event.entry
-                    seconds = None if entry.started is None or entry.ended is None else entry.ended - entry.started
-                    self._view.ended(path, seconds, entry.reason if entry.failed else "")
+                    seconds = (
+                        None
+                        if entry.started is None or entry.ended is None
+                        else entry.ended - entry.started
+                    )
+                    self._view.ended(
+                        path, seconds, entry.reason if entry.failed else ""
+                    )
             case events.Message(is_warning=True):
                 self._view.warn(event.text)
 
@@ -158,7 +166,10 @@ class _Row:
         row = cls(action=earlier.action, word=earlier.word)
         if earlier.seconds is not None:
             now = processes.since_boot()
-            row.since, row.ended = now - earlier.seconds, now if earlier.is_over else None
+            row.since, row.ended = (
+                now - earlier.seconds,
+                now if earlier.is_over else None,
+            )
         return row
 
     def happened(self, event: Mapping[str, Any]) -> None:
@@ -166,20 +177,36 @@ class _Row:
         now = processes.since_boot()
         self.action, self.reason = event["action"], event["reason"]
         if event["status"] == IN_PROGRESS:
-            self.word, self.since, self.ended, self.deployed, self.outcome = _WORKING, now, None, False, ""
+            self.word, self.since, self.ended, self.deployed, self.outcome = (
+                _WORKING,
+                now,
+                None,
+                False,
+                "",
+            )
             return
         self.reason = event.get("why") or self.reason
-        self.word = self.outcome = {COMPLETE: _OK, FAILED: "FAILED"}.get(event["status"], event["status"])
+        self.word = self.outcome = {COMPLETE: _OK, FAILED: "FAILED"}.get(
+            event["status"], event["status"]
+        )
         if event["status"] == COMPLETE and event["reason"].startswith(LEFT_OUT):
             self.word = self.outcome = LEFT_OUT
             self.reason = self.reason.removeprefix(f"{LEFT_OUT}: ")
-        if self.since is None and not self.deployed:  # nothing came before it: it is a state that was set
+        if (
+            self.since is None and not self.deployed
+        ):  # nothing came before it: it is a state that was set
             self.since = now
         self.ended = now
 
     def queued(self, action: str) -> None:
         """Wait for the run of a deployment."""
-        self.action, self.word, self.since, self.ended, self.deployed = action, "queued", None, None, True
+        self.action, self.word, self.since, self.ended, self.deployed = (
+            action,
+            "queued",
+            None,
+            None,
+            True,
+        )
 
     def began(self, moment: float) -> None:
         """Run since a moment."""
@@ -191,12 +218,18 @@ class _Row:
         A run that could not begin is of interest only if it has failed.
         """
         now = processes.since_boot()
-        if self.since is None and seconds is not None:  # it began and ended while no command was there
+        if (
+            self.since is None and seconds is not None
+        ):  # it began and ended while no command was there
             self.since = now - max(seconds, 0.0)
-        if not self.outcome or (self.word != _RUNNING and not (problem and self.outcome == _OK)):
+        if not self.outcome or (
+            self.word != _RUNNING and not (problem and self.outcome == _OK)
+        ):
             return False
         self.word, self.ended = self.outcome, now
-        self.reason = self.reason or (f"its run has failed: {problem}" if problem else "")
+        self.reason = self.reason or (
+            f"its run has failed: {problem}" if problem else ""
+        )
         return True
 
     @property
@@ -204,7 +237,9 @@ class _Row:
         """The time of the work so far, for people."""
         if self.since is None:
             return ""
-        return terminal.duration((processes.since_boot() if self.ended is None else self.ended) - self.since)
+        return terminal.duration(
+            (processes.since_boot() if self.ended is None else self.ended) - self.since
+        )
 
 
 class _Rows(View):
@@ -306,10 +341,18 @@ class Tree(_Rows):
         lines = self._lines()
         room = terminal.height() - 2
         if len(lines) > room:
-            news = [path for path in self._ordered() if self._rows[path].word in (_RUNNING, _WORKING, "FAILED")]
+            news = [
+                path
+                for path in self._ordered()
+                if self._rows[path].word in (_RUNNING, _WORKING, "FAILED")
+            ]
             words = Counter(row.word for row in self._rows.values())
             count = f"{words['ok']} of {len(self._rows)} resources are ok"
-            count += "".join(f", {words[word]} {word}" for word in ("unchanged", LEFT_OUT) if words[word])
+            count += "".join(
+                f", {words[word]} {word}"
+                for word in ("unchanged", LEFT_OUT)
+                if words[word]
+            )
             lines = [*self._drawn_lines(news[: max(room - 1, 0)]), count]
         self._canvas.draw(lines)
 
@@ -333,7 +376,10 @@ class Tree(_Rows):
     def _ordered(self) -> list[str]:
         """Return the paths, with the members of a resource below it."""
         places = {path: place for place, path in enumerate(self._rows)}
-        return sorted(self._rows, key=lambda path: [places.get(start, 0) for start in _beginnings(path)])
+        return sorted(
+            self._rows,
+            key=lambda path: [places.get(start, 0) for start in _beginnings(path)],
+        )
 
     def _drawn_lines(self, paths: Sequence[str]) -> list[str]:
         """Return the lines of some resources, with one column for their names."""
@@ -364,12 +410,23 @@ def _indented(path: str) -> str:
     return terminal.line("  " * len(parents) + name)
 
 
-def _line(path: str, row: _Row, *, duration: str | None = None, width: int = 0, room: int = _ROOM) -> str:
+def _line(
+    path: str,
+    row: _Row,
+    *,
+    duration: str | None = None,
+    width: int = 0,
+    room: int = _ROOM,
+) -> str:
     """Return the line of a resource, with `room` for its name.
 
     With a `width`, the name is indented as in a tree, and the line has that width at most.
     """
-    name = terminal.squeezed(_indented(path), width - _FIXED) if width else terminal.line(path)
+    name = (
+        terminal.squeezed(_indented(path), width - _FIXED)
+        if width
+        else terminal.line(path)
+    )
     duration = row.took if duration is None else duration
     about = f"{terminal.padded(name, room)} {row.action:<8} {duration:>10}"
     left = width - 13 - terminal.columns(about)

@@ -29,7 +29,17 @@ from heat_config_stack.lifecycle import advice
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, refuse_suspended
 from heat_config_stack.records import listing
-from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND, new_id
+from heat_config_stack.records.records import (
+    COMPLETE,
+    CREATE,
+    DELETE,
+    FAILED,
+    INIT,
+    RESUME,
+    ROLLBACK,
+    SUSPEND,
+    new_id,
+)
 from heat_config_stack.resource.types import Types
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
@@ -52,7 +62,9 @@ def with_mistakes(command: Command) -> Command:
                 terminal.say(mistake_line(each), error=True)
             if getattr(options, "json", False):
                 mistakes = [mistake_values(each) for each in invalid.mistakes]
-                terminal.say(json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)}))
+                terminal.say(
+                    json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)})
+                )
             return ExitCode.USAGE
 
     return run
@@ -64,14 +76,20 @@ def _types(settings: Settings) -> Types:
 
 def _warned(settings: Settings, definition: Definition) -> None:
     tools = tuple(Tools(settings.hooks, sessions.warned).installed())
-    found = [*definition.warnings, *advice.warnings(definition, _types(settings), tools)]
+    found = [
+        *definition.warnings,
+        *advice.warnings(definition, _types(settings), tools),
+    ]
     if not found:
         return
     from heat_config_agent.cli.mistakes import mistake_line  # noqa: PLC0415  # few templates have warnings
     from heat_config_stack.hot.template import capabilities_once  # noqa: PLC0415
 
     for each in ordered(advice.once(capabilities_once(found))):
-        terminal.say(mistake_line(each.concealed(definition.conceal.text), "warning", "warn"), error=True)
+        terminal.say(
+            mistake_line(each.concealed(definition.conceal.text), "warning", "warn"),
+            error=True,
+        )
 
 
 @with_mistakes
@@ -82,10 +100,17 @@ def create(options: argparse.Namespace) -> int:
     _warned(settings, definition)
     if options.dry_run:
         return _planned(settings, options, definition, None)
-    return carry_out(settings, options, lambda session: _making(session, definition, options), definition)
+    return carry_out(
+        settings,
+        options,
+        lambda session: _making(session, definition, options),
+        definition,
+    )
 
 
-def _making(session: Session, definition: Definition, options: argparse.Namespace) -> None:
+def _making(
+    session: Session, definition: Definition, options: argparse.Namespace
+) -> None:
     session.create(definition, rollback=options.rollback)
 
 
@@ -93,13 +118,18 @@ def _making(session: Session, definition: Definition, options: argparse.Namespac
 def update(options: argparse.Namespace) -> int:
     """Update a stack."""
     settings = state_options.of(options)
-    stack = sessions.look(settings, options.name, sessions.warned if options.dry_run else reported_later)
+    stack = sessions.look(
+        settings, options.name, sessions.warned if options.dry_run else reported_later
+    )
     definition = changed_definition(options, stack)
     _warned(settings, definition)
     if options.dry_run:
         return _planned(settings, options, definition, stack)
     return carry_out(
-        settings, options, lambda session: session.update(definition, rollback=options.rollback), definition
+        settings,
+        options,
+        lambda session: session.update(definition, rollback=options.rollback),
+        definition,
     )
 
 
@@ -118,15 +148,22 @@ def preview_(options: argparse.Namespace) -> int:
     return _planned(settings, options, definition, None)
 
 
-def apply(settings: Settings, template: str, options: Any, content: bytes | None) -> int:
+def apply(
+    settings: Settings, template: str, options: Any, content: bytes | None
+) -> int:
     """Create the stack of a template, or update it; its name is the name of the file by default.
 
     `content` is the content of the file, if it has been read already.
     """
     opened = origin.opened(options, template)
-    name, inside = default_name(opened.path) if options.name is None else (options.name, False)
+    name, inside = (
+        default_name(opened.path) if options.name is None else (options.name, False)
+    )
     if options.name is None and not is_stack_name(name):
-        raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
+        raise UsageError(
+            f"{template} gives the stack no name, as a name begins with a letter",
+            hint="add --name NAME",
+        )
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
     options.origin = origin.described(template, is_named_inside=inside)
@@ -139,14 +176,20 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
 def _applied(settings: Settings, options: argparse.Namespace) -> int:
     if options.plan:
-        stack = sessions.look(settings, options.name) if sessions.there(settings, options.name) else None
+        stack = (
+            sessions.look(settings, options.name)
+            if sessions.there(settings, options.name)
+            else None
+        )
     else:
         stack = sessions.outline(settings, options.name)
     stack = None if stack is None or stack.is_gone else stack
     if stack is not None and not options.wants_name:
         origin.check(settings, options.name, options.origin)
     definition = (
-        changed_definition(options, stack) if stack else new_definition(options, options.name, _types(settings))
+        changed_definition(options, stack)
+        if stack
+        else new_definition(options, options.name, _types(settings))
     )
     _warned(settings, definition)
     if options.plan:
@@ -154,7 +197,14 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
 
     def work(session: Session) -> None:
         root = session.root
-        if root is None or root.is_gone or (_is_being_made(session, root) and root.record.source == definition.source):
+        if (
+            root is None
+            or root.is_gone
+            or (
+                _is_being_made(session, root)
+                and root.record.source == definition.source
+            )
+        ):
             session.create(definition, rollback=options.rollback)
         else:
             if root.record.source != definition.source:
@@ -170,7 +220,9 @@ def _warn_of_defaults(definition: Definition, root: Stack) -> None:
 
     if fallen := plan.fallen_back(definition, root):
         text = f"{', '.join(fallen)} had another value in the stack, and has the default now"
-        sessions.warned(f"{text}: it is not given (`--parameter`, or `stack update --existing`, keeps values)")
+        sessions.warned(
+            f"{text}: it is not given (`--parameter`, or `stack update --existing`, keeps values)"
+        )
 
 
 def reported_later(_text: str) -> None:
@@ -185,7 +237,9 @@ def turn(options: argparse.Namespace) -> int:
     """Suspend, resume or check a stack."""
     settings = state_options.of(options)
     sessions.look(settings, options.name, reported_later)
-    return carry_out(settings, options, lambda session: getattr(session, options.turn)(), None)
+    return carry_out(
+        settings, options, lambda session: getattr(session, options.turn)(), None
+    )
 
 
 def signal(options: argparse.Namespace) -> int:
@@ -196,7 +250,12 @@ def signal(options: argparse.Namespace) -> int:
         details = None if options.data is None else json.loads(options.data)
     except ValueError as error:
         raise UsageError(f"--data is not JSON: {error}") from error
-    return carry_out(settings, options, lambda session: session.signal(options.resource, details), None)
+    return carry_out(
+        settings,
+        options,
+        lambda session: session.signal(options.resource, details),
+        None,
+    )
 
 
 def delete(options: argparse.Namespace) -> int:
@@ -204,19 +263,28 @@ def delete(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     for name in options.names:
         if listing.kept(settings.state, name) is None:
-            sessions.forget(listing.folder(settings.state, name))  # what a deletion that was killed has left
+            sessions.forget(
+                listing.folder(settings.state, name)
+            )  # what a deletion that was killed has left
             raise sessions.missing(settings, name)
     if not options.yes:
-        answer = terminal.ask(f"delete {', '.join(options.names)} and everything that was created? [y/N] ")
+        answer = terminal.ask(
+            f"delete {', '.join(options.names)} and everything that was created? [y/N] "
+        )
         if answer is None:
-            raise UsageError("delete needs a confirmation, and there is no terminal", hint="give --yes")
+            raise UsageError(
+                "delete needs a confirmation, and there is no terminal",
+                hint="give --yes",
+            )
         if answer.strip().lower() not in ("y", "yes"):
             return ExitCode.FAILED
     codes = []
     for name in options.names:
         options.name = name
         work = functools.partial(Session.delete, force=options.force)
-        codes.append(carry_out(settings, options, work, None, without_types=options.force))
+        codes.append(
+            carry_out(settings, options, work, None, without_types=options.force)
+        )
     return max(codes)
 
 
@@ -234,7 +302,10 @@ def carry_out(
     """
     if pause := asked.paused(settings.state):
         ends = settings.command("resume")
-        raise AgentError(f"nothing new begins: the agent is paused ({pause[0]})", hint=f"`{ends}` ends the pause")
+        raise AgentError(
+            f"nothing new begins: the agent is paused ({pause[0]})",
+            hint=f"`{ends}` ends the pause",
+        )
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
     with sessions.work(
@@ -260,9 +331,19 @@ def carry_out(
             _say_placeholders(session.root)
         if definition is not None and session.root is not None:
             _warn_of_user_data(session.root, view)
-        if options.server and session.root is not None and (left := _for_others(session.root)):
+        if (
+            options.server
+            and session.root is not None
+            and (left := _for_others(session.root))
+        ):
             view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
-        return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
+        return _ended(
+            settings,
+            options.name,
+            session.root,
+            time.monotonic() - began,
+            as_json=options.json,
+        )
 
 
 def _earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
@@ -274,7 +355,12 @@ def _earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
     return timeline.earlier(settings, session)
 
 
-def _planned(settings: Settings, options: argparse.Namespace, definition: Definition, stack: Stack | None) -> int:
+def _planned(
+    settings: Settings,
+    options: argparse.Namespace,
+    definition: Definition,
+    stack: Stack | None,
+) -> int:
     """Print what a definition would do with a stack, or with a new one."""
     from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
 
@@ -290,10 +376,19 @@ def _origin(options: argparse.Namespace) -> dict[str, Any]:
     if hasattr(options, "origin"):
         return dict(options.origin)
     template = getattr(options, "template", None) or getattr(options, "file", None)
-    return origin.described(template, is_named_inside=False) if isinstance(template, str) else {}
+    return (
+        origin.described(template, is_named_inside=False)
+        if isinstance(template, str)
+        else {}
+    )
 
 
-def _check_server(settings: Settings, server: str | None, definition: Definition | None, stack: Stack | None) -> None:
+def _check_server(
+    settings: Settings,
+    server: str | None,
+    definition: Definition | None,
+    stack: Stack | None,
+) -> None:
     """Raise UsageError if the template has no deployment for a server and no such server."""
     definition = definition or (stack.defined if stack else None)
     if not server or definition is None:
@@ -303,27 +398,49 @@ def _check_server(settings: Settings, server: str | None, definition: Definition
     ids = {each.name: each.physical for each in stack.records()} if stack else {}
     types = _types(settings)
     deployed = set(forecast.servers(definition, types).values())
-    names = {name for name, each in definition.resources.items() if each.type.endswith("Server")}
+    names = {
+        name
+        for name, each in definition.resources.items()
+        if each.type.endswith("Server")
+    }
     names |= deployed - {of for of in ids.values() if of is not None}
-    if server in names or server in deployed or server in {ids.get(name) for name in names}:
+    if (
+        server in names
+        or server in deployed
+        or server in {ids.get(name) for name in names}
+    ):
         return
-    hint = meant(server, sorted(names)) or (f"it has {', '.join(sorted(names))}" if names else "")
+    hint = meant(server, sorted(names)) or (
+        f"it has {', '.join(sorted(names))}" if names else ""
+    )
     raise UsageError(f"the template has no server {server!r}", hint=hint)
 
 
 def _as_defined(root: Stack) -> list[str]:
     """Return the resources that exist as the definition of the stack has them."""
     records = {name: each.record for name, each in root.resources.items()}
-    return [name for name, each in records.items() if each.action != INIT and each.revision == root.record.revision]
+    return [
+        name
+        for name, each in records.items()
+        if each.action != INIT and each.revision == root.record.revision
+    ]
 
 
 def _say_placeholders(root: Stack) -> None:
-    here = [resource.name for resource in root.placeholders() if resource.type().endswith("::Server")]
+    here = [
+        resource.name
+        for resource in root.placeholders()
+        if resource.type().endswith("::Server")
+    ]
     absent = [resource for resource in root.placeholders() if resource.name not in here]
     if here:
-        terminal.say(f"this machine stands in for: {', '.join(map(terminal.line, here))}")
+        terminal.say(
+            f"this machine stands in for: {', '.join(map(terminal.line, here))}"
+        )
     for resource in absent:
-        terminal.say(f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created")
+        terminal.say(
+            f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created"
+        )
 
 
 def _warn_of_user_data(root: Stack, view: View) -> None:
@@ -344,29 +461,47 @@ def _warn_of_user_data(root: Stack, view: View) -> None:
             if server.ran_user_data or not content.scripts:
                 others = ", ".join(content.others)
                 if others:
-                    view.warn(f"{others} in the user_data of {name} is not carried out: it is for cloud-init")
+                    view.warn(
+                        f"{others} in the user_data of {name} is not carried out: it is for cloud-init"
+                    )
             else:
                 left.append(name)
     if left:
-        view.warn(f"the user_data of {', '.join(sorted(left))} is not carried out; --user-data carries out its scripts")
+        view.warn(
+            f"the user_data of {', '.join(sorted(left))} is not carried out; --user-data carries out its scripts"
+        )
 
 
 def _for_others(root: Stack) -> list[str]:
     """Return the names of the resources that were left to other servers."""
-    return sorted({each.name for each in root.world.store.resources.values() if each.is_left_out})
+    return sorted(
+        {each.name for each in root.world.store.resources.values() if each.is_left_out}
+    )
 
 
-def _ended(settings: Settings, name: str, root: Stack | None, seconds: float, *, as_json: bool) -> int:
+def _ended(
+    settings: Settings, name: str, root: Stack | None, seconds: float, *, as_json: bool
+) -> int:
     if root is None:
-        deleted = {"stack_name": name, "stack_status": "DELETE_COMPLETE", "exit_code": 0}
-        terminal.say(json.dumps(deleted) if as_json else f"{name}: DELETE_COMPLETE in {terminal.duration(seconds)}")
+        deleted = {
+            "stack_name": name,
+            "stack_status": "DELETE_COMPLETE",
+            "exit_code": 0,
+        }
+        terminal.say(
+            json.dumps(deleted)
+            if as_json
+            else f"{name}: DELETE_COMPLETE in {terminal.duration(seconds)}"
+        )
         return ExitCode.OK
     good = root.record.status == COMPLETE and root.record.action != ROLLBACK
     code = ExitCode.OK if good else ExitCode.FAILED
     if as_json:
         terminal.say(json.dumps({**values.stack(root), "exit_code": int(code)}))
         return code
-    state = terminal.styled(f"{root.record.action}_{root.record.status}", "good" if good else "bad")
+    state = terminal.styled(
+        f"{root.record.action}_{root.record.status}", "good" if good else "bad"
+    )
     terminal.say(f"{name}: {state} in {terminal.duration(seconds)}")
     for line in values.output_lines(root) if good else _why(settings, root):
         terminal.say(line)
@@ -377,48 +512,84 @@ def _why(settings: Settings, root: Stack) -> list[str]:
     """Return why a stack has failed, the last lines of standard error, and the commands that show all output."""
     from heat_config_stack.lifecycle import deployments  # noqa: PLC0415  # only after a failure
 
-    store, conceal, undone = root.world.store, root.world.conceal, root.record.undone or {"reason": "", "runs": []}
+    store, conceal, undone = (
+        root.world.store,
+        root.world.conceal,
+        root.record.undone or {"reason": "", "runs": []},
+    )
     room = terminal.width() - 1 if terminal.is_live() else 0
     began = f"rolled back after: {undone['reason']}" if undone["reason"] else ""
-    reasons = [terminal.line(conceal.text(reason)) for reason in (began, root.record.reason) if reason]
-    lines = [line for reason in reasons for line in (textwrap.wrap(reason, room) if room else [reason])]
-    runs = [(each["path"], each["stderr"], f"{root.name}/{each['id']}") for each in undone["runs"]]
+    reasons = [
+        terminal.line(conceal.text(reason))
+        for reason in (began, root.record.reason)
+        if reason
+    ]
+    lines = [
+        line
+        for reason in reasons
+        for line in (textwrap.wrap(reason, room) if room else [reason])
+    ]
+    runs = [
+        (each["path"], each["stderr"], f"{root.name}/{each['id']}")
+        for each in undone["runs"]
+    ]
     for failed in deployments.failed_last(root):
         path = deployments.path_of(store, failed.id)
-        runs.append((path, str(failed.outputs.get("deploy_stderr") or ""), f"{root.name}/{path}"))
+        runs.append(
+            (
+                path,
+                str(failed.outputs.get("deploy_stderr") or ""),
+                f"{root.name}/{path}",
+            )
+        )
     for path, stderr, name in runs:
         lines += last_words(settings, f"{root.name}/{path}", conceal.text(stderr), name)
     lines += _way_out(settings, root)
     return [
-        terminal.clipped(line, room) if room and line.startswith("  |") else terminal.wrapped(line, 2, room)
+        terminal.clipped(line, room)
+        if room and line.startswith("  |")
+        else terminal.wrapped(line, 2, room)
         for line in lines
     ]
 
 
 def last_words(settings: Settings, title: str, stderr: str, name: str) -> list[str]:
     """Return the last lines of what a run has printed, and the command that shows all of it by a name."""
-    shown = [f"  | {terminal.line(line)}" for line in stderr.rstrip().splitlines()[-_STDERR_LINES:]]
+    shown = [
+        f"  | {terminal.line(line)}"
+        for line in stderr.rstrip().splitlines()[-_STDERR_LINES:]
+    ]
     printed = [f"{terminal.line(title)} printed last:", *shown] if shown else []
-    return [*printed, f"`{terminal.line(settings.command('log', name))}` shows all of its output"]
+    return [
+        *printed,
+        f"`{terminal.line(settings.command('log', name))}` shows all of its output",
+    ]
 
 
 def _way_out(settings: Settings, root: Stack) -> list[str]:
     """Return the commands that lead out of a failed action, if repeating it may never succeed."""
     if root.record.action == DELETE:
         force = settings.command("stack", "delete", "--force", root.name)
-        return [f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"]
+        return [
+            f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"
+        ]
     if root.record.action == ROLLBACK and root.record.status == FAILED:
         words = ("delete",) if root.defined is None else ("update", "--existing")
         again, force = (
-            terminal.line(settings.command("stack", *each, root.name)) for each in (words, ("delete", "--force"))
+            terminal.line(settings.command("stack", *each, root.name))
+            for each in (words, ("delete", "--force"))
         )
-        return [f"`{again}` tries again to delete the rest, and `{force}` forgets what cannot be deleted"]
+        return [
+            f"`{again}` tries again to delete the rest, and `{force}` forgets what cannot be deleted"
+        ]
     if root.record.action not in (SUSPEND, RESUME):
         return []
     resume = terminal.line(settings.command("stack", "resume", root.name))
     update = terminal.line(settings.command("stack", "update", "--existing", root.name))
     first = f"`{resume}` and then " if root.record.action == SUSPEND else ""
-    return [f"{first}`{update}` resumes what is suspended; name a `--template` with it if that has to be fixed"]
+    return [
+        f"{first}`{update}` resumes what is suspended; name a `--template` with it if that has to be fixed"
+    ]
 
 
 def new_definition(options: argparse.Namespace, name: str, types: Types) -> Definition:
@@ -440,26 +611,40 @@ def changed_definition(options: argparse.Namespace, stack: Stack) -> Definition:
     if not _is_service(options, former):
         from heat_config_stack.cli.stack import templates  # noqa: PLC0415  # TOSCA needs none of it
 
-        definition = templates.changed(options, former, stack.identity, stack.world.types)
+        definition = templates.changed(
+            options, former, stack.identity, stack.world.types
+        )
         _check_cleared(options, definition, stack)
         return definition
     from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
-    if options.existing and isinstance(former, dict) and former.get("language") == TOSCA:
+    if (
+        options.existing
+        and isinstance(former, dict)
+        and former.get("language") == TOSCA
+    ):
         definition = services.changed(options, former, stack.identity)
         _check_cleared(options, definition, stack)
         return definition
     return services.new(options, stack.identity)
 
 
-def _check_cleared(options: argparse.Namespace, definition: Definition, stack: Stack) -> None:
+def _check_cleared(
+    options: argparse.Namespace, definition: Definition, stack: Stack
+) -> None:
     """Raise UsageError if --clear-parameter names a parameter that the template does not have, nor had."""
-    known = {**definition.parameters, **(stack.defined.parameters if stack.defined else {})}
+    known = {
+        **definition.parameters,
+        **(stack.defined.parameters if stack.defined else {}),
+    }
     for name in options.clear_parameter:
         if name not in known:
             from heat_config_agent.diagnostics.words import among  # noqa: PLC0415  # only after mistakes
 
-            raise UsageError(f"--clear-parameter names no parameter {name!r}", hint=among(name, known))
+            raise UsageError(
+                f"--clear-parameter names no parameter {name!r}",
+                hint=among(name, known),
+            )
 
 
 def default_name(template: str) -> tuple[str, bool]:
@@ -468,7 +653,9 @@ def default_name(template: str) -> tuple[str, bool]:
     The second value says if it is the one in the archive.
     """
     if language_of(template) == TOSCA:
-        from heat_config_stack.tosca.compilation.reader import default_name as of_service  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.tosca.compilation.reader import (  # noqa: PLC0415  # HOT needs none of it
+            default_name as of_service,
+        )
 
         return of_service(template)
     return Path(template).name.partition(".")[0], False
@@ -478,7 +665,11 @@ def _is_service(options: argparse.Namespace, source: Json) -> bool:
     """Return whether the new definition is that of a service: by its file, or without one by what is stored."""
     if options.template or getattr(options, "file", None):
         return language_of(named.template(options)) == TOSCA
-    return options.existing and isinstance(source, dict) and source.get("language") == TOSCA
+    return (
+        options.existing
+        and isinstance(source, dict)
+        and source.get("language") == TOSCA
+    )
 
 
 _ASKED = "a person asked for another run"
@@ -493,10 +684,14 @@ def request_run(settings: Settings, name: str, deployment: str, *, as_new: bool)
     with sessions.work(settings, name, view_of(name, as_json=False)) as session:
         root = session.root
         if root is not None and root.record.action == SUSPEND:
-            raise UsageError(f"the stack {name} is suspended", hint=f"`{settings.command('stack', 'resume', name)}`")
+            raise UsageError(
+                f"the stack {name} is suspended",
+                hint=f"`{settings.command('stack', 'resume', name)}`",
+            )
         if session.interrupted:
             raise UsageError(
-                f"the last action of the stack {name} was interrupted", hint="run its command again to continue it"
+                f"the last action of the stack {name} was interrupted",
+                hint="run its command again to continue it",
             )
         _mark(session, deployment, as_new=as_new)
     if as_new:
@@ -512,7 +707,10 @@ def _mark(session: Session, deployment: str, *, as_new: bool) -> None:
     delivered = store.deployments.get(deployment)
     record = store.resources.get(delivered.resource) if delivered is not None else None
     if delivered is None or record is None:  # a run that failed before a rollback
-        raise UsageError("that run is of a definition that the stack has left", hint="name the resource instead")
+        raise UsageError(
+            "that run is of a definition that the stack has left",
+            hint="name the resource instead",
+        )
     repeat(record, as_new=as_new)
     if as_new:
         delivered.outputs = {}
@@ -522,7 +720,11 @@ def _mark(session: Session, deployment: str, *, as_new: bool) -> None:
             record.status, record.reason = FAILED, _ASKED
             store.put(record)
         stack = store.stacks.get(record.stack)
-        record = store.resources.get(stack.owner) if stack is not None and stack.owner else None
+        record = (
+            store.resources.get(stack.owner)
+            if stack is not None and stack.owner
+            else None
+        )
     store.flush(durable=True)
 
 
@@ -532,7 +734,11 @@ def _forget_runs(settings: Settings, name: str, deployment: str) -> None:
     from heat_config_agent.state.deployed import Deployed  # noqa: PLC0415
 
     folder = listing.folder(settings.state, name)
-    keys = [key for key, each in journal.read(folder).items() if each.source.endswith(f"/{deployment}")]
+    keys = [
+        key
+        for key, each in journal.read(folder).items()
+        if each.source.endswith(f"/{deployment}")
+    ]
     for key in keys:
         requests.ask(folder, key, requests.Wish.FORGET)
     with lock.held(folder):

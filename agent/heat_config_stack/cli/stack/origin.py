@@ -60,14 +60,20 @@ def opened(options: Any, template: str) -> Opened:
     if allowed is None:
         return Opened(template)
     given = getattr(options, "signature", None)
-    signed = gate.of_tree(given, allowed) if given else gate.beside(template, allowed, required=True)
+    signed = (
+        gate.of_tree(given, allowed)
+        if given
+        else gate.beside(template, allowed, required=True)
+    )
     if signed is None:
         raise AssertionError(template)
     if given:
         signed.check(template, b"")
     elif is_packed(template):
         return Opened(_copied(gate.named(template), signed), evidence=signed.evidence)
-    disk = Chosen(signed.covers, signed.read, has_archives=bool(given))  # the tree was compared as a whole
+    disk = Chosen(
+        signed.covers, signed.read, has_archives=bool(given)
+    )  # the tree was compared as a whole
     return Opened(template, signed.read, signed.evidence, disk)
 
 
@@ -83,7 +89,9 @@ def _copied(template: str, signed: Gate) -> str:
     for name in signed.names:
         target = Path(folder, name)
         if not target.resolve().is_relative_to(Path(folder).resolve()):
-            raise UsageError(f"cannot use {template}: its signed list has {name}, which is outside of its folder")
+            raise UsageError(
+                f"cannot use {template}: its signed list has {name}, which is outside of its folder"
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             target.write_bytes(signed.read(Path(root, name)))
@@ -127,7 +135,9 @@ def keep(settings: Settings, name: str, origin: dict[str, Any]) -> None:
         try:
             files.replace(folder / FILE, json.dumps(origin).encode())
         except OSError as error:
-            raise StateError(f"cannot write {folder / FILE}: {error.strerror}") from error
+            raise StateError(
+                f"cannot write {folder / FILE}: {error.strerror}"
+            ) from error
 
 
 def check(settings: Settings, name: str, origin: dict[str, Any]) -> None:
@@ -135,21 +145,31 @@ def check(settings: Settings, name: str, origin: dict[str, Any]) -> None:
     known = _kept(settings, name)
     if not known or not origin or _is_same(known, origin):
         return
-    source = next((each.source for each in followed.records(settings.state) if each.name == name), "")
+    source = next(
+        (each.source for each in followed.records(settings.state) if each.name == name),
+        "",
+    )
     whence = f"follows {source}" if source else f"was made from {known['path']}"
     problem = f"the stack {name} {whence}, and {origin['path']} is another file"
     answer = terminal.ask(f"{terminal.line(problem)}: replace it? [y/N] ")
     if answer is not None and answer.strip().lower() in ("y", "yes"):
         return
-    raise UsageError(problem, hint=f"--name OTHER makes another stack, and --name {name} replaces this one")
+    raise UsageError(
+        problem,
+        hint=f"--name OTHER makes another stack, and --name {name} replaces this one",
+    )
 
 
 def _kept(settings: Settings, name: str) -> dict[str, Any]:
     try:
-        value = json.loads(files.read(listing.folder(settings.state, name) / FILE, _LARGEST))
+        value = json.loads(
+            files.read(listing.folder(settings.state, name) / FILE, _LARGEST)
+        )
     except (OSError, ValueError, RecursionError):
         return {}  # an older stack, or a damaged file: nothing is known
-    texts = isinstance(value, dict) and all(isinstance(value.get(each), str) for each in ("path", "real", "digest"))
+    texts = isinstance(value, dict) and all(
+        isinstance(value.get(each), str) for each in ("path", "real", "digest")
+    )
     return value if texts and isinstance(value.get("lines"), list) else {}
 
 
@@ -162,7 +182,11 @@ def _is_same(kept: dict[str, Any], origin: dict[str, Any]) -> bool:
     if kept.get("named") and origin["named"]:
         return True  # an archive of another version: its service has said its name
     before, now = set(map(str, kept["lines"])), set(origin["lines"])
-    return not os.path.lexists(kept["path"]) and bool(before) and len(before & now) >= _ALIKE * len(before)
+    return (
+        not os.path.lexists(kept["path"])
+        and bool(before)
+        and len(before & now) >= _ALIKE * len(before)
+    )
 
 
 def _content(path: Path) -> tuple[str, list[str]]:
@@ -176,6 +200,10 @@ def _content(path: Path) -> tuple[str, list[str]]:
     for text in texts:
         digest.update(hashlib.sha256(text).digest())
     lines = (
-        [] if any(b"\0" in text for text in texts) else {line.strip() for text in texts for line in text.split(b"\n")}
+        []
+        if any(b"\0" in text for text in texts)
+        else {line.strip() for text in texts for line in text.split(b"\n")}
     )
-    return digest.hexdigest(), sorted(hashlib.sha256(line).hexdigest()[:12] for line in lines if line)[:_LINES]
+    return digest.hexdigest(), sorted(
+        hashlib.sha256(line).hexdigest()[:12] for line in lines if line
+    )[:_LINES]

@@ -40,19 +40,31 @@ _STYLES = {
 }
 
 
-def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_json: bool, server: str = "") -> int:
+def show(
+    settings: Settings,
+    definition: Definition,
+    stack: Stack | None,
+    *,
+    as_json: bool,
+    server: str = "",
+) -> int:
     """Print what a definition would change in a stack, which is None if it is new. Raises `Invalid`."""
     types = sessions.types(settings.words("plugin_dirs"))
     validation.check(definition, types)
     if stack is not None:
         stack.world.server = server
     if stack is None:
-        changes = [Change(name, each.type, preview.ADDED) for name, each in definition.resources.items()]
+        changes = [
+            Change(name, each.type, preview.ADDED)
+            for name, each in definition.resources.items()
+        ]
     else:
         changes = list(preview.changes(stack, definition))
     new = forecast.actions(definition, types)
     if server:
-        changes = _for_server(changes, new, forecast.servers(definition, types), stack, server)
+        changes = _for_server(
+            changes, new, forecast.servers(definition, types), stack, server
+        )
     ids = {
         str(each.former.record.physical): each.name
         for each in changes
@@ -67,14 +79,26 @@ def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_
     conceal = concealer(definition, stack)
     values = {each.name: _differences(each, ids, conceal) for each in changes}
     parameters = parameter_differences(definition, stack)
-    runs = {each.name: list(dict.fromkeys(_runs(each, each.name, new))) for each in changes}
+    runs = {
+        each.name: list(dict.fromkeys(_runs(each, each.name, new))) for each in changes
+    }
     refused, mistake = _refusals(settings, definition, stack, changes)
     if as_json:
         terminal.say(
-            json.dumps([_values(each, runs[each.name], values[each.name], refused, mistake) for each in changes])
+            json.dumps(
+                [
+                    _values(each, runs[each.name], values[each.name], refused, mistake)
+                    for each in changes
+                ]
+            )
         )
         return ExitCode.OK
-    lines = terminal.table([(each.effect, each.name, each.type, ", ".join(runs[each.name])) for each in changes])
+    lines = terminal.table(
+        [
+            (each.effect, each.name, each.type, ", ".join(runs[each.name]))
+            for each in changes
+        ]
+    )
     for each, line in zip(changes, lines, strict=True):
         terminal.say(terminal.styled(line, _STYLES.get(each.effect, "quiet")))
         for difference in values[each.name]:
@@ -83,10 +107,14 @@ def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_
         terminal.say("parameters")
     for difference in parameters:
         terminal.say(f"           {terminal.line(difference)}")
-    for line in terminal.table([(each.name, each.action, each.sentence) for each in refused]):
+    for line in terminal.table(
+        [(each.name, each.action, each.sentence) for each in refused]
+    ):
         terminal.say(terminal.styled(line, "bad"))
     if mistake:
-        terminal.say(terminal.styled(f"nothing new begins: {terminal.line(mistake)}", "bad"))
+        terminal.say(
+            terminal.styled(f"nothing new begins: {terminal.line(mistake)}", "bad")
+        )
     terminal.say(f"{terminal.count(len(changes), 'resource')}; nothing was done")
     return ExitCode.OK
 
@@ -99,54 +127,104 @@ def _for_server(
     server: str,
 ) -> list[Change]:
     """Return changes in which the deployments for other servers than one are left out, and take these from `new`."""
-    names = {server, *(each.name for each in stack.records() if each.physical == server)} if stack else {server}
+    names = (
+        {server, *(each.name for each in stack.records() if each.physical == server)}
+        if stack
+        else {server}
+    )
     for path, of in servers.items():
         if of not in names and path in new:
             new[path] = ()
     return [
         replace(each, effect=preview.LEFT_OUT)
-        if each.effect in (preview.ADDED, preview.UPDATED, preview.AGAIN, preview.UNCHANGED)
+        if each.effect
+        in (preview.ADDED, preview.UPDATED, preview.AGAIN, preview.UNCHANGED)
         and servers.get(each.name, server) not in names
-        and (each.former is None or not each.former.has_run() or each.effect != preview.UNCHANGED)
+        and (
+            each.former is None
+            or not each.former.has_run()
+            or each.effect != preview.UNCHANGED
+        )
         else each
         for each in changes
     ]
 
 
-def _runs(change: Change, path: str, new: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+def _runs(
+    change: Change, path: str, new: Mapping[str, tuple[str, ...]]
+) -> Iterator[str]:
     """Yield the actions that a change runs on a machine, in their order; those of a child stack with their resource."""
     effect = change.effect
     if effect in (preview.REMOVED, preview.REPLACED) and change.former is not None:
         former = forecast.former_actions(change.former, path)
-        yield from (DELETE for _, each in former if each.has_run() and each.runs(DELETE))
+        yield from (
+            DELETE for _, each in former if each.has_run() and each.runs(DELETE)
+        )
     if effect in (preview.ADDED, preview.REPLACED, preview.TEMPORARY):
-        yield from (CREATE for of, actions in new.items() if _is_at(of, path) and CREATE in actions)
-    if effect in (preview.UPDATED, preview.AGAIN) and isinstance(change.former, SoftwareDeployment):
+        yield from (
+            CREATE
+            for of, actions in new.items()
+            if _is_at(of, path) and CREATE in actions
+        )
+    if effect in (preview.UPDATED, preview.AGAIN) and isinstance(
+        change.former, SoftwareDeployment
+    ):
         actions = [RESUME] if change.former.sleeps() else []
         if effect == preview.UPDATED or not actions:
             actions.append(change.action)
         yield from (action for action in actions if action in new.get(path, actions))
     for each in change.inner if effect == preview.UPDATED else ():
-        foreseen = _with_member(new, path, each.name) if isinstance(change.former, Group) else new
-        yield from (_named(each.name, run) for run in _runs(each, f"{path}/{each.name}", foreseen))
+        foreseen = (
+            _with_member(new, path, each.name)
+            if isinstance(change.former, Group)
+            else new
+        )
+        yield from (
+            _named(each.name, run)
+            for run in _runs(each, f"{path}/{each.name}", foreseen)
+        )
     for each in change.inner:
-        if each.effect == preview.TEMPORARY and change.former is not None and _is_undone(change.former, path, new):
+        if (
+            each.effect == preview.TEMPORARY
+            and change.former is not None
+            and _is_undone(change.former, path, new)
+        ):
             yield _named(each.name, DELETE)
 
 
 def _is_undone(group: Resource, path: str, new: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether the members of a group run something for DELETE, by what is foreseen or by those that exist."""
-    foreseen = any(_is_at(of, path) and DELETE in actions for of, actions in new.items())
-    return foreseen or any(each.runs(DELETE) for _, each in forecast.former_actions(group, path))
+    foreseen = any(
+        _is_at(of, path) and DELETE in actions for of, actions in new.items()
+    )
+    return foreseen or any(
+        each.runs(DELETE) for _, each in forecast.former_actions(group, path)
+    )
 
 
-def _with_member(new: Mapping[str, tuple[str, ...]], group: str, name: str) -> Mapping[str, tuple[str, ...]]:
+def _with_member(
+    new: Mapping[str, tuple[str, ...]], group: str, name: str
+) -> Mapping[str, tuple[str, ...]]:
     """Return the foreseen actions with those of a member of a group: they are foreseen of its first member alone."""
-    path, members = f"{group}/{name}", [each.removeprefix(f"{group}/") for each in new if each.startswith(f"{group}/")]
+    path, members = (
+        f"{group}/{name}",
+        [
+            each.removeprefix(f"{group}/")
+            for each in new
+            if each.startswith(f"{group}/")
+        ],
+    )
     if not members or any(_is_at(each, path) for each in new):
         return new
     first = f"{group}/{members[0].partition('/')[0]}"
-    return {**new, **{f"{path}{each[len(first) :]}": new[each] for each in new if _is_at(each, first)}}
+    return {
+        **new,
+        **{
+            f"{path}{each[len(first) :]}": new[each]
+            for each in new
+            if _is_at(each, first)
+        },
+    }
 
 
 def _named(name: str, run: str) -> str:
@@ -158,17 +236,32 @@ def _is_at(path: str, outer: str) -> bool:
     return path == outer or path.startswith(f"{outer}/")
 
 
-def _differences(change: Change, replaced: Mapping[str, str], conceal: Concealer, outer: str = "") -> list[str]:
+def _differences(
+    change: Change, replaced: Mapping[str, str], conceal: Concealer, outer: str = ""
+) -> list[str]:
     """Return the values that change in a resource, and in the resources of its child stack."""
-    shown = change.effect in (preview.UPDATED, preview.REPLACED, preview.UNCHANGED, preview.AGAIN)
-    lines = resource_differences(change, replaced, conceal) if shown and not change.inner else []
+    shown = change.effect in (
+        preview.UPDATED,
+        preview.REPLACED,
+        preview.UNCHANGED,
+        preview.AGAIN,
+    )
+    lines = (
+        resource_differences(change, replaced, conceal)
+        if shown and not change.inner
+        else []
+    )
     for each in change.inner:
         lines += _differences(each, replaced, conceal, f"{each.name}.")
     return [line if line.startswith(" ") else f"{outer}{line}" for line in lines]
 
 
 def _values(
-    change: Change, runs: list[str], changed: list[str], refused: list[StackRefusal], mistake: str
+    change: Change,
+    runs: list[str],
+    changed: list[str],
+    refused: list[StackRefusal],
+    mistake: str,
 ) -> dict[str, object]:
     own = [
         {"name": refusal.name, "action": refusal.action, "says": refusal.sentence}
@@ -176,11 +269,21 @@ def _values(
         if refusal.outer == change.name
     ]
     more = {"nothing_begins": mistake} if mistake else {"refused": own} if own else {}
-    return {"name": change.name, "type": change.type, "change": change.effect, "runs": runs, "values": changed, **more}
+    return {
+        "name": change.name,
+        "type": change.type,
+        "change": change.effect,
+        "runs": runs,
+        "values": changed,
+        **more,
+    }
 
 
 def _refusals(
-    settings: Settings, definition: Definition, stack: Stack | None, changes: list[Change]
+    settings: Settings,
+    definition: Definition,
+    stack: Stack | None,
+    changes: list[Change],
 ) -> tuple[list[StackRefusal], str]:
     """Return the refusals that changes would meet, and the mistake in the policy; empty text without one."""
     policy = policy_in_force()
@@ -189,7 +292,9 @@ def _refusals(
 
     types = sessions.types(settings.words("plugin_dirs"))
     refused = list(forecast.stack_refusals(definition, types, settings, policy))
-    if stack is not None and stack.defined is not None:  # a resource is deleted by its present definition
+    if (
+        stack is not None and stack.defined is not None
+    ):  # a resource is deleted by its present definition
         before = forecast.stack_refusals(stack.defined, types, settings, policy)
         refused = [
             *(refusal for refusal in refused if refusal.action != "DELETE"),
@@ -198,7 +303,15 @@ def _refusals(
     return forecast.refusals_of_changes(changes, refused), ""
 
 
-_SECTIONS = ("type", "metadata", "depends_on", "deletion_policy", "update_policy", "external_id", "condition")
+_SECTIONS = (
+    "type",
+    "metadata",
+    "depends_on",
+    "deletion_policy",
+    "update_policy",
+    "external_id",
+    "condition",
+)
 """The parts of a stored definition that are compared besides its properties."""
 
 _HANDED_ON = "surroundings"
@@ -216,34 +329,52 @@ _NONE = "(none)"
 
 def concealer(definition: Definition, stack: Stack | None) -> Concealer:
     """Return what masks the secrets of a definition and of the stack that it changes."""
-    return definition.conceal.also(stack.world.conceal) if stack is not None else definition.conceal
+    return (
+        definition.conceal.also(stack.world.conceal)
+        if stack is not None
+        else definition.conceal
+    )
 
 
-def resource_differences(change: Change, replaced: Mapping[str, str], conceal: Concealer) -> list[str]:
+def resource_differences(
+    change: Change, replaced: Mapping[str, str], conceal: Concealer
+) -> list[str]:
     """Return the values of a resource that change. `replaced` has the physical ids that will be others, with names."""
     former = change.former
     if former is None:
         return []
     before, after = former.record.definition or {}, change.after
     if after is None:
-        return ["values that are known later"] if change.effect in (UPDATED, REPLACED) else []
+        return (
+            ["values that are known later"]
+            if change.effect in (UPDATED, REPLACED)
+            else []
+        )
     lines = list(_changed("", _without(before), _without(after), conceal))
     for section in _SECTIONS:
         lines += _changed(section, before.get(section), after.get(section), conceal)
     lines += [
-        f"{path}: {replaced[value]} is replaced" for path, value in _leaves("", _without(after)) if value in replaced
+        f"{path}: {replaced[value]} is replaced"
+        for path, value in _leaves("", _without(after))
+        if value in replaced
     ]
     return lines
 
 
 def refers_to_replaced(change: Change, replaced: Mapping[str, str]) -> bool:
     """Return whether an unchanged resource has the id of another that is replaced, so that it changes with it."""
-    return change.after is not None and any(value in replaced for _, value in _leaves("", _without(change.after)))
+    return change.after is not None and any(
+        value in replaced for _, value in _leaves("", _without(change.after))
+    )
 
 
 def parameter_differences(definition: Definition, stack: Stack | None) -> list[str]:
     """Return the parameters whose values change, each with where the new value comes from."""
-    former = stack.defined.parameters if stack is not None and stack.defined is not None else None
+    former = (
+        stack.defined.parameters
+        if stack is not None and stack.defined is not None
+        else None
+    )
     if former is None:
         return []
     lines = []
@@ -254,22 +385,40 @@ def parameter_differences(definition: Definition, stack: Stack | None) -> list[s
         is_hidden = new.schema.secret or (old is not None and old.schema.secret)
         texts = (_text(old.value) if old is not None else _NONE, _text(new.value))
         shown = MASK if is_hidden else " → ".join(_apart(*texts))
-        lines.append(f"{name}: {shown}" + ("" if new.given else _default(name, old is not None and old.given)))
-    return lines + [f"{name}: is no longer there" for name in former if name not in definition.parameters]
+        lines.append(
+            f"{name}: {shown}"
+            + ("" if new.given else _default(name, old is not None and old.given))
+        )
+    return lines + [
+        f"{name}: is no longer there"
+        for name in former
+        if name not in definition.parameters
+    ]
 
 
 def fallen_back(definition: Definition, stack: Stack | None) -> list[str]:
     """Return the names of the parameters that were given for the stack, and now have another value, their default."""
-    former = stack.defined.parameters if stack is not None and stack.defined is not None else {}
+    former = (
+        stack.defined.parameters
+        if stack is not None and stack.defined is not None
+        else {}
+    )
     return [
         name
         for name, new in definition.parameters.items()
-        if not new.given and name in former and former[name].given and former[name].value != new.value
+        if not new.given
+        and name in former
+        and former[name].given
+        and former[name].value != new.value
     ]
 
 
 def _default(name: str, was_given: bool) -> str:
-    return f" (its default: --parameter {name}=… keeps another value)" if was_given else " (its default)"
+    return (
+        f" (its default: --parameter {name}=… keeps another value)"
+        if was_given
+        else " (its default)"
+    )
 
 
 def _without(definition: Mapping[str, Any]) -> Mapping[str, Json]:
@@ -283,16 +432,29 @@ def _changed(path: str, before: Json, after: Json, conceal: Concealer) -> Iterat
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in {**before, **after}:
-            yield from _changed(_joined(path, str(name)), before.get(name), after.get(name), conceal)
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+            yield from _changed(
+                _joined(path, str(name)), before.get(name), after.get(name), conceal
+            )
+    elif (
+        isinstance(before, list)
+        and isinstance(after, list)
+        and len(before) == len(after)
+    ):
         for number, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _changed(f"{path}[{number}]", old, new, conceal)
     elif is_secret(Input(name=path.rpartition(".")[2], value=None)):
         yield f"{path}: {MASK}"
-    elif isinstance(before, str) and isinstance(after, str) and "\n" in before.strip() + after.strip():
+    elif (
+        isinstance(before, str)
+        and isinstance(after, str)
+        and "\n" in before.strip() + after.strip()
+    ):
         yield from _lines(path, before, after, conceal)
     else:
-        old, new = (conceal.text(" ".join(_text(conceal(value)).split())) for value in (before, after))
+        old, new = (
+            conceal.text(" ".join(_text(conceal(value)).split()))
+            for value in (before, after)
+        )
         yield f"{conceal.text(path)}: {' → '.join(_apart(old, new)) if old != new else MASK}"
 
 
@@ -333,7 +495,14 @@ def _text(value: Json) -> str:
 
 def _apart(old: str, new: str) -> tuple[str, str]:
     """Return two different texts, shortened so that the difference shows."""
-    same = next((number for number, pair in enumerate(zip(old, new, strict=False)) if len({*pair}) > 1), 0)
+    same = next(
+        (
+            number
+            for number, pair in enumerate(zip(old, new, strict=False))
+            if len({*pair}) > 1
+        ),
+        0,
+    )
     skip = max(same - _LONGEST // 3, 0) if max(len(old), len(new)) > _LONGEST else 0
     begin = "…" if skip else ""
     return f"{begin}{_short(old[skip:])}", f"{begin}{_short(new[skip:])}"

@@ -20,21 +20,36 @@ if TYPE_CHECKING:
 def stacks(options: argparse.Namespace) -> int:
     """List all stacks."""
     settings = state_options.of(options)
-    kept = [stack for name in listing.names(settings.state) if (stack := listing.kept(settings.state, name))]
+    kept = [
+        stack
+        for name in listing.names(settings.state)
+        if (stack := listing.kept(settings.state, name))
+    ]
     for stack in kept:
         if stack.trouble:
             terminal.warn(stack.trouble)
     values_shown = [
-        values.brief(stack.record) if stack.record else values.damaged(stack.name) for stack in kept if not stack.blank
+        values.brief(stack.record) if stack.record else values.damaged(stack.name)
+        for stack in kept
+        if not stack.blank
     ]
     if not values_shown and not options.json:
         terminal.say(f"no stacks in {settings.state}")
         return ExitCode.OK
-    broken = [values.interrupted(settings, stack.record) if stack.record else "" for stack in kept if not stack.blank]
+    broken = [
+        values.interrupted(settings, stack.record) if stack.record else ""
+        for stack in kept
+        if not stack.blank
+    ]
     for row, why in zip(values_shown, broken, strict=True):
         row["interrupted"] = bool(why)
     header = ("NAME", "STATUS", "CREATED", "ID")
-    code = _rows(options, values_shown, header, ("stack_name", "stack_status", "creation_time", "id"))
+    code = _rows(
+        options,
+        values_shown,
+        header,
+        ("stack_name", "stack_status", "creation_time", "id"),
+    )
     for why in broken if not options.json else ():
         if why:
             terminal.say(terminal.styled(why, "warn"))
@@ -57,7 +72,9 @@ def stack(options: argparse.Namespace) -> int:
     if details["parameters"]:
         terminal.say("parameters")
     for name, value in details["parameters"].items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        )
         terminal.say(f"  {terminal.line(name)} = {terminal.line(text)}")
     if details["outputs"]:
         terminal.say("outputs")
@@ -69,11 +86,17 @@ def stack(options: argparse.Namespace) -> int:
 def outputs(options: argparse.Namespace) -> int:
     """List the outputs of a stack."""
     root = _root(options)
-    shown = [values.output(root, name) for name in root.definition.outputs] if root.defined else []
+    shown = (
+        [values.output(root, name) for name in root.definition.outputs]
+        if root.defined
+        else []
+    )
     if options.json:
         terminal.say(json.dumps(shown))
         return ExitCode.OK
-    for line in terminal.table([(each["output_key"], each["description"] or "-") for each in shown]):
+    for line in terminal.table(
+        [(each["output_key"], each["description"] or "-") for each in shown]
+    ):
         terminal.say(line)
     return ExitCode.OK
 
@@ -83,20 +106,29 @@ def output(options: argparse.Namespace) -> int:
     root = _root(options)
     names = list(root.definition.outputs) if root.defined else []
     if options.all or not options.output:
-        answer: Any = [values.output(root, name, reveal=options.reveal) for name in names]
+        answer: Any = [
+            values.output(root, name, reveal=options.reveal) for name in names
+        ]
         if options.json:
             terminal.say(json.dumps(answer))
         else:
             for row in answer:
-                terminal.say(f"{terminal.line(row['output_key'])} = {terminal.line(values.written(row))}")
+                terminal.say(
+                    f"{terminal.line(row['output_key'])} = {terminal.line(values.written(row))}"
+                )
         return ExitCode.OK
     if options.output not in names:
-        raise UsageError(f"{root.name} has no output {options.output!r}", hint=among(options.output, names))
+        raise UsageError(
+            f"{root.name} has no output {options.output!r}",
+            hint=among(options.output, names),
+        )
     answer = values.output(root, options.output, reveal=options.reveal, exact=True)
     if options.json:
         terminal.say(json.dumps(answer))
     elif "output_error" in answer:
-        raise AgentError(f"the output {options.output} has no value: {answer['output_error']}")
+        raise AgentError(
+            f"the output {options.output} has no value: {answer['output_error']}"
+        )
     else:
         terminal.say(terminal.plain(values.written(answer)))
     return ExitCode.OK
@@ -104,9 +136,17 @@ def output(options: argparse.Namespace) -> int:
 
 def resources(options: argparse.Namespace) -> int:
     """List the resources of a stack."""
-    shown = [values.resource(path, each) for path, each in values.every(_root(options), options.nested_depth)]
+    shown = [
+        values.resource(path, each)
+        for path, each in values.every(_root(options), options.nested_depth)
+    ]
     header = ("RESOURCE", "STATUS", "TYPE", "ID")
-    return _rows(options, shown, header, ("resource_name", "resource_status", "resource_type", "physical_resource_id"))
+    return _rows(
+        options,
+        shown,
+        header,
+        ("resource_name", "resource_status", "resource_type", "physical_resource_id"),
+    )
 
 
 def resource(options: argparse.Namespace) -> int:
@@ -114,7 +154,10 @@ def resource(options: argparse.Namespace) -> int:
     root = _root(options)
     all_ = dict(values.every(root, options.resource.count("/")))
     if options.resource not in all_:
-        raise UsageError(f"{root.name} has no resource {options.resource!r}", hint=among(options.resource, all_))
+        raise UsageError(
+            f"{root.name} has no resource {options.resource!r}",
+            hint=among(options.resource, all_),
+        )
     details = values.resource_in_full(root, options.resource, all_[options.resource])
     if options.json:
         terminal.say(json.dumps(details))
@@ -127,7 +170,11 @@ def resource(options: argparse.Namespace) -> int:
         if details[part]:
             terminal.say(part)
         for name, value in details[part].items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            text = (
+                value
+                if isinstance(value, str)
+                else json.dumps(value, ensure_ascii=False)
+            )
             terminal.say(f"  {terminal.line(name)} = {terminal.line(text.rstrip())}")
     return ExitCode.OK
 
@@ -136,7 +183,11 @@ def events(options: argparse.Namespace) -> int:
     """List the events, oldest first."""
     root = _root(options)
     _check_resource(root, options.resource)
-    events_shown = [event for event in root.world.store.events if options.resource in (None, event["path"])]
+    events_shown = [
+        event
+        for event in root.world.store.events
+        if options.resource in (None, event["path"])
+    ]
     conceal = root.world.conceal
     rows = [
         values.event(event, root.name, conceal)
@@ -153,7 +204,10 @@ def events(options: argparse.Namespace) -> int:
 def nodes(options: argparse.Namespace) -> int:
     """List the nodes of a service with their states."""
     return _rows(
-        options, values.nodes(_root(options)), ("NODE", "TYPE", "STATE", "HOST"), ("node", "type", "state", "host")
+        options,
+        values.nodes(_root(options)),
+        ("NODE", "TYPE", "STATE", "HOST"),
+        ("node", "type", "state", "host"),
     )
 
 
@@ -175,7 +229,11 @@ def node(options: argparse.Namespace) -> int:
         if details[title]:
             terminal.say(title)
         for name, value in details[title].items():
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            text = (
+                value
+                if isinstance(value, str)
+                else json.dumps(value, ensure_ascii=False)
+            )
             terminal.say(f"  {terminal.line(name)} = {terminal.line(text)}")
     return ExitCode.OK
 
@@ -183,8 +241,14 @@ def node(options: argparse.Namespace) -> int:
 def _check_resource(root: Stack, path: str | None) -> None:
     """Raise UsageError if a stack has no resource at a path, and has had none."""
     past = {event["path"] for event in root.world.store.events}
-    if path and path not in past and path not in (names := dict(values.every(root, path.count("/")))):
-        raise UsageError(f"{root.name} has no resource {path!r}", hint=among(path, names))
+    if (
+        path
+        and path not in past
+        and path not in (names := dict(values.every(root, path.count("/"))))
+    ):
+        raise UsageError(
+            f"{root.name} has no resource {path!r}", hint=among(path, names)
+        )
 
 
 def _root(options: argparse.Namespace) -> Stack:
@@ -194,12 +258,17 @@ def _root(options: argparse.Namespace) -> Stack:
 
 
 def _rows(
-    options: argparse.Namespace, objects: Iterable[Mapping[str, Any]], header: tuple[str, ...], keys: tuple[str, ...]
+    options: argparse.Namespace,
+    objects: Iterable[Mapping[str, Any]],
+    header: tuple[str, ...],
+    keys: tuple[str, ...],
 ) -> int:
     if options.json:
         terminal.say(json.dumps(list(objects)))
         return ExitCode.OK
-    first, *lines = terminal.table([header, *(tuple(str(each[key] or "-") for key in keys) for each in objects)])
+    first, *lines = terminal.table(
+        [header, *(tuple(str(each[key] or "-") for key in keys) for each in objects)]
+    )
     terminal.say(terminal.styled(first, "quiet"))
     for line in lines:
         terminal.say(line)

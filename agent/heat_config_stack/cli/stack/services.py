@@ -35,20 +35,28 @@ def machine_facts(root: Path = Path("/")) -> Mapping[str, Mapping[str, object]]:
     with contextlib.suppress(AttributeError, OSError):
         host["num_cpus"] = len(os.sched_getaffinity(0))
     with contextlib.suppress(ValueError, OSError):
-        host["mem_size"] = f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // _MIB} MiB"
+        host["mem_size"] = (
+            f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // _MIB} MiB"
+        )
     with contextlib.suppress(OSError):
         host["disk_size"] = f"{shutil.disk_usage(root).total // _MIB} MiB"
     frequency = _frequency(root)
     if frequency:
         host["cpu_frequency"] = f"{frequency} kHz"
-    system: dict[str, object] = {"type": platform.system().lower(), "architecture": platform.machine()}
+    system: dict[str, object] = {
+        "type": platform.system().lower(),
+        "architecture": platform.machine(),
+    }
     release = _release(root)
     if release.get("ID"):
         system["distribution"] = release["ID"]
     version = release.get("VERSION_ID", "")
     if version:
         system["version"] = version if "." in version else f"{version}.0"
-    return {"host": host, "os": {name: value for name, value in system.items() if value}}
+    return {
+        "host": host,
+        "os": {name: value for name, value in system.items() if value},
+    }
 
 
 def _frequency(root: Path) -> int:
@@ -63,10 +71,18 @@ def _frequency(root: Path) -> int:
 def _release(root: Path) -> dict[str, str]:
     """Return the names and values of /etc/os-release."""
     try:
-        lines = (root / "etc/os-release").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (
+            (root / "etc/os-release")
+            .read_text(encoding="utf-8", errors="replace")
+            .splitlines()
+        )
     except OSError:
         return {}
-    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    pairs = (
+        line.partition("=")
+        for line in lines
+        if "=" in line and not line.startswith("#")
+    )
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 
 
@@ -75,32 +91,52 @@ def new(options: argparse.Namespace, identity: Identity) -> Definition:
     return _define(options, wish(options), identity)
 
 
-def _define(options: argparse.Namespace, wished: reader.Wish, identity: Identity) -> Definition:
+def _define(
+    options: argparse.Namespace, wished: reader.Wish, identity: Identity
+) -> Definition:
     opened = origin.opened(options, named.template(options))
-    return reader.define(opened.path, replace(wished, signatures=opened.evidence, disk=opened.disk), identity)
+    return reader.define(
+        opened.path,
+        replace(wished, signatures=opened.evidence, disk=opened.disk),
+        identity,
+    )
 
 
 def outline(options: argparse.Namespace, identity: Identity) -> Definition:
     """Return the definition of a service to look at: its inputs may have no values. Raises `Invalid`, UsageError."""
-    return reader.define(named.template(options), replace(wish(options), is_complete=False), identity)
+    return reader.define(
+        named.template(options), replace(wish(options), is_complete=False), identity
+    )
 
 
-def changed(options: argparse.Namespace, former: Json, identity: Identity) -> Definition:
+def changed(
+    options: argparse.Namespace, former: Json, identity: Identity
+) -> Definition:
     """Return the definition of a service that keeps what is not given again. Raises as `new`."""
     source = Source.from_json(former)
     wished = wish(options)
     clear = set(options.clear_parameter)
-    inputs = {**{name: value for name, value in source.inputs.items() if name not in clear}, **wished.inputs}
+    inputs = {
+        **{name: value for name, value in source.inputs.items() if name not in clear},
+        **wished.inputs,
+    }
     attributes = {**source.attributes, **wished.attributes}
     if options.template:
-        return _define(options, replace(wished, inputs=inputs, attributes=attributes), identity)
-    return loader.load(replace(source, inputs=inputs, attributes=attributes).to_json(), identity)
+        return _define(
+            options, replace(wished, inputs=inputs, attributes=attributes), identity
+        )
+    return loader.load(
+        replace(source, inputs=inputs, attributes=attributes).to_json(), identity
+    )
 
 
 def wish(options: argparse.Namespace) -> reader.Wish:
     """Return what the command line says of a service. Raises UsageError."""
     if options.environment:
-        raise UsageError("--environment is for HOT templates", hint="give the inputs with --input or --inputs")
+        raise UsageError(
+            "--environment is for HOT templates",
+            hint="give the inputs with --input or --inputs",
+        )
     return reader.Wish(
         {**_input_files(options), **named.parameters(options)},
         named.attributes_by_resource(options),
@@ -117,7 +153,9 @@ def _input_files(options: argparse.Namespace) -> Mapping[str, Json]:
         try:
             content: Any = strict_yaml.loads(take(path).decode())
         except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+            raise UsageError(
+                f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+            ) from None
         if content is not None and not isinstance(content, dict):
             raise UsageError(f"cannot read {path}: it has to be a map of inputs")
         inputs.update(content or {})

@@ -14,7 +14,12 @@ from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.kinds import TOSCA
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import AgentError, LockedError, StateError, UsageError
+from heat_config_agent.model.errors import (
+    AgentError,
+    LockedError,
+    StateError,
+    UsageError,
+)
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, record_file
@@ -59,7 +64,9 @@ class _Nobody:
 class _Watched:
     """This machine as the servers of a stack, with a view of the progress. It is opened when there is work for it."""
 
-    def __init__(self, folder: Path, settings: Settings, view: View, limit: float | None) -> None:
+    def __init__(
+        self, folder: Path, settings: Settings, view: View, limit: float | None
+    ) -> None:
         """Work in the folder of the stack, whose lock the caller holds."""
         self._folder, self._settings, self._view = folder, settings, view
         self._end = processes.since_boot() + limit if limit else None
@@ -98,9 +105,12 @@ class _Watched:
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
             raise AgentError(
-                "the time of --timeout is over; runs that have begun continue", hint="run the command again to continue"
+                "the time of --timeout is over; runs that have begun continue",
+                hint="run the command again to continue",
             )
-        self._machine.work(world, min(self._view.interval, 60.0 if timeout is None else timeout), also)
+        self._machine.work(
+            world, min(self._view.interval, 60.0 if timeout is None else timeout), also
+        )
         self._view.refresh()
 
 
@@ -132,7 +142,8 @@ def missing(settings: Settings, name: str) -> UsageError:
     """Return the error that there is no stack of that name."""
     close = meant(name, listing.names(settings.state))
     return UsageError(
-        f"there is no stack {name}", hint=close or f"`{settings.command('stack', 'list')}` shows them all"
+        f"there is no stack {name}",
+        hint=close or f"`{settings.command('stack', 'list')}` shows them all",
     )
 
 
@@ -147,7 +158,11 @@ def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) ->
         raise damaged(store) if store.damage else missing(settings, name)
     if store.damage:
         warn(store.damage)
-    definition = definition_of(record, record.source, stored_definition) if record.source else None
+    definition = (
+        definition_of(record, record.source, stored_definition)
+        if record.source
+        else None
+    )
     return _seen(settings, store, record, definition, warn)
 
 
@@ -156,16 +171,31 @@ def outline(settings: Settings, name: str) -> Stack | None:
 
     Damage is not reported here, but when the stack is opened for work. Raises UsageError, StateError.
     """
-    store = Store(listing.folder(settings.state, name), write=False, only=StackRecord.KIND)
+    store = Store(
+        listing.folder(settings.state, name), write=False, only=StackRecord.KIND
+    )
     if store.root is None and store.damage:
         raise damaged(store)
-    return _seen(settings, store, store.root, None, warned) if store.root is not None else None
+    return (
+        _seen(settings, store, store.root, None, warned)
+        if store.root is not None
+        else None
+    )
 
 
 def _seen(
-    settings: Settings, store: Store, record: StackRecord, definition: Definition | None, warn: Callable[[str], None]
+    settings: Settings,
+    store: Store,
+    record: StackRecord,
+    definition: Definition | None,
+    warn: Callable[[str], None],
 ) -> Stack:
-    world = World(store, types(settings.words("plugin_dirs")), _Nobody(), unusable=functools.cache(warn))
+    world = World(
+        store,
+        types(settings.words("plugin_dirs")),
+        _Nobody(),
+        unusable=functools.cache(warn),
+    )
     world.expect_signals = lambda handle, _token: _address(record.port, handle)
     return Stack(world, record, definition)
 
@@ -205,7 +235,8 @@ def work(
             holder = lock.holder(folder)
             process = f" (process {holder[0]})" if holder else ""
             raise LockedError(
-                f"another command works on the stack {name}{process}", hint="wait for it to end, and try again"
+                f"another command works on the stack {name}{process}",
+                hint="wait for it to end, and try again",
             ) from error
         machine = _Watched(folder, settings, view, limit)
         ending.callback(machine.close)
@@ -214,7 +245,9 @@ def work(
             folder,
             all_types,
             machine,
-            stored_definition if definition is None else functools.partial(_loaded, definition),
+            stored_definition
+            if definition is None
+            else functools.partial(_loaded, definition),
             happened=lambda event: view.happened(_with_why(event, opened)),
             warn=view.warn,
             unusable=functools.cache(view.warn) if without_types else None,
@@ -232,7 +265,11 @@ def work(
 
 def _loaded(made: Definition, source: Json, identity: Identity) -> Definition:
     """Return the definition of a source: the one that was made already, if it is of that source."""
-    return made if (made.source, made.identity) == (source, identity) else stored_definition(source, identity)
+    return (
+        made
+        if (made.source, made.identity) == (source, identity)
+        else stored_definition(source, identity)
+    )
 
 
 def _is_at_rest(folder: Path) -> bool:
@@ -242,11 +279,17 @@ def _is_at_rest(folder: Path) -> bool:
     except OSError:
         return False
     reader = Reader(content)
-    return not reader.damaged and reader.good == len(content) and all(map(_is_over, reader.entries.values()))
+    return (
+        not reader.damaged
+        and reader.good == len(content)
+        and all(map(_is_over, reader.entries.values()))
+    )
 
 
 def _is_over(entry: Entry) -> bool:
-    if entry.run is not None and not (entry.marked and entry.run.boot == processes.boot_id()):
+    if entry.run is not None and not (
+        entry.marked and entry.run.boot == processes.boot_id()
+    ):
         return False  # a power cut may have brought back the inputs of its run
     return entry.settled and not entry.untidy
 
@@ -256,8 +299,14 @@ def _with_why(event: dict[str, Any], session: Session) -> dict[str, Any]:
     if event["status"] != FAILED:
         return event
     for deployment in session.store.deployments.values():
-        if deployment.status == FAILED and deployments.path_of(session.store, deployment.id) == event["path"]:
-            return {**event, "why": session.world.conceal.text(deployments.why(deployment))}
+        if (
+            deployment.status == FAILED
+            and deployments.path_of(session.store, deployment.id) == event["path"]
+        ):
+            return {
+                **event,
+                "why": session.world.conceal.text(deployments.why(deployment)),
+            }
     return event
 
 
@@ -266,10 +315,13 @@ def why_failed(settings: Settings, name: str) -> str:
     stack = look(settings, name)
     store, record = stack.world.store, stack.record
     failed = [
-        f"{deployments.path_of(store, each.id)}: {deployments.why(each)}" for each in deployments.failed_last(stack)
+        f"{deployments.path_of(store, each.id)}: {deployments.why(each)}"
+        for each in deployments.failed_last(stack)
     ]
     reason = "; ".join(failed) or record.reason
-    return stack.conceal.text(f"{record.action}_{record.status}" + (f": {reason}" if reason else ""))
+    return stack.conceal.text(
+        f"{record.action}_{record.status}" + (f": {reason}" if reason else "")
+    )
 
 
 def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
@@ -278,12 +330,22 @@ def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
     Instead of a path, the id of a run that failed before a rollback is accepted.
     """
     store = look(settings, name).world.store
-    if store.root is not None and path in {run["id"] for run in (store.root.undone or {}).get("runs", ())}:
+    if store.root is not None and path in {
+        run["id"] for run in (store.root.undone or {}).get("runs", ())
+    }:
         return listing.folder(settings.state, name), path
-    matches = [identity for identity in store.deployments if deployments.path_of(store, identity) == path]
+    matches = [
+        identity
+        for identity in store.deployments
+        if deployments.path_of(store, identity) == path
+    ]
     if not matches:
-        paths = sorted(deployments.path_of(store, identity) for identity in store.deployments)
-        raise UsageError(f"the stack {name} has no deployment {path!r}", hint=among(path, paths))
+        paths = sorted(
+            deployments.path_of(store, identity) for identity in store.deployments
+        )
+        raise UsageError(
+            f"the stack {name} has no deployment {path!r}", hint=among(path, paths)
+        )
     return listing.folder(settings.state, name), matches[-1]
 
 
@@ -296,7 +358,10 @@ def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:
             store = Store(folder, write=False)
         except StateError:
             continue
-        paths = {deployments.path_of(store, identity): identity for identity in store.deployments}
+        paths = {
+            deployments.path_of(store, identity): identity
+            for identity in store.deployments
+        }
         named += [(f"{name}/{path}", folder, paths[path]) for path in sorted(paths)]
     return named
 

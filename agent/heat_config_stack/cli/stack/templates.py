@@ -24,7 +24,10 @@ from heat_config_stack.resource.types import Types
 
 
 def source(
-    template: str, environments: Sequence[str], parameters: dict[str, str], content: bytes | None = None
+    template: str,
+    environments: Sequence[str],
+    parameters: dict[str, str],
+    content: bytes | None = None,
 ) -> Source:
     """Return the template with its environments, files and parameters.
 
@@ -45,11 +48,17 @@ _CIRCLE = "Circular"
 
 def _is_of_all(mistake: Mistake) -> bool:
     """Return whether a mistake is about the template as a whole, so that nothing else in it can be relied on."""
-    return not mistake.path and (mistake.place is None or mistake.problem.startswith(_CIRCLE))
+    return not mistake.path and (
+        mistake.place is None or mistake.problem.startswith(_CIRCLE)
+    )
 
 
 def all_mistakes(
-    definition: Definition, types: Types, mistakes: Sequence[Mistake], *, creating: bool = False
+    definition: Definition,
+    types: Types,
+    mistakes: Sequence[Mistake],
+    *,
+    creating: bool = False,
 ) -> list[Mistake]:
     """Return the mistakes of a template together with those about its resource types, in the order of the text.
 
@@ -60,18 +69,42 @@ def all_mistakes(
         return ordered(mistakes)
     wrong = {mistake.path[:4] for mistake in mistakes}
     places = {mistake.place for mistake in mistakes if mistake.place}
-    is_file_missing = any(mistake.kind == "template" and not mistake.path for mistake in mistakes)
-    is_mapping_wrong = any(mistake.path[:1] == ("resource_registry",) for mistake in mistakes)
+    is_file_missing = any(
+        mistake.kind == "template" and not mistake.path for mistake in mistakes
+    )
+    is_mapping_wrong = any(
+        mistake.path[:1] == ("resource_registry",) for mistake in mistakes
+    )
 
     def is_consequence(mistake: Mistake) -> bool:
         path = mistake.path
-        if (is_mapping_wrong and path[2:3] == ("type",)) or (is_file_missing and loader.is_of_missing_file(mistake)):
+        if (is_mapping_wrong and path[2:3] == ("type",)) or (
+            is_file_missing and loader.is_of_missing_file(mistake)
+        ):
             return True
-        beginnings = [path[:1], path[:3], path[:4], *([path[:2]] if len(path) < 4 else [])]
-        return mistake.place is None or mistake.place in places or any(beginning in wrong for beginning in beginnings)
+        beginnings = [
+            path[:1],
+            path[:3],
+            path[:4],
+            *([path[:2]] if len(path) < 4 else []),
+        ]
+        return (
+            mistake.place is None
+            or mistake.place in places
+            or any(beginning in wrong for beginning in beginnings)
+        )
 
     more = validation.mistakes(definition, types, creating=creating)
-    return ordered([*mistakes, *(mistake for mistake in more if not mistakes or not is_consequence(mistake))])
+    return ordered(
+        [
+            *mistakes,
+            *(
+                mistake
+                for mistake in more
+                if not mistakes or not is_consequence(mistake)
+            ),
+        ]
+    )
 
 
 def new(options: argparse.Namespace, identity: Identity, types: Types) -> Definition:
@@ -79,13 +112,19 @@ def new(options: argparse.Namespace, identity: Identity, types: Types) -> Defini
     return _checked(options, _defined(*_said(options), identity, types), types)
 
 
-def changed(options: argparse.Namespace, former: Json, identity: Identity, types: Types) -> Definition:
+def changed(
+    options: argparse.Namespace, former: Json, identity: Identity, types: Types
+) -> Definition:
     """Return the definition of a template; --existing keeps what is not given again. Raises as `new`."""
-    source, missing = _kept(options, former) if options.existing and former else _anew(options)
+    source, missing = (
+        _kept(options, former) if options.existing and former else _anew(options)
+    )
     return _checked(options, _defined(source, missing, identity, types), types)
 
 
-def _defined(source: Source, missing_files: Sequence[Mistake], identity: Identity, types: Types) -> Definition:
+def _defined(
+    source: Source, missing_files: Sequence[Mistake], identity: Identity, types: Types
+) -> Definition:
     """Return the definition of a stack, whose types are checked only if there is a mistake already: for one report."""
     definition, mistakes, warnings = loader.examine(source, identity)
     mistakes = loader.with_missing(missing_files, mistakes)
@@ -96,20 +135,29 @@ def _defined(source: Source, missing_files: Sequence[Mistake], identity: Identit
     return replace(definition, warnings=tuple(warnings))
 
 
-def adopted(options: argparse.Namespace, data: Mapping[str, Any], types: Types) -> Definition:
+def adopted(
+    options: argparse.Namespace, data: Mapping[str, Any], types: Types
+) -> Definition:
     """Return the definition of a stack that is adopted. Raises as `new`."""
     from heat_config_stack.hot import reader  # noqa: PLC0415  # only for stacks that are adopted
 
     _refuse_unsigned("a stack that is adopted")
     environments, files, missing = reader.read_environments(options.environment)
     environments = (*environments, *named.attributes(options))
-    made = reader.imported(data, options.adopt_file, environments, files, named.parameters(options))
+    made = reader.imported(
+        data, options.adopt_file, environments, files, named.parameters(options)
+    )
     return _defined(made, missing, Identity(options.name, new_id()), types)
 
 
-def _checked(options: argparse.Namespace, definition: Definition, types: Types) -> Definition:
+def _checked(
+    options: argparse.Namespace, definition: Definition, types: Types
+) -> Definition:
     """Return a definition, whose resources --attribute names by their path or type. Raises UsageError."""
-    present = {*definition.resources, *(each.type for each in definition.resources.values())}
+    present = {
+        *definition.resources,
+        *(each.type for each in definition.resources.values()),
+    }
     for name in named.attributes_by_resource(options):
         if name.partition("/")[0] not in present and name not in types:
             hint = among(name, definition.resources)
@@ -122,7 +170,10 @@ def _refuse_unsigned(subject: str) -> None:
     from heat_config_agent.signing import gate  # noqa: PLC0415  # few commands need it
 
     if gate.signers() is not None:
-        raise UsageError(f"{subject} cannot be signed, and the policy has the rule signers", hint="name its template")
+        raise UsageError(
+            f"{subject} cannot be signed, and the policy has the rule signers",
+            hint="name its template",
+        )
 
 
 def _anew(options: argparse.Namespace) -> Read:
@@ -134,20 +185,36 @@ def _anew(options: argparse.Namespace) -> Read:
 def _said(options: argparse.Namespace) -> Read:
     opened = origin.opened(options, named.template(options))
     content = None if opened.evidence else getattr(options, "content", None)
-    found, missing = reader.read(opened.path, options.environment, named.parameters(options), content, opened.read)
+    found, missing = reader.read(
+        opened.path,
+        options.environment,
+        named.parameters(options),
+        content,
+        opened.read,
+    )
     environments = (*found.environments, *named.attributes(options))
-    return replace(found, environments=environments, signatures=opened.evidence), missing
+    return replace(
+        found, environments=environments, signatures=opened.evidence
+    ), missing
 
 
 def _kept(options: argparse.Namespace, former: Json) -> Read:
     source, parameters = Source.from_json(former), named.parameters(options)
     if options.template:
         more, missing = _said(options)
-        changed = source.changed(more.template, more.environments, more.files, parameters, options.clear_parameter)
+        changed = source.changed(
+            more.template,
+            more.environments,
+            more.files,
+            parameters,
+            options.clear_parameter,
+        )
         evidence = (*source.signatures, *more.signatures) if source.signatures else ()
         return replace(changed, signatures=tuple(dict.fromkeys(evidence))), missing
     if options.environment:
         _refuse_unsigned("an environment alone")
     environments, files, missing = reader.read_environments(options.environment)
     environments = (*environments, *named.attributes(options))
-    return source.changed(None, environments, files, parameters, options.clear_parameter), missing
+    return source.changed(
+        None, environments, files, parameters, options.clear_parameter
+    ), missing

@@ -47,7 +47,11 @@ class Span:
         if not self.waited:
             return terminal.duration(self.end - self.begin)
         waited = terminal.duration(self.waited)
-        return f"waiting for {waited}" if self.work == self.end else f"{worked} after waiting {waited}"
+        return (
+            f"waiting for {waited}"
+            if self.work == self.end
+            else f"{worked} after waiting {waited}"
+        )
 
 
 def spans(root: Stack, entries: Iterable[Entry]) -> list[Span]:
@@ -55,7 +59,10 @@ def spans(root: Stack, entries: Iterable[Entry]) -> list[Span]:
     events = _last_operation(root)
     if not events:
         return []
-    latest = {_path(root, entry): entry for entry in sorted(entries, key=lambda entry: entry.accepted)}
+    latest = {
+        _path(root, entry): entry
+        for entry in sorted(entries, key=lambda entry: entry.accepted)
+    }
     beginnings: dict[str, tuple[float, Mapping[str, Any]]] = {}
     finished, now = list[Span](), 0.0
     for before, event in zip([events[0], *events], events):  # noqa: B905  # the last one is before none
@@ -66,17 +73,36 @@ def spans(root: Stack, entries: Iterable[Entry]) -> list[Span]:
         elif path:
             begin, first = beginnings.pop(path, (now, event))
             work = _work(begin, first, latest.get(path), now)
-            finished.append(Span(path, event["action"], event["status"], begin, begin if work is None else work, now))
+            finished.append(
+                Span(
+                    path,
+                    event["action"],
+                    event["status"],
+                    begin,
+                    begin if work is None else work,
+                    now,
+                )
+            )
     alive = any(
-        entry.state is State.RUNNING and entry.run and supervisor.going_on(entry.run) for entry in latest.values()
+        entry.state is State.RUNNING and entry.run and supervisor.going_on(entry.run)
+        for entry in latest.values()
     )
-    present = now + max(processes.since_boot() - float(events[-1].get("since_boot", 0.0)), 0.0) if alive else now
-    waiting = {_path(root, entry) for entry in latest.values() if entry.state is State.ACCEPTED}
+    present = (
+        now
+        + max(processes.since_boot() - float(events[-1].get("since_boot", 0.0)), 0.0)
+        if alive
+        else now
+    )
+    waiting = {
+        _path(root, entry) for entry in latest.values() if entry.state is State.ACCEPTED
+    }
     for path, (begin, first) in beginnings.items():
         work = _work(begin, first, latest.get(path), present)
         if path:
             work = present if path in waiting else begin if work is None else work
-            finished.append(Span(path, first["action"], IN_PROGRESS, begin, work, present))
+            finished.append(
+                Span(path, first["action"], IN_PROGRESS, begin, work, present)
+            )
     return sorted(finished, key=lambda span: (span.begin, span.end))
 
 
@@ -87,12 +113,19 @@ def earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
         return {}
     entries = journal.read(listing.folder(settings.state, root.name)).values()
     # By the action too: of the same name may be one that was replaced and deleted.
-    past = {(each.path, each.action): each.end - each.work for each in spans(root, entries)}
-    work = {path: Earlier("working", action, seconds) for path, (action, seconds) in _unfinished(root).items()}
+    past = {
+        (each.path, each.action): each.end - each.work for each in spans(root, entries)
+    }
+    work = {
+        path: Earlier("working", action, seconds)
+        for path, (action, seconds) in _unfinished(root).items()
+    }
     for name, each in ((name, each.record) for name, each in root.resources.items()):
         if each.status != COMPLETE or each.revision != root.record.revision:
             continue
-        if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
+        if each.action == root.record.action or (
+            each.passed == root.record.attempt and each.action != INIT
+        ):
             if each.updated < root.record.updated:
                 work[name] = Earlier("unchanged")
                 continue
@@ -105,14 +138,20 @@ def _unfinished(root: Stack) -> dict[str, tuple[str, float]]:
     last = {event["path"]: event for event in _last_operation(root) if event["path"]}
     now = {"time": time.time(), "since_boot": processes.since_boot()}
     return {
-        path: (event["action"], _passed(event, now)) for path, event in last.items() if event["status"] == IN_PROGRESS
+        path: (event["action"], _passed(event, now))
+        for path, event in last.items()
+        if event["status"] == IN_PROGRESS
     }
 
 
 def _last_operation(root: Stack) -> list[Mapping[str, Any]]:
     """Return the events of the last operation on the stack."""
     events = root.world.store.events
-    begins = [place for place, event in enumerate(events) if not event["path"] and event["status"] == IN_PROGRESS]
+    begins = [
+        place
+        for place, event in enumerate(events)
+        if not event["path"] and event["status"] == IN_PROGRESS
+    ]
     return events[begins[-1] :] if begins else events
 
 
@@ -120,7 +159,9 @@ def _path(root: Stack, entry: Entry) -> str:
     return deployments.path_of(root.world.store, entry.source.rpartition("/")[2])
 
 
-def _work(begin: float, event: Mapping[str, Any], entry: Entry | None, end: float) -> float | None:
+def _work(
+    begin: float, event: Mapping[str, Any], entry: Entry | None, end: float
+) -> float | None:
     """Return when the run of a resource began whose first event was at `begin`; None if no run began since."""
     if entry is None or entry.run is None:
         return None

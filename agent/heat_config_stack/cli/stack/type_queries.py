@@ -37,9 +37,23 @@ def list_(options: argparse.Namespace) -> int:
     if options.json:
         terminal.say(json.dumps(rows))
         return ExitCode.OK
-    header = ("TYPE", "STATUS", "SINCE", "HERE", *(["DESCRIPTION"] if options.long else []))
-    keys = ("resource_type", "support_status", "version", "handling", *(["description"] if options.long else []))
-    first, *lines = terminal.table([header, *(tuple(_cell(row[key]) for key in keys) for row in rows)])
+    header = (
+        "TYPE",
+        "STATUS",
+        "SINCE",
+        "HERE",
+        *(["DESCRIPTION"] if options.long else []),
+    )
+    keys = (
+        "resource_type",
+        "support_status",
+        "version",
+        "handling",
+        *(["description"] if options.long else []),
+    )
+    first, *lines = terminal.table(
+        [header, *(tuple(_cell(row[key]) for key in keys) for row in rows)]
+    )
     terminal.say(terminal.styled(first, "quiet"))
     for line in lines:
         terminal.say(line)
@@ -71,28 +85,39 @@ def _filters(texts: Sequence[str]) -> dict[str, str]:
         for part in text.split(";"):
             key, sign, value = part.partition("=")
             if not sign or key not in FILTERS:
-                raise UsageError(f"--filter takes KEY=VALUE with one of the keys {', '.join(FILTERS)}, not {part!r}")
+                raise UsageError(
+                    f"--filter takes KEY=VALUE with one of the keys {', '.join(FILTERS)}, not {part!r}"
+                )
             filters[key] = value
     if "support_status" in filters:
         filters["support_status"] = filters["support_status"].upper()
         if not is_valid_status(filters["support_status"]):
-            raise UsageError(f"a support status is one of {', '.join(SUPPORT_STATUSES)}")
+            raise UsageError(
+                f"a support status is one of {', '.join(SUPPORT_STATUSES)}"
+            )
     if "name" in filters:
         try:
             re.compile(filters["name"])
         except re.error as error:
-            raise UsageError(f"the name of --filter is not a regular expression: {error}") from None
+            raise UsageError(
+                f"the name of --filter is not a regular expression: {error}"
+            ) from None
     return filters
 
 
 def _fits(row: Mapping[str, str | None], filters: Mapping[str, str]) -> bool:
     """Return whether a type passes the filters. A hidden type passes only if hidden types are asked for."""
     status = filters.get("support_status")
-    if row["support_status"] != status and (status is not None or row["support_status"] == HIDDEN):
+    if row["support_status"] != status and (
+        status is not None or row["support_status"] == HIDDEN
+    ):
         return False
     if "version" in filters and row["version"] != filters["version"]:
         return False
-    return "name" not in filters or re.match(filters["name"], row["resource_type"] or "") is not None
+    return (
+        "name" not in filters
+        or re.match(filters["name"], row["resource_type"] or "") is not None
+    )
 
 
 def show(options: argparse.Namespace) -> int:
@@ -108,16 +133,28 @@ def show(options: argparse.Namespace) -> int:
         )
     handling = type_schemas.handling(class_)
     try:
-        values = type_schemas.declaration(name, class_, placeholder=class_.is_placeholder)
+        values = type_schemas.declaration(
+            name, class_, placeholder=class_.is_placeholder
+        )
     except TypeError as error:
-        raise AgentError(f"the class of {name} cannot be used: {blame(error)}", hint="check the plug-in") from None
+        raise AgentError(
+            f"the class of {name} cannot be used: {blame(error)}",
+            hint="check the plug-in",
+        ) from None
     if options.template_type:
-        _show_template(type_schemas.generated_template(values, options.template_type), as_json=options.json)
+        _show_template(
+            type_schemas.generated_template(values, options.template_type),
+            as_json=options.json,
+        )
         return ExitCode.OK
     about = type_schemas.description(class_) if _is_about(handling) else ""
     if options.json:
-        described = {"description": about or "No description given"} if options.long else {}
-        terminal.say(json.dumps({**values, **described, "handling": handling}, default=repr))
+        described = (
+            {"description": about or "No description given"} if options.long else {}
+        )
+        terminal.say(
+            json.dumps({**values, **described, "handling": handling}, default=repr)
+        )
         return ExitCode.OK
     _show(values, about, handling, class_)
     return ExitCode.OK
@@ -130,8 +167,14 @@ def _show_template(template: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         terminal.say(json.dumps(template, default=repr))
         return
-    plain = json.loads(json.dumps(template, default=repr))  # without references to parts that are repeated
-    terminal.say(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120).rstrip("\n"))
+    plain = json.loads(
+        json.dumps(template, default=repr)
+    )  # without references to parts that are repeated
+    terminal.say(
+        yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120).rstrip(
+            "\n"
+        )
+    )
 
 
 def _is_about(handling: str) -> bool:
@@ -139,9 +182,15 @@ def _is_about(handling: str) -> bool:
     return handling in (type_schemas.CARRIED_OUT, type_schemas.PLUGIN)
 
 
-def _show(values: Mapping[str, Any], about: str, handling: str, class_: type[Resource]) -> None:
-    terminal.say(f"{terminal.padded('resource_type', 16)} {terminal.line(values['resource_type'])}")
-    terminal.say(f"{terminal.padded('support_status', 16)} {terminal.line(_status(values['support_status']))}")
+def _show(
+    values: Mapping[str, Any], about: str, handling: str, class_: type[Resource]
+) -> None:
+    terminal.say(
+        f"{terminal.padded('resource_type', 16)} {terminal.line(values['resource_type'])}"
+    )
+    terminal.say(
+        f"{terminal.padded('support_status', 16)} {terminal.line(_status(values['support_status']))}"
+    )
     terminal.say(f"{terminal.padded('handling', 16)} {_HANDLING[handling]}")
     for text in about.splitlines():
         terminal.say(f"  {terminal.line(text)}".rstrip())
@@ -150,9 +199,15 @@ def _show(values: Mapping[str, Any], about: str, handling: str, class_: type[Res
     properties = list(_properties(values["properties"], ""))
     rows = [("ATTRIBUTE", "TYPE", "DESCRIPTION")]
     rows += [
-        (name, each.get("type") or "any", each.get("description") or "-") for name, each in values["attributes"].items()
+        (name, each.get("type") or "any", each.get("description") or "-")
+        for name, each in values["attributes"].items()
     ]
-    for part in ([("PROPERTY", "TYPE", "DEFAULT", "UPDATE", "DESCRIPTION"), *properties] if properties else [], rows):
+    for part in (
+        [("PROPERTY", "TYPE", "DEFAULT", "UPDATE", "DESCRIPTION"), *properties]
+        if properties
+        else [],
+        rows,
+    ):
         lines = terminal.table(part)
         for number, text in enumerate(lines):
             terminal.say(f"\n{terminal.styled(text, 'quiet')}" if not number else text)
@@ -169,19 +224,43 @@ def _status(status: Mapping[str, Any] | None) -> str:
     return ", before that ".join(parts)
 
 
-def _properties(schemas: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str, str, str]]:
+def _properties(
+    schemas: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, str, str, str, str]]:
     for name, schema in schemas.items():
         property_path = f"{path}{name}"
-        default = "required" if schema["required"] else json.dumps(schema["default"]) if "default" in schema else "-"
-        update = "refused" if schema["immutable"] else "in place" if schema["update_allowed"] else "replaces"
+        default = (
+            "required"
+            if schema["required"]
+            else json.dumps(schema["default"])
+            if "default" in schema
+            else "-"
+        )
+        update = (
+            "refused"
+            if schema["immutable"]
+            else "in place"
+            if schema["update_allowed"]
+            else "replaces"
+        )
         limits = [_limit(limit) for limit in schema.get("constraints", ())]
-        about = "; ".join(filter(None, [(schema.get("description") or "").removesuffix("."), *limits]))
-        yield property_path, schema["type"], terminal.shortened(default, 40), update if not path else "-", about or "-"
+        about = "; ".join(
+            filter(None, [(schema.get("description") or "").removesuffix("."), *limits])
+        )
+        yield (
+            property_path,
+            schema["type"],
+            terminal.shortened(default, 40),
+            update if not path else "-",
+            about or "-",
+        )
         yield from _properties(schema.get("schema", {}), f"{property_path}.")
 
 
 def _limit(constraint: Mapping[str, Any]) -> str:
-    kind, limit = next((key, value) for key, value in constraint.items() if key != "description")
+    kind, limit = next(
+        (key, value) for key, value in constraint.items() if key != "description"
+    )
     if isinstance(limit, Mapping):
         return f"{kind} " + ", ".join(f"{key} {each}" for key, each in limit.items())
     if isinstance(limit, list):

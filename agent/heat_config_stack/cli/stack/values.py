@@ -16,7 +16,15 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed, lock
 from heat_config_stack.definition import Unresolved, resolve
 from heat_config_stack.records import listing
-from heat_config_stack.records.records import CHECK, DELETE, IN_PROGRESS, INIT, RESUME, SUSPEND, StackRecord
+from heat_config_stack.records.records import (
+    CHECK,
+    DELETE,
+    IN_PROGRESS,
+    INIT,
+    RESUME,
+    SUSPEND,
+    StackRecord,
+)
 
 if TYPE_CHECKING:
     from heat_config_stack.lifecycle.live import Stack
@@ -35,7 +43,8 @@ def shown_parameters(stack: Stack) -> dict[str, Json]:
     declared = stack.defined.parameters
     conceal = stack.world.conceal
     return shown | {
-        name: HIDDEN if each.schema.secret else listed(conceal, each.value) for name, each in declared.items()
+        name: HIDDEN if each.schema.secret else listed(conceal, each.value)
+        for name, each in declared.items()
     }
 
 
@@ -51,7 +60,9 @@ def is_hidden(name: str) -> bool:
 
 def moment(seconds: float) -> str | None:
     """Return a time as Heat writes it; None where there was none."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds else None
+    return (
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds else None
+    )
 
 
 def brief(record: StackRecord) -> dict[str, Json]:
@@ -67,18 +78,38 @@ def brief(record: StackRecord) -> dict[str, Json]:
 
 def damaged(name: str) -> dict[str, Json]:
     """Return the row of `list` for a stack whose record cannot be read."""
-    return {"id": None, "stack_name": name, "stack_status": "DAMAGED", "creation_time": None, "updated_time": None}
+    return {
+        "id": None,
+        "stack_name": name,
+        "stack_status": "DAMAGED",
+        "creation_time": None,
+        "updated_time": None,
+    }
 
 
 def interrupted(settings: Settings, record: StackRecord) -> str:
     """Return that no command works on a stack whose action is in progress, and which one continues it; else empty."""
     folder = listing.folder(settings.state, record.name)
-    if record.status != IN_PROGRESS or lock.holder(folder) is not None or _is_followed_on(settings, record):
+    if (
+        record.status != IN_PROGRESS
+        or lock.holder(folder) is not None
+        or _is_followed_on(settings, record)
+    ):
         return ""
-    now = listing.kept(settings.state, record.name)  # a command may have ended since the record was read
-    if now is None or now.record is None or (now.record.action, now.record.status) != (record.action, IN_PROGRESS):
+    now = listing.kept(
+        settings.state, record.name
+    )  # a command may have ended since the record was read
+    if (
+        now is None
+        or now.record is None
+        or (now.record.action, now.record.status) != (record.action, IN_PROGRESS)
+    ):
         return ""
-    word = record.action.lower() if record.action in (SUSPEND, RESUME, CHECK, DELETE) else "update --existing"
+    word = (
+        record.action.lower()
+        if record.action in (SUSPEND, RESUME, CHECK, DELETE)
+        else "update --existing"
+    )
     command = terminal.line(settings.command("stack", *word.split(), record.name))
     return f"the {record.action} of {record.name} was interrupted: `{command}` continues it"
 
@@ -110,13 +141,19 @@ def _reason(record: StackRecord) -> str:
     return "; ".join(filter(None, (record.reason, undone)))
 
 
-def output(root: Stack, name: str, *, reveal: bool = False, exact: bool = False) -> dict[str, Json]:
+def output(
+    root: Stack, name: str, *, reveal: bool = False, exact: bool = False
+) -> dict[str, Json]:
     """Return an output for a listing; if `exact`, for a reader who asks for this very output.
 
     Then only a value that is a secret as a whole is masked; with `reveal`, not even that one.
     """
     declared = root.definition.outputs[name]
-    answer: dict[str, Json] = {"output_key": name, "description": declared.description, "output_value": None}
+    answer: dict[str, Json] = {
+        "output_key": name,
+        "description": declared.description,
+        "output_value": None,
+    }
     try:
         value = root.output(name)
     except Unresolved as error:
@@ -130,8 +167,13 @@ def output(root: Stack, name: str, *, reveal: bool = False, exact: bool = False)
 
 def output_lines(root: Stack) -> list[str]:
     """Return the outputs as lines for people."""
-    found = (output(root, name) for name in root.definition.outputs) if root.defined else ()
-    return [f"  {terminal.line(each['output_key'])} = {terminal.line(written(each))}" for each in found]
+    found = (
+        (output(root, name) for name in root.definition.outputs) if root.defined else ()
+    )
+    return [
+        f"  {terminal.line(each['output_key'])} = {terminal.line(written(each))}"
+        for each in found
+    ]
 
 
 def written(answer: Mapping[str, Any]) -> str:
@@ -139,7 +181,11 @@ def written(answer: Mapping[str, Any]) -> str:
     if "output_error" in answer:
         return f"({answer['output_error']})"
     value = answer["output_value"]
-    return value.rstrip("\n") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return (
+        value.rstrip("\n")
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False)
+    )
 
 
 def every(root: Stack, depth: int) -> Iterator[tuple[str, Resource]]:
@@ -149,8 +195,15 @@ def every(root: Stack, depth: int) -> Iterator[tuple[str, Resource]]:
     """
     from heat_config_stack.lifecycle.live import Stack  # noqa: PLC0415  # the list of stacks needs none of it
 
-    left = (each for each in root.records() if each.name not in root.resources and each.action != INIT)
-    for name, each in {**root.resources, **{each.name: root.resource(each) for each in left}}.items():
+    left = (
+        each
+        for each in root.records()
+        if each.name not in root.resources and each.action != INIT
+    )
+    for name, each in {
+        **root.resources,
+        **{each.name: root.resource(each) for each in left},
+    }.items():
         path = "/".join((*root.path, name))
         yield path, each
         if depth and isinstance(each.child, Stack):
@@ -176,8 +229,14 @@ def resource_in_full(root: Stack, path: str, member: Resource) -> dict[str, Json
     except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
         attributes = {"error": blame(error)}
     conceal = root.world.conceal  # it knows the secrets of nested stacks by now
-    visible = {name: HIDDEN if is_hidden(name) else value for name, value in attributes.items()}
-    declared = member.stack.defined.resources.get(member.name) if member.stack.defined else None
+    visible = {
+        name: HIDDEN if is_hidden(name) else value for name, value in attributes.items()
+    }
+    declared = (
+        member.stack.defined.resources.get(member.name)
+        if member.stack.defined
+        else None
+    )
     return {
         **resource(path, member),
         "resource_status_reason": conceal.text(member.record.reason),
@@ -195,16 +254,22 @@ def _metadata(member: Resource) -> Json:
         metadata = member.metadata_get()
     except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
         return {"error": blame(error)}
-    return {name: HIDDEN if is_hidden(name) else value for name, value in metadata.items()}
+    return {
+        name: HIDDEN if is_hidden(name) else value for name, value in metadata.items()
+    }
 
 
 def _needing(member: Resource) -> Iterator[str]:
-    for name, each in member.stack.definition.resources.items() if member.stack.defined else ():
+    for name, each in (
+        member.stack.definition.resources.items() if member.stack.defined else ()
+    ):
         if member.name in each.requirements():
             yield name
 
 
-def event(record: Mapping[str, Any], stack_name: str, conceal: Concealer) -> dict[str, Json]:
+def event(
+    record: Mapping[str, Any], stack_name: str, conceal: Concealer
+) -> dict[str, Json]:
     """Return an event with the path of its resource, or with the name of the stack."""
     seconds = int(record["time"])
     return {
@@ -222,7 +287,12 @@ def nodes(root: Stack) -> list[dict[str, Json]]:
     defined = root.defined.nodes if root.defined else {}
     state_of = states.states(root)
     return [
-        {"node": name, "type": node.type, "state": state_of[name], "host": node.host or None}
+        {
+            "node": name,
+            "type": node.type,
+            "state": state_of[name],
+            "host": node.host or None,
+        }
         for name, node in defined.items()
     ]
 
@@ -236,8 +306,18 @@ def node_in_full(root: Stack, name: str) -> dict[str, Json]:
             attributes[key] = resolve(tree, root.look)
         except Unresolved:
             attributes[key] = None
-    shown = {key: HIDDEN if is_hidden(key) and value is not None else value for key, value in attributes.items()}
+    shown = {
+        key: HIDDEN if is_hidden(key) and value is not None else value
+        for key, value in attributes.items()
+    }
     records = {record.name: record for record in root.records()}
-    states = {of: "_".join(records[of].state) if of in records else "INIT_COMPLETE" for of in node.operations}
+    states = {
+        of: "_".join(records[of].state) if of in records else "INIT_COMPLETE"
+        for of in node.operations
+    }
     [row] = [row for row in nodes(root) if row["node"] == name]
-    return {**row, "attributes": listed(root.world.conceal, shown), "operations": states}
+    return {
+        **row,
+        "attributes": listed(root.world.conceal, shown),
+        "operations": states,
+    }

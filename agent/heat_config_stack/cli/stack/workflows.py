@@ -45,7 +45,12 @@ def list_(options: argparse.Namespace) -> int:
     if not rows:
         terminal.say(f"{terminal.line(stack.name)} has no workflows")
         return ExitCode.OK
-    header, *lines = terminal.table([("WORKFLOW", "LAST RUN", "INPUTS", "DESCRIPTION"), *(_row(row) for row in rows)])
+    header, *lines = terminal.table(
+        [
+            ("WORKFLOW", "LAST RUN", "INPUTS", "DESCRIPTION"),
+            *(_row(row) for row in rows),
+        ]
+    )
     terminal.say(terminal.styled(header, "quiet"))
     for line in lines:
         terminal.say(line)
@@ -54,7 +59,12 @@ def list_(options: argparse.Namespace) -> int:
 
 def _row(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
     inputs = ", ".join(row["inputs"]) or "-"
-    return row["workflow"], row["status"] or "-", inputs, " ".join(row["description"].split())
+    return (
+        row["workflow"],
+        row["status"] or "-",
+        inputs,
+        " ".join(row["description"].split()),
+    )
 
 
 def _input(name: str, declared: ProcedureInput) -> dict[str, Any]:
@@ -92,7 +102,9 @@ def trigger(options: argparse.Namespace) -> int:
     known = stack.definition.triggers if stack.defined else {}
     if options.trigger not in known:
         hint = f"it has {', '.join(known)}" if known else ""
-        raise UsageError(f"the stack {options.name} has no trigger {options.trigger}", hint=hint)
+        raise UsageError(
+            f"the stack {options.name} has no trigger {options.trigger}", hint=hint
+        )
     return carry_out(options, options.trigger)
 
 
@@ -110,7 +122,9 @@ def carry_out(options: argparse.Namespace, name: str) -> int:
     inputs = dict(_given(text) for text in options.input)
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
-    with sessions.work(settings, options.name, view, server=options.server or "", limit=options.timeout) as session:
+    with sessions.work(
+        settings, options.name, view, server=options.server or "", limit=options.timeout
+    ) as session:
         record = session.carry_out(name, inputs)
         view.finish(())
         stack = session.root
@@ -119,13 +133,22 @@ def carry_out(options: argparse.Namespace, name: str) -> int:
         lines = _last_words(settings, stack, record) if record.status == FAILED else []
     code = ExitCode.FAILED if record.status == FAILED else ExitCode.OK
     if options.json:
-        values = {"stack_name": options.name, "workflow": name, "status": record.status, "reason": reason or None}
+        values = {
+            "stack_name": options.name,
+            "workflow": name,
+            "status": record.status,
+            "reason": reason or None,
+        }
         terminal.say(json.dumps({**values, "nodes": states, "exit_code": int(code)}))
         return code
-    state = terminal.styled(record.status, "good" if record.status == COMPLETE else "bad")
+    state = terminal.styled(
+        record.status, "good" if record.status == COMPLETE else "bad"
+    )
     took = terminal.duration(time.monotonic() - began)
     what = "trigger" if "trigger" in vars(options) else "workflow"
-    terminal.say(f"{terminal.line(options.name)}: {what} {terminal.line(name)} {state} in {took}")
+    terminal.say(
+        f"{terminal.line(options.name)}: {what} {terminal.line(name)} {state} in {took}"
+    )
     if reason:
         terminal.say(terminal.line(reason))
     for line in lines:

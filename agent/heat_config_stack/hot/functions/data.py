@@ -11,10 +11,21 @@ from collections.abc import Callable, Iterator
 
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree, Unresolved, limits
-from heat_config_stack.hot.functions.base import Function, Wrong, as_list, is_function, need_map, shape, shown, text
+from heat_config_stack.hot.functions.base import (
+    Function,
+    Wrong,
+    as_list,
+    is_function,
+    need_map,
+    shape,
+    shown,
+    text,
+)
 
 _MERGE = '[ { "key1": "val1" }, { "key2": "val2" } ]'
-_REPLACE = '[ { "key1": "val1" }, {"keys": {"key1": "key2"}, "values": {"val1": "val2"}}]'
+_REPLACE = (
+    '[ { "key1": "val1" }, {"keys": {"key1": "key2"}, "values": {"val1": "val2"}}]'
+)
 _CONCAT = "[ [ <value 1>, <value 2> ], [ <value 3>, <value 4> ] ]"
 _CONTAINS = '[ "value1", [ "value1", "value2"]]'
 
@@ -26,7 +37,9 @@ def merge(args: Json, name: str) -> Json:
     merged: dict[str, Json] = {}
     for item in args:
         if item is not None and not isinstance(item, dict):
-            raise Unresolved(f"Incorrect arguments: Items to merge must be maps. {shown(item)} is none")
+            raise Unresolved(
+                f"Incorrect arguments: Items to merge must be maps. {shown(item)} is none"
+            )
         merged.update(item or {})
         limits.Room().spend(values=len(merged))
     return merged
@@ -50,16 +63,22 @@ def map_replace(args: Json, name: str) -> Json:
         elif not isinstance(new, str):
             new = text(new)
         if new in original and new != key:
-            raise Unresolved(f"key replacement {new} collides with a key in the input map")
+            raise Unresolved(
+                f"key replacement {new} collides with a key in the input map"
+            )
         if new in replaced:
-            raise Unresolved(f"key replacement {new} collides with a key in the output map")
+            raise Unresolved(
+                f"key replacement {new} collides with a key in the output map"
+            )
         replaced[new] = _replaced(value, values)
     return replaced
 
 
 def _map(value: Json, name: str) -> dict[str, Json]:
     if value is not None and not isinstance(value, dict):
-        raise Unresolved(f'Incorrect arguments: to "{name}", arguments must be a list of maps. Example: {_REPLACE}')
+        raise Unresolved(
+            f'Incorrect arguments: to "{name}", arguments must be a list of maps. Example: {_REPLACE}'
+        )
     return value or {}
 
 
@@ -118,7 +137,9 @@ def check_contains(args: Tree, name: str) -> None:
     if not args or not isinstance(args, list):
         raise Wrong(shape(name, _CONTAINS))
     if len(args) != 2:
-        raise Wrong(f'Arguments to "{name}" must be of the form: [value1, [value1, value2]]')
+        raise Wrong(
+            f'Arguments to "{name}" must be of the form: [value1, [value1, value2]]'
+        )
 
 
 def contains(args: Json, name: str) -> Json:
@@ -138,7 +159,9 @@ def check_repeat(args: Tree, name: str) -> None:
     """Raise `Wrong` unless the arguments have a template and `for_each`."""
     need_map(args, name)
     if "for_each" not in args or "template" not in args:
-        raise Wrong(f'"{name}" syntax should be {name}: {{template: This is %var%, for_each: {{%var%: [a, b, c]}}}}')
+        raise Wrong(
+            f'"{name}" syntax should be {name}: {{template: This is %var%, for_each: {{%var%: [a, b, c]}}}}'
+        )
     if not isinstance(args["for_each"], dict) and not is_function(args["for_each"]):
         raise Wrong(f'The "for_each" argument to "{name}" must contain a map')
 
@@ -161,12 +184,23 @@ def _repeat(*, maps: bool, in_step: bool) -> Callable[[Json, str], Json]:
         kinds = "lists or maps" if maps and permuted else "lists"
         lists: list[list[Json]] = []
         for items in for_each.values():
-            if not isinstance(items, list) and not (isinstance(items, dict) and kinds != "lists") and items is not None:
-                raise Unresolved(f'The values of the "for_each" argument to "{name}" must be {kinds}')
+            if (
+                not isinstance(items, list)
+                and not (isinstance(items, dict) and kinds != "lists")
+                and items is not None
+            ):
+                raise Unresolved(
+                    f'The values of the "for_each" argument to "{name}" must be {kinds}'
+                )
             lists.append(list(items or []))
         if not permuted:
-            if len({len(items) for items in for_each.values() if items is not None}) > 1:
-                raise Unresolved(f"For {name}, the length of for_each values should be equal if no nested loop.")
+            if (
+                len({len(items) for items in for_each.values() if items is not None})
+                > 1
+            ):
+                raise Unresolved(
+                    f"For {name}, the length of for_each values should be equal if no nested loop."
+                )
             combinations: Iterator[tuple[Json, ...]] = zip(*lists, strict=False)
         else:
             limits.product(list(map(len, lists)))
@@ -192,7 +226,10 @@ def _filled(template: Json, keys: tuple[str, ...], values: tuple[Json, ...]) -> 
     if isinstance(template, list):
         return [_filled(each, keys, values) for each in template]
     if isinstance(template, dict):
-        return {_filled(key, keys, values): _filled(each, keys, values) for key, each in template.items()}
+        return {
+            _filled(key, keys, values): _filled(each, keys, values)
+            for key, each in template.items()
+        }
     return template
 
 

@@ -36,7 +36,9 @@ def _select(args: Json, name: str) -> Json:
             raise Unresolved(f'Index to "{name}" must be a string')
         return values.get(index, "")
     if not isinstance(values, list):
-        raise Unresolved(f'"{name}" selects from a list or a map, not from {shown(values)}')
+        raise Unresolved(
+            f'"{name}" selects from a list or a map, not from {shown(values)}'
+        )
     try:
         return values[int(index)]
     except (ValueError, TypeError, OverflowError):
@@ -81,7 +83,12 @@ def _as_it_is(args: Json, name: str) -> Json:
 
 def _check_members(args: Tree, name: str) -> None:
     if not isinstance(args, list) or len(args) != 3:
-        raise Wrong(shape(name, '["Name", "Value", [".member.0.Name=key", ".member.0.Value=door"]]'))
+        raise Wrong(
+            shape(
+                name,
+                '["Name", "Value", [".member.0.Name=key", ".member.0.Value=door"]]',
+            )
+        )
     for each, what in zip(args, ("Key", "Value"), strict=False):
         if not isinstance(each, str):
             raise Wrong(f"{name} {what} Name must be a string")
@@ -94,12 +101,18 @@ def _members(args: Json, name: str) -> Json:
     members: dict[int, dict[str, str]] = {}
     for item in items:
         if not isinstance(item, str) or "=" not in item:
-            raise Unresolved(f"{name}: Member list items must be strings of the form .member.N.NAME=VALUE")
+            raise Unresolved(
+                f"{name}: Member list items must be strings of the form .member.N.NAME=VALUE"
+            )
         key, _, value = item.partition("=")
         found = _MEMBER.match(key)
         if found:
             members.setdefault(int(found[1]), {})[found[2]] = value
-    complete = (each for _, each in sorted(members.items()) if key_name in each and value_name in each)
+    complete = (
+        each
+        for _, each in sorted(members.items())
+        if key_name in each and value_name in each
+    )
     return {each[key_name]: each[value_name] for each in complete}
 
 

@@ -7,7 +7,16 @@ from urllib import parse
 
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree, Unresolved, limits
-from heat_config_stack.hot.functions.base import Function, Wrong, is_function, need_list, need_map, shape, shown, text
+from heat_config_stack.hot.functions.base import (
+    Function,
+    Wrong,
+    is_function,
+    need_list,
+    need_map,
+    shape,
+    shown,
+    text,
+)
 
 _JOIN = '[ " ", [ "str1", "str2"]]'
 _JOIN_MANY = '[ " ", [ "str1", "str2"] ...]'
@@ -21,7 +30,9 @@ def check_replace(args: Tree, name: str) -> None:
     """Raise `Wrong` unless the arguments have a template and params."""
     need_map(args, name)
     if "params" not in args or "template" not in args:
-        raise Wrong(f'"{name}" syntax should be {name}: {{template: This is var1, params: {{var1: a}}}}')
+        raise Wrong(
+            f'"{name}" syntax should be {name}: {{template: This is var1, params: {{var1: a}}}}'
+        )
     need_params(args["params"], name)
 
 
@@ -33,21 +44,38 @@ def need_params(params: Tree, name: str) -> None:
 
 def _plain(name: str, key: str, value: Json) -> str:
     if isinstance(value, list | dict):
-        raise Unresolved(f'"{name}" params must be strings or numbers, param {key} is not valid')
+        raise Unresolved(
+            f'"{name}" params must be strings or numbers, param {key} is not valid'
+        )
     return "" if value is None else str(value)
 
 
 def _or_json(_name: str, _key: str, value: Json) -> str:
-    return "" if value is None else text(value) if isinstance(value, list | dict) else str(value)
+    return (
+        ""
+        if value is None
+        else text(value)
+        if isinstance(value, list | dict)
+        else str(value)
+    )
 
 
 def _not_empty(name: str, key: str, value: Json) -> str:
     if value is None or value in ("", [], {}):
-        raise Unresolved(f"{name} has an undefined or empty value for param {key}, must be a defined non-empty value")
+        raise Unresolved(
+            f"{name} has an undefined or empty value for param {key}, must be a defined non-empty value"
+        )
     return _or_json(name, key, value)
 
 
-def replaced(template: Json, params: Json, name: str, written: Any = _plain, *, strict: bool = False) -> str:
+def replaced(
+    template: Json,
+    params: Json,
+    name: str,
+    written: Any = _plain,
+    *,
+    strict: bool = False,
+) -> str:
     """Return the template with each key of `params` replaced in one pass: the longest first, then alphabetically."""
     if not isinstance(template, str):
         raise Unresolved(f'"{name}" template must be a string')
@@ -61,8 +89,13 @@ def replaced(template: Json, params: Json, name: str, written: Any = _plain, *, 
     parts = [template]
     for key in keys:
         value = written(name, key, params[key])
-        limits.Room().spend(values=len(parts) + sum(part.count(key) for part in parts[::2]))
-        found = [part.split(key) if index % 2 == 0 else [part] for index, part in enumerate(parts)]
+        limits.Room().spend(
+            values=len(parts) + sum(part.count(key) for part in parts[::2])
+        )
+        found = [
+            part.split(key) if index % 2 == 0 else [part]
+            for index, part in enumerate(parts)
+        ]
         if any(len(each) > 1 for each in found):
             missing.discard(key)
         parts = []
@@ -71,7 +104,9 @@ def replaced(template: Json, params: Json, name: str, written: Any = _plain, *, 
                 parts += [value, piece] if position else [piece]
     if strict and missing:
         names = ",".join(key for key in keys if key in missing)
-        raise Unresolved(f"The following params were not found in the template: {names}")
+        raise Unresolved(
+            f"The following params were not found in the template: {names}"
+        )
     return limits.joined("", parts)
 
 
@@ -164,7 +199,9 @@ def split(args: Json, name: str) -> Json:
     if value is None:
         return None
     if not isinstance(value, str) or not isinstance(delimiter, str):
-        raise Unresolved(f'"{name}" splits text by text, not {shown(value)} by {shown(delimiter)}')
+        raise Unresolved(
+            f'"{name}" splits text by text, not {shown(value)} by {shown(delimiter)}'
+        )
     if not delimiter:
         raise Unresolved(f'"{name}" cannot split by nothing: empty separator')
     pieces = limits.split(value, delimiter)
@@ -173,9 +210,13 @@ def split(args: Json, name: str) -> Json:
     try:
         return pieces[int(args[2])]
     except (ValueError, TypeError, OverflowError):
-        raise Unresolved(f'Incorrect index to "{name}" should be: "{name}" : {_SPLIT}') from None
+        raise Unresolved(
+            f'Incorrect index to "{name}" should be: "{name}" : {_SPLIT}'
+        ) from None
     except IndexError:
-        raise Unresolved(f'Incorrect index to "{name}" should be between 0 and {len(pieces) - 1}') from None
+        raise Unresolved(
+            f'Incorrect index to "{name}" should be between 0 and {len(pieces) - 1}'
+        ) from None
 
 
 def digest(args: Json, name: str) -> Json:
@@ -188,7 +229,9 @@ def digest(args: Json, name: str) -> Json:
     import hashlib  # noqa: PLC0415  # it loads OpenSSL, and few templates need it
 
     if algorithm.lower() not in hashlib.algorithms_available:
-        raise Unresolved(f"Algorithm must be one of {', '.join(sorted(hashlib.algorithms_available))}")
+        raise Unresolved(
+            f"Algorithm must be one of {', '.join(sorted(hashlib.algorithms_available))}"
+        )
     try:
         return hashlib.new(algorithm, value.encode("latin-1")).hexdigest()
     except UnicodeEncodeError as error:
@@ -196,7 +239,10 @@ def digest(args: Json, name: str) -> Json:
         raise Unresolved(
             f'"{name}" takes no character beyond latin-1, such as {value[where]!r} in position {where}'
         ) from None
-    except (ValueError, TypeError):  # one of a length to be chosen, or one that this machine forbids
+    except (
+        ValueError,
+        TypeError,
+    ):  # one of a length to be chosen, or one that this machine forbids
         raise Unresolved(f'"{name}" cannot be made with {algorithm} here') from None
 
 
@@ -242,7 +288,9 @@ def url(args: Json, name: str) -> Json:
     scheme = args.get("scheme", "")
     if ":" in scheme:
         raise Unresolved("URL \"scheme\" should not contain ':'")
-    user, password = (parse.quote(args.get(each, ""), safe="") for each in ("username", "password"))
+    user, password = (
+        parse.quote(args.get(each, ""), safe="") for each in ("username", "password")
+    )
     place = ""
     if user or password:
         place = f"{user}:{password}@" if password else f"{user}@"
@@ -254,7 +302,13 @@ def url(args: Json, name: str) -> Json:
     if args.get("port"):
         place += f":{args['port']}"
     query = parse.urlencode(args.get("query", {})).replace("%2F", "/")
-    parts = (scheme, place, parse.quote(args.get("path", "")), query, parse.quote(args.get("fragment", "")))
+    parts = (
+        scheme,
+        place,
+        parse.quote(args.get("path", "")),
+        query,
+        parse.quote(args.get("fragment", "")),
+    )
     return parse.urlunsplit(parts)
 
 

@@ -21,7 +21,9 @@ def _check(args: Tree, name: str) -> None:
     if not isinstance(args, dict):
         raise Wrong(f'Arguments to "{name}" must be a map.')
     if "expression" not in args or args.keys() - {"expression", "data"}:
-        raise Wrong(f'"{name}" syntax should be {name}: {{expression: $.data.var1.sum(), data: {{var1: [3, 2, 1]}}}}')
+        raise Wrong(
+            f'"{name}" syntax should be {name}: {{expression: $.data.var1.sum(), data: {{var1: [3, 2, 1]}}}}'
+        )
     if not is_function(args["expression"]):
         try:
             _parsed(args["expression"], name)
@@ -50,11 +52,17 @@ def _parsed(expression: Json, name: str) -> Any:
 @functools.lru_cache(maxsize=1)
 def _engine() -> tuple[Any, type[Exception], Any]:
     try:
-        yaql: Any = importlib.import_module("yaql")  # slow to load, and not there everywhere
+        yaql: Any = importlib.import_module(
+            "yaql"
+        )  # slow to load, and not there everywhere
         exceptions: Any = importlib.import_module("yaql.language.exceptions")
     except ImportError:
         raise Unresolved(MISSING) from None
-    return yaql.YaqlFactory().create(_OPTIONS), exceptions.YaqlException, yaql.create_context()
+    return (
+        yaql.YaqlFactory().create(_OPTIONS),
+        exceptions.YaqlException,
+        yaql.create_context(),
+    )
 
 
 def _compute(args: Json, name: str) -> Json:
@@ -62,11 +70,17 @@ def _compute(args: Json, name: str) -> Json:
     _, yaql_error, context = _engine()
     try:
         with limits.memory():
-            return _json(statement.evaluate({"data": args.get("data", {})}, context.create_child_context()))
+            return _json(
+                statement.evaluate(
+                    {"data": args.get("data", {})}, context.create_child_context()
+                )
+            )
     except yaql_error as error:
         raise Unresolved(str(error)) from None
     except RecursionError:
-        raise Unresolved(f'"{name}": the expression goes into itself too deeply') from None
+        raise Unresolved(
+            f'"{name}": the expression goes into itself too deeply'
+        ) from None
     except KeyError as error:
         raise Unresolved(f'"{name}": there is no {error} in the data') from None
     except (limits.TooMuch, MemoryError):

@@ -44,9 +44,15 @@ def _makers() -> dict[str, Callable[[], ModuleType]]:
 @functools.cache
 def _parents() -> frozenset[str]:
     """Return the names of the packages that have modules."""
-    names = [*_makers(), *absent.MODULES, *(f"{package}.x" for package in absent.PACKAGES)]
+    names = [
+        *_makers(),
+        *absent.MODULES,
+        *(f"{package}.x" for package in absent.PACKAGES),
+    ]
     parts = [name.split(".") for name in names]
-    return frozenset(".".join(each[:end]) for each in parts for end in range(1, len(each)))
+    return frozenset(
+        ".".join(each[:end]) for each in parts for end in range(1, len(each))
+    )
 
 
 def stands_for(name: str) -> bool:
@@ -92,11 +98,19 @@ def heat(name: str, fromlist: Sequence[str] = ()) -> Iterator[None]:
             _provide(".".join(name.split(".")[:end]))
         for each in fromlist:
             _provide(f"{name}.{each}")
-        hidden = {each: sys.modules.pop(each) for each in list(sys.modules) if each.partition(".")[0] == "heat"}
+        hidden = {
+            each: sys.modules.pop(each)
+            for each in list(sys.modules)
+            if each.partition(".")[0] == "heat"
+        }
         sys.modules.update(_made)
         try:
             yield
         finally:
-            for each in [each for each in sys.modules if each in _made or each.partition(".")[0] == "heat"]:
+            for each in [
+                each
+                for each in sys.modules
+                if each in _made or each.partition(".")[0] == "heat"
+            ]:
                 del sys.modules[each]
             sys.modules.update(hidden)

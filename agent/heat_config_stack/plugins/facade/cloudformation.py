@@ -14,7 +14,12 @@ KEYS = ("HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
 VERSION = "2016-10-14"
 """The version of HOT that has all functions of such a template."""
 
-_TYPES = {"Number": "number", "CommaDelimitedList": "comma_delimited_list", "Json": "json", "Boolean": "boolean"}
+_TYPES = {
+    "Number": "number",
+    "CommaDelimitedList": "comma_delimited_list",
+    "Json": "json",
+    "Boolean": "boolean",
+}
 _PSEUDO = {"AWS::StackName": "OS::stack_name", "AWS::StackId": "OS::stack_id"}
 _REGION = "ap-southeast-1"
 """The region that Heat gives to all templates."""
@@ -29,7 +34,13 @@ _PARTS = {
     "DependsOn": "depends_on",
     "Condition": "condition",
 }
-_RENAMED = {"Fn::If": "if", "Fn::Equals": "equals", "Fn::And": "and", "Fn::Or": "or", "Fn::Not": "not"}
+_RENAMED = {
+    "Fn::If": "if",
+    "Fn::Equals": "equals",
+    "Fn::And": "and",
+    "Fn::Or": "or",
+    "Fn::Not": "not",
+}
 
 
 def rewritten(template: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,24 +56,36 @@ class _Rewriting:
         self._parameters = template.get("Parameters") or {}
         self._functions: dict[str, Callable[[Any], Any]] = {
             "Ref": self._reference,
-            "Fn::GetAtt": lambda arguments: {"get_attr": [arguments[0], self.value(arguments[1])]},
-            "Fn::Join": lambda arguments: {"list_join": [self.value(arguments[0]), self.value(arguments[1])]},
+            "Fn::GetAtt": lambda arguments: {
+                "get_attr": [arguments[0], self.value(arguments[1])]
+            },
+            "Fn::Join": lambda arguments: {
+                "list_join": [self.value(arguments[0]), self.value(arguments[1])]
+            },
             "Fn::Base64": self.value,
             "Fn::GetAZs": lambda _arguments: ["nova"],
             "Fn::Replace": self._replace,
             "Fn::Select": self._select,
             "Fn::FindInMap": self._find,
             "Fn::ResourceFacade": lambda arguments: {
-                "resource_facade": {"DeletionPolicy": "deletion_policy"}.get(arguments, arguments.lower())
+                "resource_facade": {"DeletionPolicy": "deletion_policy"}.get(
+                    arguments, arguments.lower()
+                )
             },
             **{name: self._renamed(hot) for name, hot in _RENAMED.items()},
         }
 
     def template(self) -> dict[str, Any]:
         """Return the template."""
-        parameters = {name: _parameter(declaration) for name, declaration in self._parameters.items()}
+        parameters = {
+            name: _parameter(declaration)
+            for name, declaration in self._parameters.items()
+        }
         if self._template.get("Mappings"):
-            parameters[_MAPPINGS] = {"type": "json", "default": self._template["Mappings"]}
+            parameters[_MAPPINGS] = {
+                "type": "json",
+                "default": self._template["Mappings"],
+            }
         sections = {
             "parameters": parameters,
             "conditions": self._section("Conditions", self.value),
@@ -70,14 +93,25 @@ class _Rewriting:
             "outputs": self._section("Outputs", self._output),
         }
         filled = {name: section for name, section in sections.items() if section}
-        return {"heat_template_version": VERSION, "description": self._template.get("Description") or "", **filled}
+        return {
+            "heat_template_version": VERSION,
+            "description": self._template.get("Description") or "",
+            **filled,
+        }
 
     def _section(self, section: str, rewrite: Callable[[Any], Any]) -> dict[str, Any]:
-        return {name: rewrite(entry) for name, entry in (self._template.get(section) or {}).items()}
+        return {
+            name: rewrite(entry)
+            for name, entry in (self._template.get(section) or {}).items()
+        }
 
     def _resource(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         parts = {hot: entry[name] for name, hot in _PARTS.items() if name in entry}
-        for name, hot in (("Properties", "properties"), ("Metadata", "metadata"), ("UpdatePolicy", "update_policy")):
+        for name, hot in (
+            ("Properties", "properties"),
+            ("Metadata", "metadata"),
+            ("UpdatePolicy", "update_policy"),
+        ):
             if entry.get(name):
                 parts[hot] = self.value(entry[name])
         return parts
@@ -101,7 +135,9 @@ class _Rewriting:
                     what = f"{name} with {shown(argument)} in a template of a plug-in"
                     raise exception.NotSupported(feature=what) from None
             if isinstance(name, str) and name.startswith("Fn::"):
-                raise exception.NotSupported(feature=f"{name} in a template of a plug-in")
+                raise exception.NotSupported(
+                    feature=f"{name} in a template of a plug-in"
+                )
         return {name: self.value(member) for name, member in value.items()}
 
     def _renamed(self, name: str) -> Callable[[Any], Any]:
@@ -115,15 +151,26 @@ class _Rewriting:
         return {"get_resource": name}
 
     def _replace(self, arguments: Any) -> Any:
-        return {"str_replace": {"params": self.value(arguments[0]), "template": self.value(arguments[1])}}
+        return {
+            "str_replace": {
+                "params": self.value(arguments[0]),
+                "template": self.value(arguments[1]),
+            }
+        }
 
     def _select(self, arguments: Any) -> Any:
         index, values = arguments[0], arguments[1]
-        if isinstance(values, list) and str(index).isdecimal() and int(index) < len(values):
+        if (
+            isinstance(values, list)
+            and str(index).isdecimal()
+            and int(index) < len(values)
+        ):
             return self.value(values[int(index)])
         if isinstance(values, Mapping) and index in values:
             return self.value(values[index])
-        raise exception.NotSupported(feature="Fn::Select of a computed value in a template of a plug-in")
+        raise exception.NotSupported(
+            feature="Fn::Select of a computed value in a template of a plug-in"
+        )
 
     def _find(self, arguments: Any) -> Any:
         """Return a value of the mappings, which are the default of a parameter."""
@@ -131,24 +178,41 @@ class _Rewriting:
 
 
 def _parameter(declaration: Mapping[str, Any]) -> dict[str, Any]:
-    parameter: dict[str, Any] = {"type": _TYPES.get(declaration.get("Type", ""), "string")}
+    parameter: dict[str, Any] = {
+        "type": _TYPES.get(declaration.get("Type", ""), "string")
+    }
     if "Default" in declaration:
         parameter["default"] = declaration["Default"]
     if declaration.get("Description"):
         parameter["description"] = declaration["Description"]
     if str(declaration.get("NoEcho", "")).lower() == "true":
         parameter["hidden"] = True
-    about = {"description": declaration["ConstraintDescription"]} if "ConstraintDescription" in declaration else {}
+    about = (
+        {"description": declaration["ConstraintDescription"]}
+        if "ConstraintDescription" in declaration
+        else {}
+    )
     limits = (("length", "MinLength", "MaxLength"), ("range", "MinValue", "MaxValue"))
     constraints = [
-        {kind: {end: declaration[name] for end, name in (("min", least), ("max", most)) if name in declaration}}
+        {
+            kind: {
+                end: declaration[name]
+                for end, name in (("min", least), ("max", most))
+                if name in declaration
+            }
+        }
         for kind, least, most in limits
         if least in declaration or most in declaration
     ]
     names = {"AllowedValues": "allowed_values", "AllowedPattern": "allowed_pattern"}
-    constraints += [{kind: declaration[name]} for name, kind in names.items() if name in declaration]
+    constraints += [
+        {kind: declaration[name]} for name, kind in names.items() if name in declaration
+    ]
     return (
-        {**parameter, "constraints": [{**constraint, **about} for constraint in constraints]}
+        {
+            **parameter,
+            "constraints": [{**constraint, **about} for constraint in constraints],
+        }
         if constraints
         else parameter
     )

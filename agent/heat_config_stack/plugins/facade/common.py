@@ -28,7 +28,13 @@ from heat_config_stack.resource import rolling
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-SECTIONS = ("parameters", "resource_registry", "parameter_defaults", "encrypted_param_names", "event_sinks")
+SECTIONS = (
+    "parameters",
+    "resource_registry",
+    "parameter_defaults",
+    "encrypted_param_names",
+    "event_sinks",
+)
 """The sections of an environment."""
 
 
@@ -46,7 +52,11 @@ _Loader.yaml_implicit_resolvers = {
 def _read(text: str, what: str) -> dict[str, Any]:
     """Return a map that a text has as JSON or YAML. Raises ValueError."""
     try:
-        value = json.loads(text) if text.lstrip().startswith("{") else yaml.load(text, _Loader)  # noqa: S506  # a safe one
+        value = (
+            json.loads(text)
+            if text.lstrip().startswith("{")
+            else yaml.load(text, _Loader)  # noqa: S506  # a safe one
+        )
     except ValueError:
         value = yaml.load(text, _Loader)  # noqa: S506
     except yaml.YAMLError as error:
@@ -71,8 +81,12 @@ def _template_format() -> ModuleType:
         yaml_dumper=_DUMPER,
         yaml_loader=_Loader,
         parse=read_template,
-        simple_parse=lambda text, url=None: _read(text, f"template {url or ''}".strip()),
-        convert_json_to_yaml=lambda text: yaml.dump(json.loads(text), Dumper=_DUMPER, sort_keys=False),
+        simple_parse=lambda text, url=None: _read(
+            text, f"template {url or ''}".strip()
+        ),
+        convert_json_to_yaml=lambda text: yaml.dump(
+            json.loads(text), Dumper=_DUMPER, sort_keys=False
+        ),
     )
 
 
@@ -86,7 +100,10 @@ def _environment_format() -> ModuleType:
     def parse(text: str) -> dict[str, Any]:
         environment = _read(text, "environment")
         _validate_environment(environment)
-        return {**environment, **{name: {} for name in SECTIONS[:3] if environment.get(name) is None}}
+        return {
+            **environment,
+            **{name: {} for name in SECTIONS[:3] if environment.get(name) is None},
+        }
 
     def fill(environment: dict[str, Any]) -> None:
         for name in SECTIONS[:3]:
@@ -126,17 +143,26 @@ class _Identifier(Mapping[str, str]):
 
     FIELDS = ("tenant", "stack_name", "stack_id", "path")
 
-    def __init__(self, tenant: str, stack_name: str, stack_id: str, path: str = "") -> None:
+    def __init__(
+        self, tenant: str, stack_name: str, stack_id: str, path: str = ""
+    ) -> None:
         if "/" in stack_name:
             raise ValueError("Stack name may not contain '/'")
         if path and not path.startswith("/"):
             path = f"/{path}"
-        self.identity = {"tenant": tenant, "stack_name": stack_name, "stack_id": str(stack_id), "path": path}
+        self.identity = {
+            "tenant": tenant,
+            "stack_name": stack_name,
+            "stack_id": str(stack_id),
+            "path": path,
+        }
 
     @classmethod
     def from_arn(cls, arn: str) -> _Identifier:
         """Return the identity that a name among all stacks has. Raises ValueError."""
-        found = re.fullmatch(r"arn:openstack:heat::([^:/]*):stacks/([^/]+)/([^/]+)(.*)", arn)
+        found = re.fullmatch(
+            r"arn:openstack:heat::([^:/]*):stacks/([^/]+)/([^/]+)(.*)", arn
+        )
         if found is None:
             raise ValueError(f'"{arn}" is not a valid ARN')
         return cls._made(*map(unquote, found.groups()))
@@ -190,7 +216,14 @@ class _Identifier(Mapping[str, str]):
 class _ResourceIdentifier(_Identifier):
     """The identity of a resource."""
 
-    def __init__(self, tenant: str, stack_name: str, stack_id: str, path: str, resource_name: str = "") -> None:
+    def __init__(
+        self,
+        tenant: str,
+        stack_name: str,
+        stack_id: str,
+        path: str,
+        resource_name: str = "",
+    ) -> None:
         if resource_name:
             path = f"{path.rstrip('/')}/resources/{quote(resource_name, '')}"
         super().__init__(tenant, stack_name, stack_id, path)
@@ -256,7 +289,12 @@ def _are_networks_within(inner: list[str], outer: list[str]) -> bool:
         joined: list[tuple[int, int, int]] = []
         networks = [ipaddress.ip_network(network, strict=False) for network in prefixes]
         for version, first, last in sorted(
-            (network.version, int(network.network_address), int(network.broadcast_address)) for network in networks
+            (
+                network.version,
+                int(network.network_address),
+                int(network.broadcast_address),
+            )
+            for network in networks
         ):
             if joined and joined[-1][0] == version and first <= joined[-1][2] + 1:
                 joined[-1] = (version, joined[-1][1], max(last, joined[-1][2]))
@@ -266,13 +304,18 @@ def _are_networks_within(inner: list[str], outer: list[str]) -> bool:
 
     ranges = addresses(outer)
     return all(
-        any(other == version and start <= first and last <= end for other, start, end in ranges)
+        any(
+            other == version and start <= first and last <= end
+            for other, start, end in ranges
+        )
         for version, first, last in addresses(inner)
     )
 
 
 def _log_failure(manager: object, entrypoint: object, error: BaseException) -> None:  # noqa: ARG001  # stevedore's
-    logging.getLogger("heat.common.pluginutils").warning("%s is not loaded: %s", entrypoint, error)
+    logging.getLogger("heat.common.pluginutils").warning(
+        "%s is not loaded: %s", entrypoint, error
+    )
 
 
 MODULES: dict[str, Callable[[], ModuleType]] = {
@@ -287,9 +330,13 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
         **dict.fromkeys(("_", "_LE", "_LI", "_LW", "_LC"), same),
     ),
     "heat.common.identifier": _identifier,
-    "heat.common.netutils": functools.partial(named, "heat.common.netutils", is_prefix_subset=_are_networks_within),
+    "heat.common.netutils": functools.partial(
+        named, "heat.common.netutils", is_prefix_subset=_are_networks_within
+    ),
     "heat.common.password_gen": lambda: password_gen,
-    "heat.common.pluginutils": functools.partial(named, "heat.common.pluginutils", log_fail_msg=_log_failure),
+    "heat.common.pluginutils": functools.partial(
+        named, "heat.common.pluginutils", log_fail_msg=_log_failure
+    ),
     "heat.common.short_id": functools.partial(
         named,
         "heat.common.short_id",

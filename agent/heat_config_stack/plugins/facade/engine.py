@@ -25,7 +25,17 @@ from heat_config_stack.resource import (
 
 _RPC = {
     f"SOFTWARE_CONFIG_{name.upper()}": name
-    for name in ("id", "name", "group", "config", "inputs", "outputs", "options", "creation_time", "project")
+    for name in (
+        "id",
+        "name",
+        "group",
+        "config",
+        "inputs",
+        "outputs",
+        "options",
+        "creation_time",
+        "project",
+    )
 }
 """The keys of a config, under the names of Heat's RPC."""
 
@@ -43,8 +53,21 @@ _OUTPUTS = {
 }
 """The keys of a stack, under those names."""
 
-_KEYS_OF_INPUTS = ("description", "type", "default", "replace_on_change", "value", "error_output")
-_TYPES_OF_INPUTS = dict(zip(("STRING", "NUMBER", "LIST", "JSON", "BOOLEAN"), config_service.DEFAULTS, strict=True))
+_KEYS_OF_INPUTS = (
+    "description",
+    "type",
+    "default",
+    "replace_on_change",
+    "value",
+    "error_output",
+)
+_TYPES_OF_INPUTS = dict(
+    zip(
+        ("STRING", "NUMBER", "LIST", "JSON", "BOOLEAN"),
+        config_service.DEFAULTS,
+        strict=True,
+    )
+)
 
 
 def _of_configs() -> ModuleType:
@@ -63,7 +86,11 @@ def _of_configs() -> ModuleType:
 
 def _client_exceptions() -> ModuleType:
     """Return the exceptions with which Heat's clients say that a search has found nothing, or more than one."""
-    none = type("EntityMatchNotFound", (exception.HeatException,), {"msg_fmt": "No %(entity)s matching %(args)s."})
+    none = type(
+        "EntityMatchNotFound",
+        (exception.HeatException,),
+        {"msg_fmt": "No %(entity)s matching %(args)s."},
+    )
     several = type(
         "EntityUniqueMatchNotFound",
         (none,),
@@ -115,8 +142,23 @@ def _function() -> ModuleType:
 class _ParameterSchema:
     """The types of parameters, under the names that plug-ins use."""
 
-    TYPES = (STRING, NUMBER, LIST, MAP, BOOLEAN) = ("string", "number", "comma_delimited_list", "json", "boolean")
-    PARAMETER_KEYS = ("type", "default", "description", "constraints", "hidden", "label", "immutable", "tags")
+    TYPES = (STRING, NUMBER, LIST, MAP, BOOLEAN) = (
+        "string",
+        "number",
+        "comma_delimited_list",
+        "json",
+        "boolean",
+    )
+    PARAMETER_KEYS = (
+        "type",
+        "default",
+        "description",
+        "constraints",
+        "hidden",
+        "label",
+        "immutable",
+        "tags",
+    )
 
 
 class ClientPlugin(resource.ClientPlugin):
@@ -134,14 +176,18 @@ class ClientPlugin(resource.ClientPlugin):
     def client(self, version: object = None) -> Any:
         """Return the client, which `_create` makes once."""
         if version not in self._clients:
-            self._clients[version] = self._create() if version is None else self._create(version=version)
+            self._clients[version] = (
+                self._create() if version is None else self._create(version=version)
+            )
         return self._clients[version]
 
     def _create(self, version: object = None) -> Any:  # noqa: ARG002
         raise exception.ClientNotAvailable(client_name=type(self).__name__)
 
     def _get_client_option(self, client: str, option: str) -> Any:
-        raise exception.NotSupported(feature=f"the setting {option} of Heat's clients_{client} on this machine")
+        raise exception.NotSupported(
+            feature=f"the setting {option} of Heat's clients_{client} on this machine"
+        )
 
     def url_for(self, **_: Any) -> str:
         """Raise ClientNotAvailable: there is no cloud whose catalog names services."""
@@ -154,7 +200,9 @@ class ClientPlugin(resource.ClientPlugin):
 
 
 def _swift() -> ModuleType:
-    return absent.module("heat.engine.clients.os.swift", IN_PROGRESS="in progress", MAX_EPOCH=2147483647)
+    return absent.module(
+        "heat.engine.clients.os.swift", IN_PROGRESS="in progress", MAX_EPOCH=2147483647
+    )
 
 
 class _Service:
@@ -175,14 +223,28 @@ def _late(name: str, *names: str) -> Callable[[], ModuleType]:
 
     def make() -> ModuleType:
         module = importlib.import_module(f"heat_config_stack.plugins.facade.{name}")
-        return named(name, **{each: _member(module, each) for each in names}) if names else module
+        return (
+            named(name, **{each: _member(module, each) for each in names})
+            if names
+            else module
+        )
 
     return make
 
 
 _ADJUSTMENTS = (
-    *("ADJUSTMENT_TYPES", "CFN_ADJUSTMENT_TYPES", "EXACT_CAPACITY", "CHANGE_IN_CAPACITY"),
-    *("PERCENT_CHANGE_IN_CAPACITY", "CFN_EXACT_CAPACITY", "CFN_CHANGE_IN_CAPACITY", "CFN_PERCENT_CHANGE_IN_CAPACITY"),
+    *(
+        "ADJUSTMENT_TYPES",
+        "CFN_ADJUSTMENT_TYPES",
+        "EXACT_CAPACITY",
+        "CHANGE_IN_CAPACITY",
+    ),
+    *(
+        "PERCENT_CHANGE_IN_CAPACITY",
+        "CFN_EXACT_CAPACITY",
+        "CFN_CHANGE_IN_CAPACITY",
+        "CFN_PERCENT_CHANGE_IN_CAPACITY",
+    ),
     "calculate_new_capacity",
 )
 
@@ -203,22 +265,34 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.common.grouputils": _late("groups"),
     "heat.engine.attributes": lambda: named(
         "heat.engine.attributes",
-        **{**vars(attributes), "SHOW_ATTR": attributes.SHOW, "BASE_ATTRIBUTES": (attributes.SHOW,)},
+        **{
+            **vars(attributes),
+            "SHOW_ATTR": attributes.SHOW,
+            "BASE_ATTRIBUTES": (attributes.SHOW,),
+        },
     ),
     "heat.engine.clients": _clients,
     "heat.engine.clients.client_exception": _client_exceptions,
     "heat.engine.clients.client_plugin": lambda: named(
-        "heat.engine.clients.client_plugin", ClientPlugin=ClientPlugin, ExceptionFilter=resource.ExceptionFilter
+        "heat.engine.clients.client_plugin",
+        ClientPlugin=ClientPlugin,
+        ExceptionFilter=resource.ExceptionFilter,
     ),
     "heat.engine.clients.os.swift": _swift,
     "heat.engine.clients.progress": lambda: progress,
     "heat.engine.constraints": lambda: named(
         "heat.engine.constraints", **{**vars(constraints), "Schema": properties.Schema}
     ),
-    "heat.engine.environment": _late("template", "Environment", "get_child_environment"),
+    "heat.engine.environment": _late(
+        "template", "Environment", "get_child_environment"
+    ),
     "heat.engine.function": _function,
-    "heat.engine.hot.parameters": lambda: named("heat.engine.hot.parameters", HOTParamSchema=_ParameterSchema),
-    "heat.engine.hot.template": _late("template", *(f"HOTemplate{date}" for date in _HOT)),
+    "heat.engine.hot.parameters": lambda: named(
+        "heat.engine.hot.parameters", HOTParamSchema=_ParameterSchema
+    ),
+    "heat.engine.hot.template": _late(
+        "template", *(f"HOTemplate{date}" for date in _HOT)
+    ),
     "heat.engine.notification.autoscaling": lambda: named(
         "heat.engine.notification.autoscaling", send=lambda **_values: None
     ),
@@ -235,7 +309,11 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.engine.software_config_io": _of_configs,
     "heat.engine.status": lambda: named(
         "heat.engine.status",
-        ResourceStatus=type("ResourceStatus", (), {"IN_PROGRESS": IN_PROGRESS, "FAILED": FAILED, "COMPLETE": COMPLETE}),
+        ResourceStatus=type(
+            "ResourceStatus",
+            (),
+            {"IN_PROGRESS": IN_PROGRESS, "FAILED": FAILED, "COMPLETE": COMPLETE},
+        ),
     ),
     "heat.engine.support": lambda: support,
     "heat.engine.template": _late("template", "Template"),
@@ -249,7 +327,11 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     # Names of older releases of Heat.
     "heat.engine.signal_responder": _late("signal_responder"),
     "heat.engine.stack_resource": _late("stack_resource"),
-    "heat.openstack.common.gettextutils": lambda: named("heat.openstack.common.gettextutils", _=lambda text: text),
-    "heat.openstack.common.log": lambda: named("heat.openstack.common.log", getLogger=logger),
+    "heat.openstack.common.gettextutils": lambda: named(
+        "heat.openstack.common.gettextutils", _=lambda text: text
+    ),
+    "heat.openstack.common.log": lambda: named(
+        "heat.openstack.common.log", getLogger=logger
+    ),
 }
 """The functions that make the modules, by the names of these."""

@@ -49,10 +49,19 @@ _SENTENCES = {
 class ResourceFailure(exception.ResourceFailure):
     """The failure of a resource, as plug-ins raise it."""
 
-    def __init__(self, exception_or_error: object, resource: Any = None, action: str | None = None) -> None:
+    def __init__(
+        self,
+        exception_or_error: object,
+        resource: Any = None,
+        action: str | None = None,
+    ) -> None:
         """Take the failure, and the resource that has failed."""
         error = exception_or_error
-        kind, path, text = "Error", ["resources", resource.name] if resource is not None else [], str(error)
+        kind, path, text = (
+            "Error",
+            ["resources", resource.name] if resource is not None else [],
+            str(error),
+        )
         if isinstance(error, exception.ResourceFailure):
             kind, path, text = error.kind, error.path, error.text
         elif isinstance(error, BaseException):
@@ -65,16 +74,25 @@ class ResourceFailure(exception.ResourceFailure):
 class ResourceNotFound(exception.EntityNotFound):
     """A resource does not exist."""
 
-    msg_fmt = "The Resource (%(resource_name)s) could not be found in Stack %(stack_name)s."
+    msg_fmt = (
+        "The Resource (%(resource_name)s) could not be found in Stack %(stack_name)s."
+    )
 
 
 def module() -> ModuleType:
     """Return the module that stands for `heat.common.exception`."""
     module_ = ModuleType("heat.common.exception")
     base = (exception.HeatException,)
-    plain = {name: type(name, base, {"msg_fmt": sentence}) for name, sentence in _SENTENCES.items()}
+    plain = {
+        name: type(name, base, {"msg_fmt": sentence})
+        for name, sentence in _SENTENCES.items()
+    }
     plain["NotAuthorized"] = type("NotAuthorized", (plain["Forbidden"],), {})
-    ours = {name: each for name, each in vars(exception).items() if not name.startswith("__")}
+    ours = {
+        name: each
+        for name, each in vars(exception).items()
+        if not name.startswith("__")
+    }
     own = {"ResourceFailure": ResourceFailure, "ResourceNotFound": ResourceNotFound}
     module_.__dict__.update({**plain, **ours, **own})
     return module_

@@ -23,7 +23,9 @@ class GroupInspector:
         """Take the group."""
         child = group.child
         records = [] if child is None else child.records()
-        self._records = sorted(records, key=lambda each: (each.status != FAILED, each.created, each.name))
+        self._records = sorted(
+            records, key=lambda each: (each.status != FAILED, each.created, each.name)
+        )
         self._source: Json = None if child is None else child.record.source
 
     @classmethod
@@ -33,7 +35,11 @@ class GroupInspector:
 
     def member_names(self, include_failed: bool) -> Iterator[str]:
         """Yield the names of the members."""
-        return (each.name for each in self._records if include_failed or each.status != FAILED)
+        return (
+            each.name
+            for each in self._records
+            if include_failed or each.status != FAILED
+        )
 
     def size(self, include_failed: bool) -> int:
         """Return the number of members."""
@@ -41,7 +47,11 @@ class GroupInspector:
 
     def template(self) -> Template | None:
         """Return the template of the group; None if it has none."""
-        return None if self._source is None else Template(copy.deepcopy(_parsed(self._source["template"])))
+        return (
+            None
+            if self._source is None
+            else Template(copy.deepcopy(_parsed(self._source["template"])))
+        )
 
 
 @functools.lru_cache(maxsize=8)
@@ -74,26 +84,45 @@ def get_member_names(group: Any) -> list[str]:
     return list(GroupInspector(group).member_names(include_failed=False))
 
 
-def get_member_definitions(group: Any, include_failed: bool = False) -> list[tuple[str, ResourceDefinition]]:
+def get_member_definitions(
+    group: Any, include_failed: bool = False
+) -> list[tuple[str, ResourceDefinition]]:
     """Return the names and the definitions of the members."""
     inspector = GroupInspector(group)
     template = inspector.template()
     found = {} if template is None else template.resource_definitions()
-    return [(name, found[name]) for name in inspector.member_names(include_failed) if name in found]
+    return [
+        (name, found[name])
+        for name in inspector.member_names(include_failed)
+        if name in found
+    ]
 
 
-def get_resource(group: Any, resource_name: str, use_indices: bool, key: object = None) -> Resource | None:  # noqa: ARG001
+def get_resource(
+    group: Any,
+    resource_name: str,
+    use_indices: bool,
+    key: object = None,  # noqa: ARG001
+) -> Resource | None:
     """Return a member, by its name or its position; None while there is no group. Raises NotFound."""
     if group.child is None:
         return None
     try:
-        return get_members(group)[int(resource_name)] if use_indices else group.child.resources[resource_name]
+        return (
+            get_members(group)[int(resource_name)]
+            if use_indices
+            else group.child.resources[resource_name]
+        )
     except (IndexError, KeyError):
-        problem = f"Member '{resource_name}' not found in group resource '{group.name}'."
+        problem = (
+            f"Member '{resource_name}' not found in group resource '{group.name}'."
+        )
         raise exception.NotFound(problem) from None
 
 
-def get_rsrc_attr(group: Any, key: object, use_indices: bool, resource_name: str, *attr_path: Any) -> Json:
+def get_rsrc_attr(
+    group: Any, key: object, use_indices: bool, resource_name: str, *attr_path: Any
+) -> Json:
     """Return an attribute of a member."""
     found = get_resource(group, resource_name, use_indices, key)
     return None if found is None else found.FnGetAtt(*attr_path)
@@ -109,7 +138,11 @@ def get_nested_attrs(group: Any, key: str, use_indices: bool, *path: Any) -> Jso
     """Return the value of `resource.NAME` or `resource.NAME.ATTRIBUTE`."""
     parts: list[Any] = [*key.split(".", 2)[1:], *path]
     name, rest = parts[0], parts[1:]
-    return get_rsrc_attr(group, key, use_indices, name, *rest) if rest else get_rsrc_id(group, key, use_indices, name)
+    return (
+        get_rsrc_attr(group, key, use_indices, name, *rest)
+        if rest
+        else get_rsrc_id(group, key, use_indices, name)
+    )
 
 
 def get_child_template_files(
@@ -126,19 +159,35 @@ def get_child_template_files(
 
 
 def calculate_new_capacity(  # noqa: PLR0917  # plug-ins call it so
-    current: int, adjustment: float, adjustment_type: str, min_adjustment_step: int | None, minimum: int, maximum: int
+    current: int,
+    adjustment: float,
+    adjustment_type: str,
+    min_adjustment_step: int | None,
+    minimum: int,
+    maximum: int,
 ) -> int:
     """Return the size after an adjustment, within the limits."""
     kinds = dict(zip(CFN_ADJUSTMENT_TYPES, ADJUSTMENT_TYPES, strict=True))
     kind = kinds.get(adjustment_type, adjustment_type)
-    return min(max(scaling.new_size(current, adjustment, kind, min_adjustment_step), minimum), maximum)
+    return min(
+        max(scaling.new_size(current, adjustment, kind, min_adjustment_step), minimum),
+        maximum,
+    )
 
 
-EXACT_CAPACITY, CHANGE_IN_CAPACITY, PERCENT_CHANGE_IN_CAPACITY = scaling.EXACT, scaling.CHANGE, scaling.PERCENT
+EXACT_CAPACITY, CHANGE_IN_CAPACITY, PERCENT_CHANGE_IN_CAPACITY = (
+    scaling.EXACT,
+    scaling.CHANGE,
+    scaling.PERCENT,
+)
 ADJUSTMENT_TYPES = (EXACT_CAPACITY, CHANGE_IN_CAPACITY, PERCENT_CHANGE_IN_CAPACITY)
 CFN_EXACT_CAPACITY, CFN_CHANGE_IN_CAPACITY = "ExactCapacity", "ChangeInCapacity"
 CFN_PERCENT_CHANGE_IN_CAPACITY = "PercentChangeInCapacity"
-CFN_ADJUSTMENT_TYPES = (CFN_EXACT_CAPACITY, CFN_CHANGE_IN_CAPACITY, CFN_PERCENT_CHANGE_IN_CAPACITY)
+CFN_ADJUSTMENT_TYPES = (
+    CFN_EXACT_CAPACITY,
+    CFN_CHANGE_IN_CAPACITY,
+    CFN_PERCENT_CHANGE_IN_CAPACITY,
+)
 
 
 def needs_update(targ_capacity: int, curr_capacity: int, num_up_to_date: int) -> bool:
@@ -147,12 +196,18 @@ def needs_update(targ_capacity: int, curr_capacity: int, num_up_to_date: int) ->
 
 
 def next_batch(
-    targ_capacity: int, curr_capacity: int, num_up_to_date: int, batch_size: int, min_in_service: int
+    targ_capacity: int,
+    curr_capacity: int,
+    num_up_to_date: int,
+    batch_size: int,
+    min_in_service: int,
 ) -> tuple[int, int]:
     """Return the size after the next batch, and the number of members that it makes or changes."""
     changed = min(batch_size, max(targ_capacity - num_up_to_date, 0))
     in_service = min(min_in_service, targ_capacity, curr_capacity)
-    return changed + max(min(curr_capacity, targ_capacity - changed), in_service), changed
+    return changed + max(
+        min(curr_capacity, targ_capacity - changed), in_service
+    ), changed
 
 
 class CooldownMixin:
@@ -164,7 +219,12 @@ class CooldownMixin:
         if time.time() < float(self.data().get(CooldownMixin._STORED) or 0):
             raise NoActionRequired
 
-    def _finished_scaling(self: Any, cooldown: float | None, cooldown_reason: str, size_changed: bool = True) -> None:  # noqa: ARG002
+    def _finished_scaling(
+        self: Any,
+        cooldown: float | None,
+        cooldown_reason: str,  # noqa: ARG002
+        size_changed: bool = True,
+    ) -> None:
         if size_changed:
             self.data_set(CooldownMixin._STORED, time.time() + max(cooldown or 0, 0))
 

@@ -22,7 +22,14 @@ from heat_config_stack.definition.constraints import TRUE
 from heat_config_stack.plugins.facade import settings
 from heat_config_stack.resource.resource import ExceptionFilter
 
-PACKAGES = ("oslo", "oslo_config", "oslo_i18n", "oslo_log", "oslo_serialization", "oslo_utils")
+PACKAGES = (
+    "oslo",
+    "oslo_config",
+    "oslo_i18n",
+    "oslo_log",
+    "oslo_serialization",
+    "oslo_utils",
+)
 
 
 def named(name: str, **members: Any) -> ModuleType:
@@ -34,11 +41,19 @@ def named(name: str, **members: Any) -> ModuleType:
 
 def modules() -> dict[str, Callable[[], ModuleType]]:
     """Return the functions that make the modules of packages that are not installed, by the names of the modules."""
-    missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
-    made = {name: make for name, make in _MODULES.items() if name.partition(".")[0] in missing}
+    missing = [
+        package for package in PACKAGES if importlib.util.find_spec(package) is None
+    ]
+    made = {
+        name: make
+        for name, make in _MODULES.items()
+        if name.partition(".")[0] in missing
+    }
     if importlib.util.find_spec("oslo") is None:  # the names before 2015
         for name in _MODULES:
-            made[name.replace("_", ".", 1)] = made.get(name) or functools.partial(importlib.import_module, name)
+            made[name.replace("_", ".", 1)] = made.get(name) or functools.partial(
+                importlib.import_module, name
+            )
     return made
 
 
@@ -51,7 +66,11 @@ def _utcnow(with_timezone: bool = False) -> datetime:
 
 
 def _normalized(time: datetime) -> datetime:
-    return time if time.tzinfo is None else time.astimezone(timezone.utc).replace(tzinfo=None)
+    return (
+        time
+        if time.tzinfo is None
+        else time.astimezone(timezone.utc).replace(tzinfo=None)
+    )
 
 
 def _as_time(time: datetime | str) -> datetime:
@@ -62,19 +81,29 @@ def _timeutils() -> ModuleType:
     return named(
         "oslo_utils.timeutils",
         utcnow=_utcnow,
-        utcnow_ts=lambda microsecond=False: _now().timestamp() if microsecond else int(_now().timestamp()),
+        utcnow_ts=lambda microsecond=False: (
+            _now().timestamp() if microsecond else int(_now().timestamp())
+        ),
         parse_isotime=datetime.fromisoformat,
-        parse_strtime=lambda text, fmt="%Y-%m-%dT%H:%M:%S.%f": datetime.strptime(text, fmt),  # noqa: DTZ007  # as there
+        parse_strtime=lambda text, fmt="%Y-%m-%dT%H:%M:%S.%f": datetime.strptime(  # noqa: DTZ007  # as there
+            text, fmt
+        ),
         normalize_time=_normalized,
-        is_older_than=lambda before, seconds: _utcnow() - _as_time(before) > timedelta(seconds=seconds),
-        is_newer_than=lambda after, seconds: _as_time(after) - _utcnow() > timedelta(seconds=seconds),
+        is_older_than=lambda before, seconds: (
+            _utcnow() - _as_time(before) > timedelta(seconds=seconds)
+        ),
+        is_newer_than=lambda after, seconds: (
+            _as_time(after) - _utcnow() > timedelta(seconds=seconds)
+        ),
         delta_seconds=lambda before, after: (after - before).total_seconds(),
     )
 
 
 def _is_uuid(text: object) -> bool:
     try:
-        return str(uuid.UUID(str(text))).replace("-", "") == str(text).lower().replace("-", "")
+        return str(uuid.UUID(str(text))).replace("-", "") == str(text).lower().replace(
+            "-", ""
+        )
     except ValueError:
         return False
 
@@ -101,14 +130,18 @@ def _netutils() -> ModuleType:
         is_valid_ipv6=lambda text: _is_address(text, (6,)),
         is_valid_cidr=lambda text: "/" in str(text) and _is_network(text, (4, 6)),
         is_valid_ipv6_cidr=lambda text: _is_network(text, (6,)),
-        is_valid_mac=lambda text: re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", str(text).lower()) is not None,
+        is_valid_mac=lambda text: (
+            re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", str(text).lower()) is not None
+        ),
     )
 
 
 FALSE = frozenset(("0", "f", "false", "off", "n", "no"))
 
 
-def _bool_from_string(text: object, strict: bool = False, default: bool = False) -> bool:
+def _bool_from_string(
+    text: object, strict: bool = False, default: bool = False
+) -> bool:
     if isinstance(text, bool):
         return text
     word = str(text).strip().lower()
@@ -121,29 +154,51 @@ def _bool_from_string(text: object, strict: bool = False, default: bool = False)
 
 def _masked(message: object, secret: str = "***") -> str:  # noqa: S107  # shown in place of one
     pattern = r"""((?:password|passwd|secret|token|auth_key)['"]?\s*[:=]\s*u?['"]?)([^'"\s,}]+)"""
-    return re.sub(pattern, lambda found: found[1] + secret, str(message), flags=re.IGNORECASE)
+    return re.sub(
+        pattern, lambda found: found[1] + secret, str(message), flags=re.IGNORECASE
+    )
 
 
 def _strutils() -> ModuleType:
-    return named("oslo_utils.strutils", bool_from_string=_bool_from_string, mask_password=_masked)
+    return named(
+        "oslo_utils.strutils", bool_from_string=_bool_from_string, mask_password=_masked
+    )
 
 
-def _decoded(text: str | bytes, incoming: str | None = None, errors: str = "strict") -> str:
+def _decoded(
+    text: str | bytes, incoming: str | None = None, errors: str = "strict"
+) -> str:
     return text.decode(incoming or "utf-8", errors) if isinstance(text, bytes) else text
 
 
-def _encoded(text: str | bytes, incoming: str | None = None, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+def _encoded(
+    text: str | bytes,
+    incoming: str | None = None,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> bytes:
     return _decoded(text, incoming, errors).encode(encoding, errors)
 
 
 def _encodeutils() -> ModuleType:
-    return named("oslo_utils.encodeutils", safe_decode=_decoded, safe_encode=_encoded, exception_to_unicode=str)
+    return named(
+        "oslo_utils.encodeutils",
+        safe_decode=_decoded,
+        safe_encode=_encoded,
+        exception_to_unicode=str,
+    )
 
 
-def _class_name(of: Any, fully_qualified: bool = True, truncate_builtins: bool = True) -> str:
+def _class_name(
+    of: Any, fully_qualified: bool = True, truncate_builtins: bool = True
+) -> str:
     class_ = of if isinstance(of, type) else type(of)
-    plain = not fully_qualified or (truncate_builtins and class_.__module__ == "builtins")
-    return class_.__qualname__ if plain else f"{class_.__module__}.{class_.__qualname__}"
+    plain = not fully_qualified or (
+        truncate_builtins and class_.__module__ == "builtins"
+    )
+    return (
+        class_.__qualname__ if plain else f"{class_.__module__}.{class_.__qualname__}"
+    )
 
 
 def _callable_name(function: Any) -> str:
@@ -164,7 +219,10 @@ def _reflection() -> ModuleType:
 
 
 @contextmanager
-def _reraising(reraise: bool = True, logger: object = None) -> Iterator[SimpleNamespace]:  # noqa: ARG001  # a plug-in's
+def _reraising(
+    reraise: bool = True,
+    logger: object = None,  # noqa: ARG001  # a plug-in's
+) -> Iterator[SimpleNamespace]:
     """Raise the exception that is being handled again at the end, unless the context's `reraise` is false by then."""
     handled = sys.exc_info()[1]
     context = SimpleNamespace(reraise=reraise)
@@ -174,8 +232,12 @@ def _reraising(reraise: bool = True, logger: object = None) -> Iterator[SimpleNa
 
 
 def _excutils() -> ModuleType:
-    members: dict[str, Callable[..., AbstractContextManager[Any]]] = {"exception_filter": ExceptionFilter}
-    return named("oslo_utils.excutils", save_and_reraise_exception=_reraising, **members)
+    members: dict[str, Callable[..., AbstractContextManager[Any]]] = {
+        "exception_filter": ExceptionFilter
+    }
+    return named(
+        "oslo_utils.excutils", save_and_reraise_exception=_reraising, **members
+    )
 
 
 def _class_of(path: str) -> Any:
@@ -207,7 +269,9 @@ def _jsonutils() -> ModuleType:
         "oslo_serialization.jsonutils",
         dumps=json.dumps,
         dump=json.dump,
-        loads=lambda text, encoding="utf-8", **options: json.loads(_decoded(text, encoding), **options),
+        loads=lambda text, encoding="utf-8", **options: json.loads(
+            _decoded(text, encoding), **options
+        ),
         load=json.load,
         dump_as_bytes=lambda value, **options: json.dumps(value, **options).encode(),
         to_primitive=to_primitive,
@@ -217,23 +281,37 @@ def _jsonutils() -> ModuleType:
 def _base64() -> ModuleType:
     return named(
         "oslo_serialization.base64",
-        encode_as_bytes=lambda text, encoding="utf-8": base64.b64encode(_encoded(text, encoding=encoding)),
-        encode_as_text=lambda text, encoding="utf-8": base64.b64encode(_encoded(text, encoding=encoding)).decode(),
-        decode_as_bytes=lambda text, encoding="utf-8": base64.b64decode(_encoded(text, encoding=encoding)),
-        decode_as_text=lambda text, encoding="utf-8": base64.b64decode(_encoded(text)).decode(encoding),
+        encode_as_bytes=lambda text, encoding="utf-8": base64.b64encode(
+            _encoded(text, encoding=encoding)
+        ),
+        encode_as_text=lambda text, encoding="utf-8": base64.b64encode(
+            _encoded(text, encoding=encoding)
+        ).decode(),
+        decode_as_bytes=lambda text, encoding="utf-8": base64.b64decode(
+            _encoded(text, encoding=encoding)
+        ),
+        decode_as_text=lambda text, encoding="utf-8": base64.b64decode(
+            _encoded(text)
+        ).decode(encoding),
     )
 
 
 def _units() -> ModuleType:
     small = {f"{name}i": 1024**power for power, name in enumerate("KMGTPE", 1)}
-    return named("oslo_utils.units", **small, **{name: 1000**power for power, name in enumerate("kMGTPE", 1)})
+    return named(
+        "oslo_utils.units",
+        **small,
+        **{name: 1000**power for power, name in enumerate("kMGTPE", 1)},
+    )
 
 
 class _Translators:
     """Translates nothing."""
 
     def __init__(self, *_: object, **_more: object) -> None:
-        self.primary = self.log_info = self.log_warning = self.log_error = self.log_critical = same
+        self.primary = self.log_info = self.log_warning = self.log_error = (
+            self.log_critical
+        ) = same
         self.plural_form, self.contextual_form = plural, lambda _context, text: text
 
 
@@ -266,14 +344,23 @@ def _log() -> ModuleType:
     return named(
         "oslo_log.log",
         getLogger=logger,
-        **{name: getattr(logging, name) for name in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")},
+        **{
+            name: getattr(logging, name)
+            for name in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+        },
     )
 
 
 _MODULES: dict[str, Callable[[], ModuleType]] = {
-    **{package: lambda package=package: named(package, __path__=[]) for package in PACKAGES[1:]},  # type: ignore[misc]
+    **{
+        package: lambda package=package: named(package, __path__=[])  # type: ignore[misc]
+        for package in PACKAGES[1:]
+    },
     "oslo_i18n": lambda: named(
-        "oslo_i18n", __path__=[], TranslatorFactory=_Translators, translate=lambda text, *_: text
+        "oslo_i18n",
+        __path__=[],
+        TranslatorFactory=_Translators,
+        translate=lambda text, *_: text,
     ),
     "oslo_config.cfg": settings.module,
     "oslo_log.log": _log,
@@ -289,7 +376,9 @@ _MODULES: dict[str, Callable[[], ModuleType]] = {
     "oslo_utils.units": _units,
     "oslo_utils.uuidutils": lambda: named(
         "oslo_utils.uuidutils",
-        generate_uuid=lambda dashed=True: str(uuid.uuid4()) if dashed else uuid.uuid4().hex,
+        generate_uuid=lambda dashed=True: (
+            str(uuid.uuid4()) if dashed else uuid.uuid4().hex
+        ),
         is_uuid_like=_is_uuid,
     ),
 }

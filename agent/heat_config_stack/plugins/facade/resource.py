@@ -13,7 +13,11 @@ from heat_config_stack.plugins.facade.template import Template, of_definition
 from heat_config_stack.records import exception
 from heat_config_stack.resource import resource
 from heat_config_stack.resource.properties import Properties
-from heat_config_stack.resource.resource import NoActionRequired, PollDelay, UpdateReplace
+from heat_config_stack.resource.resource import (
+    NoActionRequired,
+    PollDelay,
+    UpdateReplace,
+)
 from heat_config_stack.resource.snippet import Snippet, policy, thaw
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
@@ -45,9 +49,17 @@ class StackEnvironment:
         """Take the stack."""
         self._stack = stack
 
-    def get_class(self, resource_type: str, resource_name: str | None = None, files: object = None) -> Any:  # noqa: ARG002
+    def get_class(
+        self,
+        resource_type: str,
+        resource_name: str | None = None,
+        files: object = None,  # noqa: ARG002
+    ) -> Any:
         """Return the class of a type. Raises EntityNotFound."""
-        types, wanted = self._stack.world.types, ResourceDefinition(resource_name or "", resource_type)
+        types, wanted = (
+            self._stack.world.types,
+            ResourceDefinition(resource_name or "", resource_type),
+        )
         return types.class_of(types.mapped_type(wanted, self._stack.environment))
 
     get_class_to_instantiate = get_class
@@ -60,7 +72,18 @@ class StackEnvironment:
 class StackView:
     """A stack as plug-ins see it: ours, with the names of `heat.engine.stack`."""
 
-    ACTIONS = (CREATE, DELETE, UPDATE, ROLLBACK, SUSPEND, RESUME, ADOPT, SNAPSHOT, CHECK, RESTORE) = (
+    ACTIONS = (
+        CREATE,
+        DELETE,
+        UPDATE,
+        ROLLBACK,
+        SUSPEND,
+        RESUME,
+        ADOPT,
+        SNAPSHOT,
+        CHECK,
+        RESTORE,
+    ) = (
         *("CREATE", "DELETE", "UPDATE", "ROLLBACK", "SUSPEND"),
         *("RESUME", "ADOPT", "SNAPSHOT", "CHECK", "RESTORE"),
     )
@@ -117,7 +140,11 @@ class StackView:
         """Return the names and the resources."""
         return self._stack.resources.items()
 
-    def iter_resources(self, nested_depth: int = 0, filters: object = None) -> Iterator[Any]:  # noqa: ARG002
+    def iter_resources(
+        self,
+        nested_depth: int = 0,
+        filters: object = None,  # noqa: ARG002
+    ) -> Iterator[Any]:
         """Yield the resources, and those of their child stacks down to a depth."""
         for each in self._stack.resources.values():
             yield each
@@ -127,7 +154,10 @@ class StackView:
     def resource_by_refid(self, refid: object) -> Any:
         """Return the resource with a reference id; None if there is none."""
         resources = self._stack.resources.values()
-        return next((each for each in resources if refid in (each.FnGetRefId(), each.name)), None)
+        return next(
+            (each for each in resources if refid in (each.FnGetRefId(), each.name)),
+            None,
+        )
 
     def total_resources(self, stack_id: object = None) -> int:  # noqa: ARG002
         """Return the number of resources of the whole tree of stacks."""
@@ -137,7 +167,9 @@ class StackView:
 
     def identifier(self) -> HeatIdentifier:
         """Return the identity."""
-        return HeatIdentifier(self._stack.identity.project, self._stack.name, self._stack.id)
+        return HeatIdentifier(
+            self._stack.identity.project, self._stack.name, self._stack.id
+        )
 
     def root_stack_id(self) -> str:
         """Return the id of the outermost stack."""
@@ -200,9 +232,15 @@ class Resource(resource.Resource):
     abandon_in_progress = converge = False
     _policy: Any = None
 
-    def __init__(self, name: str, json_snippet: ResourceDefinition | Snippet, stack: Any) -> None:
+    def __init__(
+        self, name: str, json_snippet: ResourceDefinition | Snippet, stack: Any
+    ) -> None:
         """Work on one resource of a stack."""
-        definition = json_snippet.definition if isinstance(json_snippet, Snippet) else json_snippet
+        definition = (
+            json_snippet.definition
+            if isinstance(json_snippet, Snippet)
+            else json_snippet
+        )
         super().__init__(name, definition, of_stack(stack))
 
     def define(self, definition: ResourceDefinition) -> None:
@@ -229,7 +267,9 @@ class Resource(resource.Resource):
     def update_policy(self) -> Properties:
         """Return the update policy."""
         if self._policy is None:
-            self._policy = policy(self.update_policy_schema, self.definition.update_policy, self.resolve)
+            self._policy = policy(
+                self.update_policy_schema, self.definition.update_policy, self.resolve
+            )
         found: Properties = self._policy
         return found
 
@@ -250,7 +290,12 @@ class Resource(resource.Resource):
         others = self.stack.definition.resources.items()
         return [name for name, each in others if self.name in each.requirements()]
 
-    def referenced_attrs(self, stk_defn: object = None, in_resources: bool = True, in_outputs: bool = True) -> set[Any]:  # noqa: ARG002
+    def referenced_attrs(
+        self,
+        stk_defn: object = None,  # noqa: ARG002
+        in_resources: bool = True,
+        in_outputs: bool = True,
+    ) -> set[Any]:
         """Return the attributes that the template of the stack uses: each a name, or a name and a path."""
         defined = self.stack.defined
         if defined is None:
@@ -259,17 +304,33 @@ class Resource(resource.Resource):
         for each in defined.resources.values() if in_resources else ():
             trees += [dict(each.properties), each.metadata]
         trees += [each.value for each in defined.outputs.values()] if in_outputs else []
-        needs = (need for tree in trees for need in requires(tree) if need.resource == self.name and need.attribute)
-        return {(need.attribute, *need.keys) if need.keys else need.attribute for need in needs}
+        needs = (
+            need
+            for tree in trees
+            for need in requires(tree)
+            if need.resource == self.name and need.attribute
+        )
+        return {
+            (need.attribute, *need.keys) if need.keys else need.attribute
+            for need in needs
+        }
 
     def identifier(self) -> HeatIdentifier:
         """Return the identity."""
         stack: Any = self.stack
-        return HeatIdentifier(stack.identity.project, stack.name, stack.id, f"resources/{self.name}")
+        return HeatIdentifier(
+            stack.identity.project, stack.name, stack.id, f"resources/{self.name}"
+        )
 
-    def state_set(self, action: str, status: str, reason: str = "state changed") -> None:
+    def state_set(
+        self, action: str, status: str, reason: str = "state changed"
+    ) -> None:
         """Record a state."""
-        self.record.action, self.record.status, self.record.reason = action, status, reason
+        self.record.action, self.record.status, self.record.reason = (
+            action,
+            status,
+            reason,
+        )
         self.stack.keep(self.record)
 
     def store(self, **_: Any) -> None:
@@ -300,7 +361,11 @@ class Resource(resource.Resource):
     def has_attribute(self, name: str) -> bool:
         """Return whether the resource has an attribute; True if its class has a `get_attribute` of its own."""
         own = type(self).get_attribute is not resource.Resource.get_attribute
-        return own or type(self).FnGetAtt is not resource.Resource.FnGetAtt or super().has_attribute(name)
+        return (
+            own
+            or type(self).FnGetAtt is not resource.Resource.FnGetAtt
+            or super().has_attribute(name)
+        )
 
     def rpc_client(self) -> Any:
         """Return the part of Heat's RPC client that there is."""

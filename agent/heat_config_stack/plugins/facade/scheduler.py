@@ -108,7 +108,9 @@ class TaskRunner:
         steps.close()
 
     def run_to_completion(
-        self, wait_time: float | None = 1, progress_callback: Callable[[], None] | None = None
+        self,
+        wait_time: float | None = 1,
+        progress_callback: Callable[[], None] | None = None,
     ) -> None:
         """Carry out the rest of the task."""
         for _ in self.as_task(None, progress_callback):

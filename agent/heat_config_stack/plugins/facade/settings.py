@@ -22,7 +22,18 @@ DEFAULTS: dict[str, Any] = {
 """The settings of Heat that its resources read, with Heat's defaults."""
 
 _KINDS = (
-    *("Opt", "StrOpt", "BoolOpt", "IntOpt", "FloatOpt", "ListOpt", "DictOpt", "MultiOpt", "MultiStrOpt", "PortOpt"),
+    *(
+        "Opt",
+        "StrOpt",
+        "BoolOpt",
+        "IntOpt",
+        "FloatOpt",
+        "ListOpt",
+        "DictOpt",
+        "MultiOpt",
+        "MultiStrOpt",
+        "PortOpt",
+    ),
     *("HostAddressOpt", "HostnameOpt", "IPOpt", "URIOpt", "SubCommandOpt"),
 )
 
@@ -34,7 +45,9 @@ class NoSuchOptError(AttributeError):
 class Opt:
     """The declaration of a setting."""
 
-    def __init__(self, name: str, *_: Any, default: Any = None, dest: str = "", **_more: Any) -> None:
+    def __init__(
+        self, name: str, *_: Any, default: Any = None, dest: str = "", **_more: Any
+    ) -> None:
         """Take the name and the default; the rest says how a configuration file would be read."""
         self.name, self.default = name, default
         self.dest = dest or name.replace("-", "_")
@@ -120,8 +133,14 @@ class Configuration(Settings):
 def module() -> ModuleType:
     """Return the module that stands for `oslo_config.cfg`."""
     made = ModuleType("oslo_config.cfg")
-    members = {"CONF": Configuration(dict(DEFAULTS)), "ConfigOpts": Configuration, "OptGroup": OptGroup}
-    made.__dict__.update(members, NoSuchOptError=NoSuchOptError, **dict.fromkeys(_KINDS, Opt))
+    members = {
+        "CONF": Configuration(dict(DEFAULTS)),
+        "ConfigOpts": Configuration,
+        "OptGroup": OptGroup,
+    }
+    made.__dict__.update(
+        members, NoSuchOptError=NoSuchOptError, **dict.fromkeys(_KINDS, Opt)
+    )
     return made
 
 
@@ -130,5 +149,7 @@ def of_heat() -> ModuleType:
     made = ModuleType("heat.common.config")
     if importlib.util.find_spec("oslo_config") is not None:
         cfg = importlib.import_module("oslo_config.cfg")
-        cfg.CONF.register_opts([cfg.Opt(name, default=value) for name, value in DEFAULTS.items()])
+        cfg.CONF.register_opts(
+            [cfg.Opt(name, default=value) for name, value in DEFAULTS.items()]
+        )
     return made

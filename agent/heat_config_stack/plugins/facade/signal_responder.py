@@ -24,7 +24,9 @@ class StackUser(Resource):
     def _create_user(self) -> None:
         """Do nothing: there is only one user."""
 
-    _delete_user = _create_keypair = _delete_keypair = _register_access_key = _create_user
+    _delete_user = _create_keypair = _delete_keypair = _register_access_key = (
+        _create_user
+    )
 
     def _get_user_id(self) -> None:
         """Return None: there is only one user."""
@@ -56,7 +58,9 @@ class SignalResponder(StackUser):
         """Return an empty URL: a command signals the resource."""
         return ""
 
-    _get_ec2_signed_url = _get_heat_signal_url = _get_swift_signal_url = _get_zaqar_signal_queue_id = _no_url
+    _get_ec2_signed_url = _get_heat_signal_url = _get_swift_signal_url = (
+        _get_zaqar_signal_queue_id
+    ) = _no_url
 
     def _get_signal(self, *_: Any, **_more: Any) -> dict[str, str]:
         """Return the address for signals."""

@@ -23,7 +23,14 @@ from heat_config_stack.plugins.facade.exceptions import ResourceFailure
 from heat_config_stack.plugins.facade.resource import Resource, of_stack
 from heat_config_stack.plugins.facade.template import Environment, Template
 from heat_config_stack.records import exception, records
-from heat_config_stack.records.records import ADOPT, CREATE, DELETE, IN_PROGRESS, UPDATE, StackRecord
+from heat_config_stack.records.records import (
+    ADOPT,
+    CREATE,
+    DELETE,
+    IN_PROGRESS,
+    UPDATE,
+    StackRecord,
+)
 from heat_config_stack.resource.snippet import Snippet
 from heat_config_stack.resource_types import nested
 
@@ -86,17 +93,30 @@ class StackResource(Resource, nested.StackResource):
         environment = params if isinstance(params, Environment) else Environment(params)
         if isinstance(template, Template) and isinstance(template.env, Environment):
             environment.mappings = {**template.env.mappings, **environment.mappings}
-        sections = read_template(template) if isinstance(template, str) else getattr(template, "t", template)
+        sections = (
+            read_template(template)
+            if isinstance(template, str)
+            else getattr(template, "t", template)
+        )
         text = Template(sections).text()
         values = {**environment.param_defaults, **environment.params}
         return {TEMPLATE: text, PARAMETERS: values, MAPPINGS: environment.mappings}
 
-    def _defined(self, source: Mapping[str, Any], identity: Identity, *, known: bool) -> Definition:
+    def _defined(
+        self, source: Mapping[str, Any], identity: Identity, *, known: bool
+    ) -> Definition:
         parameters = source[PARAMETERS]
         if not known:
-            parameters = {name: value for name, value in parameters.items() if value is not None}
+            parameters = {
+                name: value for name, value in parameters.items() if value is not None
+            }
         return self.stack.environment.of_text(
-            self.name, source[TEMPLATE], identity, parameters, known=known, mappings=source[MAPPINGS]
+            self.name,
+            source[TEMPLATE],
+            identity,
+            parameters,
+            known=known,
+            mappings=source[MAPPINGS],
         )
 
     def child_definition(self, identity: Identity) -> Definition:
@@ -140,15 +160,21 @@ class StackResource(Resource, nested.StackResource):
     ) -> ChildPreview:
         """Return the child of a template, before it is created. Raises StackValidationFailed."""
         source = self._source(child_template, child_params)
-        identity = Identity(stack_name, self.record.id or stack_name, self.stack.identity.project)
+        identity = Identity(
+            stack_name, self.record.id or stack_name, self.stack.identity.project
+        )
         try:
             return ChildPreview(self, self._defined(source, identity, known=False))
         except Invalid as error:
-            raise exception.StackValidationFailed(message=str(error.mistakes[0])) from error
+            raise exception.StackValidationFailed(
+                message=str(error.mistakes[0])
+            ) from error
 
     def get_nested_parameters_stack(self) -> ChildPreview:
         """Return the child before it is created, for a look at its parameters."""
-        return self._parse_nested_stack(f"{self.stack.name}-{self.name}", self.child_template(), self.child_params())
+        return self._parse_nested_stack(
+            f"{self.stack.name}-{self.name}", self.child_template(), self.child_params()
+        )
 
     # The work.
 
@@ -173,19 +199,30 @@ class StackResource(Resource, nested.StackResource):
         """Begin to update the child; create it if there is none."""
         self._apply(UPDATE, self._source(child_template, user_params))
 
-    def _apply(self, action: str, source: dict[str, Json], adopted: Json = None) -> None:
+    def _apply(
+        self, action: str, source: dict[str, Json], adopted: Json = None
+    ) -> None:
         """Begin to bring the child to a template. Do nothing if that was begun before an interruption."""
         world = self.stack.world
         scheduler.wait_with(world.meanwhile)
-        digest = hashlib.sha256(json.dumps(source, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(
+            json.dumps(source, sort_keys=True, default=str).encode()
+        ).hexdigest()[:16]
         attempt = f"{self.record.attempt}/{digest}"
         child = self.child
         if child is not None and child.record.attempt == attempt:
             if child.record.status == IN_PROGRESS and child.traversal is None:
-                traversal.go_on(child, self.child_definition(self._identity_of(child.record)))
+                traversal.go_on(
+                    child, self.child_definition(self._identity_of(child.record))
+                )
             return
         if child is None:
-            record = StackRecord(records.new_id(), self.physical_resource_name(), owner=self.record.id, adopted=adopted)
+            record = StackRecord(
+                records.new_id(),
+                self.physical_resource_name(),
+                owner=self.record.id,
+                adopted=adopted,
+            )
         else:
             record = child.record
         definition = self._defined(source, self._identity_of(record), known=True)
@@ -220,8 +257,12 @@ class StackResource(Resource, nested.StackResource):
     def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> Any:
         """Adopt the child with its resources."""
         data = resource_data or {}
-        self.adopt_values(data.get("resource_data") or {}, list(data.get("resources") or {}))
-        return self.create_with_template(self.child_template(), self.child_params(), adopt_data=data)
+        self.adopt_values(
+            data.get("resource_data") or {}, list(data.get("resources") or {})
+        )
+        return self.create_with_template(
+            self.child_template(), self.child_params(), adopt_data=data
+        )
 
     def handle_delete(self) -> Any:
         """Delete the child."""
@@ -230,7 +271,9 @@ class StackResource(Resource, nested.StackResource):
     def _is_complete(self, token: Any = None) -> bool:  # noqa: ARG002  # a plug-in's cookie
         """Return whether the child is as the handler wants it. Raises ResourceFailure."""
         if self.child is None:
-            raise exception.Error(f"the handler has created no child stack: {type(self).__name__} has to do that")
+            raise exception.Error(
+                f"the handler has created no child stack: {type(self).__name__} has to do that"
+            )
         try:
             return super()._is_complete("begun")
         except exception.ResourceFailure as failure:
@@ -268,13 +311,19 @@ class StackResource(Resource, nested.StackResource):
         if self.child is None:
             return True
         if self.child.record.action != DELETE:
-            raise exception.Error(f"the handler has not deleted the child stack: {type(self).__name__} has to do that")
+            raise exception.Error(
+                f"the handler has not deleted the child stack: {type(self).__name__} has to do that"
+            )
         return super().check_delete_complete(DELETE)
 
     def awaits(self) -> Hashable | None:
         """Wait for the end of the child's traversal; while there is none, checks have to poll."""
         child = self.child
-        return super().awaits() if child is not None and child.record.status == IN_PROGRESS else None
+        return (
+            super().awaits()
+            if child is not None and child.record.status == IN_PROGRESS
+            else None
+        )
 
     # The child, as other parts of the class see it.
 
@@ -290,7 +339,11 @@ class StackResource(Resource, nested.StackResource):
     def nested_identifier(self) -> HeatIdentifier | None:
         """Return the identity of the child; None if there is none."""
         child = self.child
-        return None if child is None else HeatIdentifier(child.identity.project, child.name, child.id)
+        return (
+            None
+            if child is None
+            else HeatIdentifier(child.identity.project, child.name, child.id)
+        )
 
     def get_output(self, op: str) -> Json:
         """Return an output of the child; None if there is no child. Raises NotFound, TemplateOutputError."""
@@ -302,13 +355,17 @@ class StackResource(Resource, nested.StackResource):
         try:
             return child.output(op)
         except Unresolved as error:
-            raise exception.TemplateOutputError(resource=self.name, attribute=op, message=str(error)) from error
+            raise exception.TemplateOutputError(
+                resource=self.name, attribute=op, message=str(error)
+            ) from error
 
     def _resolve_attribute(self, name: str) -> Json:
         try:
             return self.get_output(name)
         except exception.NotFound:
-            raise exception.InvalidTemplateAttribute(resource=self.name, key=name) from None
+            raise exception.InvalidTemplateAttribute(
+                resource=self.name, key=name
+            ) from None
 
     def _show_resource(self) -> Json:
         return None

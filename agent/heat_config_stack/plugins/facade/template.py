@@ -60,13 +60,19 @@ class ResourceDefinition(Snippet):
             "properties": inner.properties,
             "metadata": inner.metadata,
             "depends_on": list(inner.depends_on),
-            "deletion_policy": "" if inner.deletion_policy == "Delete" else inner.deletion_policy,
+            "deletion_policy": ""
+            if inner.deletion_policy == "Delete"
+            else inner.deletion_policy,
             "update_policy": inner.update_policy,
             "description": inner.description,
             "external_id": inner.external_id,
         }
         given = {name: copy.deepcopy(value) for name, value in parts.items() if value}
-        return {"type": inner.type, **given, **({} if inner.condition is None else {"condition": inner.condition})}
+        return {
+            "type": inner.type,
+            **given,
+            **({} if inner.condition is None else {"condition": inner.condition}),
+        }
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ResourceDefinition):
@@ -101,7 +107,9 @@ class OutputDefinition:
 
     def render_hot(self) -> dict[str, Any]:
         """Return the output as a template has it."""
-        described = {} if self._description is None else {"description": self._description}
+        described = (
+            {} if self._description is None else {"description": self._description}
+        )
         return {**described, "value": copy.deepcopy(self._value)}
 
 
@@ -119,11 +127,21 @@ def _function(stack: object, name: str, arguments: Any) -> dict[str, Any]:  # no
 class Template(Mapping[str, Any]):
     """A template in HOT, as data."""
 
-    SECTIONS = (VERSION, DESCRIPTION, PARAMETER_GROUPS, PARAMETERS, RESOURCES, OUTPUTS, CONDITIONS) = (
+    SECTIONS = (
+        VERSION,
+        DESCRIPTION,
+        PARAMETER_GROUPS,
+        PARAMETERS,
+        RESOURCES,
+        OUTPUTS,
+        CONDITIONS,
+    ) = (
         *(VERSION_KEY, "description", "parameter_groups", "parameters"),
         *("resources", "outputs", "conditions"),
     )
-    functions: Mapping[str, Callable[..., Any]] = dict.fromkeys(("get_attr", "get_resource"), _function)
+    functions: Mapping[str, Callable[..., Any]] = dict.fromkeys(
+        ("get_attr", "get_resource"), _function
+    )
 
     def __init__(
         self,
@@ -141,13 +159,21 @@ class Template(Mapping[str, Any]):
 
     @classmethod
     def create_empty_template(
-        cls, version: tuple[str, str] = (VERSION_KEY, VERSION), from_template: Template | None = None
+        cls,
+        version: tuple[str, str] = (VERSION_KEY, VERSION),
+        from_template: Template | None = None,
     ) -> Template:
         """Return a template without resources."""
         if from_template is None:
             return cls({version[0]: version[1]})
-        rest = {name: value for name, value in from_template.t.items() if name != cls.RESOURCES}
-        return cls(copy.deepcopy(rest), files=from_template.files, env=from_template.env)
+        rest = {
+            name: value
+            for name, value in from_template.t.items()
+            if name != cls.RESOURCES
+        }
+        return cls(
+            copy.deepcopy(rest), files=from_template.files, env=from_template.env
+        )
 
     @classmethod
     def load(cls, context: object, template_id: object, t: object = None) -> Template:  # noqa: ARG003  # a plug-in's
@@ -194,15 +220,22 @@ class Template(Mapping[str, Any]):
         """Remove all resources."""
         self.t.pop(self.RESOURCES, None)
 
-    def resource_definitions(self, stack: object = None) -> dict[str, ResourceDefinition]:  # noqa: ARG002
+    def resource_definitions(
+        self,
+        stack: object = None,  # noqa: ARG002
+    ) -> dict[str, ResourceDefinition]:
         """Return the definition of each resource."""
-        return {name: _read(name, each) for name, each in (self.t.get(self.RESOURCES) or {}).items()}
+        return {
+            name: _read(name, each)
+            for name, each in (self.t.get(self.RESOURCES) or {}).items()
+        }
 
     def outputs(self, stack: object = None) -> dict[str, OutputDefinition]:  # noqa: ARG002
         """Return the definition of each output."""
         found = self.t.get(self.OUTPUTS) or {}
         return {
-            name: OutputDefinition(name, each.get("value"), each.get("description")) for name, each in found.items()
+            name: OutputDefinition(name, each.get("value"), each.get("description"))
+            for name, each in found.items()
         }
 
     def parse(self, stack: object, snippet: Any, path: str = "") -> Any:  # noqa: ARG002
@@ -210,11 +243,27 @@ class Template(Mapping[str, Any]):
         return snippet
 
     @staticmethod
-    def _rsrc_defn_args(stack: object, name: str, data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:  # noqa: ARG004
+    def _rsrc_defn_args(
+        stack: object,  # noqa: ARG004
+        name: str,  # noqa: ARG004
+        data: Mapping[str, Any],
+    ) -> Iterator[tuple[str, Any]]:
         """Yield the arguments of a ResourceDefinition, except the name, from a part of a template."""
         names = {"type": "resource_type", "depends_on": "depends"}
-        keys = ("type", "properties", "metadata", "depends_on", "deletion_policy", "update_policy", "description")
-        return ((names.get(key, key), data[key]) for key in keys if data.get(key) is not None)
+        keys = (
+            "type",
+            "properties",
+            "metadata",
+            "depends_on",
+            "deletion_policy",
+            "update_policy",
+            "description",
+        )
+        return (
+            (names.get(key, key), data[key])
+            for key in keys
+            if data.get(key) is not None
+        )
 
     def validate(self) -> None:
         """Do nothing: the template is checked before the stack is created."""
@@ -242,15 +291,28 @@ def _read(name: str, content: Mapping[str, Any]) -> ResourceDefinition:
 class Environment:
     """The parameters and mappings of a child stack, under the names of `heat.engine.environment`."""
 
-    def __init__(self, env: Mapping[str, Any] | None = None, user_env: bool = True) -> None:  # noqa: ARG002
+    def __init__(
+        self,
+        env: Mapping[str, Any] | None = None,
+        user_env: bool = True,  # noqa: ARG002
+    ) -> None:
         """Take the sections of an environment, or parameters alone."""
-        sections = dict(_map("the parameters of a template", {} if env is None else env))
-        if sections and not any(name in sections for name in ("parameters", "resource_registry", "parameter_defaults")):
+        sections = dict(
+            _map("the parameters of a template", {} if env is None else env)
+        )
+        if sections and not any(
+            name in sections
+            for name in ("parameters", "resource_registry", "parameter_defaults")
+        ):
             sections = {"parameters": sections}
         self.params: dict[str, Any] = dict(sections.get("parameters") or {})
-        self.param_defaults: dict[str, Any] = dict(sections.get("parameter_defaults") or {})
+        self.param_defaults: dict[str, Any] = dict(
+            sections.get("parameter_defaults") or {}
+        )
         self.mappings = {
-            name: each for name, each in (sections.get("resource_registry") or {}).items() if isinstance(each, str)
+            name: each
+            for name, each in (sections.get("resource_registry") or {}).items()
+            if isinstance(each, str)
         }
 
     def user_env_as_dict(self) -> dict[str, Any]:

@@ -10,11 +10,26 @@ from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Place
 from heat_config_stack.definition import limits
-from heat_config_stack.tosca.checks.substitution import check_substitutable, check_substitution
-from heat_config_stack.tosca.checks.template_checks import check_groups, check_policies, check_templates
+from heat_config_stack.tosca.checks.substitution import (
+    check_substitutable,
+    check_substitution,
+)
+from heat_config_stack.tosca.checks.template_checks import (
+    check_groups,
+    check_policies,
+    check_templates,
+)
 from heat_config_stack.tosca.checks.type_checks import check_definitions, check_types
 from heat_config_stack.tosca.checks.workflows import check_workflows
-from heat_config_stack.tosca.files.archives import METADATA, Archive, Disk, Files, Folder, Refused, entry_of
+from heat_config_stack.tosca.files.archives import (
+    METADATA,
+    Archive,
+    Disk,
+    Files,
+    Folder,
+    Refused,
+    entry_of,
+)
 from heat_config_stack.tosca.files.documents import Document, Library
 from heat_config_stack.tosca.language import functions
 from heat_config_stack.tosca.language.budget import Budget
@@ -73,7 +88,12 @@ class Checker:
     def check_inner(self, files: Files, path: str, version: str) -> Checked:
         """Return all that is wrong with a service template that stands in the place of a node of another one."""
         name = files.shown(path)
-        return self._within(name, lambda: self._check_read(name, (files, path, version), {}, needs_metadata=False))
+        return self._within(
+            name,
+            lambda: self._check_read(
+                name, (files, path, version), {}, needs_metadata=False
+            ),
+        )
 
     def document(self, files: Files, path: str, version: str) -> Document | None:
         """Return a document, with what is wrong in its report; None where it cannot be read."""
@@ -89,7 +109,9 @@ class Checker:
         except limits.TooMuch:
             return _unusable(name, f"it takes over {SECONDS:g} s to check", code="yaml")
 
-    def _check(self, name: str, inputs: Mapping[str, str], record: Callable[[Files], Files]) -> Checked:
+    def _check(
+        self, name: str, inputs: Mapping[str, str], record: Callable[[Files], Files]
+    ) -> Checked:
         try:
             files, path = self._opened(name)
         except Refused as refused:
@@ -97,10 +119,17 @@ class Checker:
         except (OSError, ValueError) as error:
             return _unreadable(name, error)
         needs_metadata = files is not self._disk and not files.has(METADATA)
-        return self._check_read(name, (record(files), path, ""), inputs, needs_metadata=needs_metadata)
+        return self._check_read(
+            name, (record(files), path, ""), inputs, needs_metadata=needs_metadata
+        )
 
     def _check_read(
-        self, name: str, place: tuple[Files, str, str], inputs: Mapping[str, str], *, needs_metadata: bool
+        self,
+        name: str,
+        place: tuple[Files, str, str],
+        inputs: Mapping[str, str],
+        *,
+        needs_metadata: bool,
     ) -> Checked:
         try:
             document = self._library.read(*place)
@@ -126,7 +155,14 @@ class Checker:
             return archive, entry_of(archive)
         return self._disk, os.path.normpath(name)
 
-    def _examined(self, name: str, document: Document, inputs: Mapping[str, str], *, needs_metadata: bool) -> Checked:
+    def _examined(
+        self,
+        name: str,
+        document: Document,
+        inputs: Mapping[str, str],
+        *,
+        needs_metadata: bool,
+    ) -> Checked:
         documents = list(document.all_documents())
         service = Service(document)
         scope = Scope(document, document.report, None, None, None)
@@ -173,14 +209,21 @@ def _unreadable(file: str, error: OSError | ValueError) -> Checked:
 
 def _warn_of_borrowed(document: Document) -> None:
     """Warn of the types that a document names, and only documents that import it have."""
-    names = [name for (_, name), type_ in document.borrowed.items() if type_ is not None]
+    names = [
+        name for (_, name), type_ in document.borrowed.items() if type_ is not None
+    ]
     path = document.report.path_of(names[0]) if names else ()
     if path:
         shown = ", ".join(names[:_MOST_SHOWN])
         if len(names) > _MOST_SHOWN:
             shown += f" and {len(names) - _MOST_SHOWN} more"
         problem = f"only the files that import this file have {shown}"
-        document.report.warn(problem, path, "import the files with these types here as well", code="import-borrows")
+        document.report.warn(
+            problem,
+            path,
+            "import the files with these types here as well",
+            code="import-borrows",
+        )
 
 
 def _check_archive_metadata(document: Document) -> None:
@@ -189,10 +232,14 @@ def _check_archive_metadata(document: Document) -> None:
     for key in ("template_name", "template_version"):
         if not metadata.get(key):
             problem = f"the entry of an archive without {METADATA} needs {key} in its metadata"
-            document.report.wrong(problem, ("metadata",), f"add {key}", code="archive-metadata")
+            document.report.wrong(
+                problem, ("metadata",), f"add {key}", code="archive-metadata"
+            )
 
 
-def _check_service(service: Service, documents: list[Document], scope: Scope, inputs: Mapping[str, str]) -> None:
+def _check_service(
+    service: Service, documents: list[Document], scope: Scope, inputs: Mapping[str, str]
+) -> None:
     document = service.document
     if document.content.get("topology_template") is None:
         return

@@ -12,11 +12,20 @@ from heat_config_stack.tosca.files.artifacts import check_artifact, check_implem
 from heat_config_stack.tosca.language import functions, values
 from heat_config_stack.tosca.language.entities import operations
 from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.types import PropertyDefinition, Type, check_operations
+from heat_config_stack.tosca.language.types import (
+    PropertyDefinition,
+    Type,
+    check_operations,
+)
 from heat_config_stack.tosca.topology.filters import check_filter
 from heat_config_stack.tosca.topology.requirements import check_requirements
 from heat_config_stack.tosca.topology.service import Node, Service
-from heat_config_stack.tosca.topology.templates import Interface, Relationship, Template, variable
+from heat_config_stack.tosca.topology.templates import (
+    Interface,
+    Relationship,
+    Template,
+    variable,
+)
 
 _SCALABLE = "tosca.capabilities.Scalable"
 
@@ -35,7 +44,12 @@ def check_templates(service: Service, scope: Scope) -> None:
         check_relationship(relationship, content, scope)
 
 
-def _check_type(template: Template, content: Mapping[str, Json], others: Mapping[str, Any], scope: Scope) -> None:
+def _check_type(
+    template: Template,
+    content: Mapping[str, Json],
+    others: Mapping[str, Any],
+    scope: Scope,
+) -> None:
     """Report a missing or unknown type, and copies of a node that cannot be copied (section 3.7)."""
     report = scope.report
     path = template.path
@@ -44,20 +58,39 @@ def _check_type(template: Template, content: Mapping[str, Json], others: Mapping
         original = others.get(copied)
         if original is None:
             problem = f"there is no template {copied} to copy"
-            report.wrong(problem, (*path, "copy"), report.nearest(copied, others), code="copy-unknown")
+            report.wrong(
+                problem,
+                (*path, "copy"),
+                report.nearest(copied, others),
+                code="copy-unknown",
+            )
             return
         if original.get("copy") is not None:
             problem = f"{copied} is a copy itself"
-            report.wrong(problem, (*path, "copy"), f"copy {original['copy']}", code="copy-of-copy")
+            report.wrong(
+                problem,
+                (*path, "copy"),
+                f"copy {original['copy']}",
+                code="copy-of-copy",
+            )
             return
     if template.content.get("type") is None:
-        report.wrong(f"the template {template.name} needs a type", path, "add type", code="key-missing")
+        report.wrong(
+            f"the template {template.name} needs a type",
+            path,
+            "add type",
+            code="key-missing",
+        )
     elif content.get("type") is not None:
         find(template.document, template.section, content["type"], (*path, "type"))
 
 
 def _check_node(
-    node: Node, content: Mapping[str, Json], others: Mapping[str, Any], service: Service, scope: Scope
+    node: Node,
+    content: Mapping[str, Json],
+    others: Mapping[str, Any],
+    service: Service,
+    scope: Scope,
 ) -> None:
     _check_type(node, content, others, scope)
     inner = scope.within(node)
@@ -70,24 +103,38 @@ def _check_node(
     _check_variables(node, inner)
     for name, artifact in (content.get("artifacts") or {}).items():
         check_artifact(node.artifacts[name], artifact, node.document)
-        functions.check(artifact.get("properties"), (*path, "artifacts", name, "properties"), inner)
+        functions.check(
+            artifact.get("properties"), (*path, "artifacts", name, "properties"), inner
+        )
     check_requirements(node, service, inner)
     for requirement in node.requirements:
         relationship = requirement.content.get("relationship")
         described = requirement.relationship
-        if relationship and described is not None and described.path == (*requirement.path, "relationship"):
+        if (
+            relationship
+            and described is not None
+            and described.path == (*requirement.path, "relationship")
+        ):
             check_relationship(described, relationship, inner)
     node_filter = content.get("node_filter")
     if node_filter:
         where = (*path, "node_filter")
         if not SELECTABLE & set(node.directives):
             problem = f"{node.name} has a node_filter, but not the directive selectable"
-            scope.report.warn(problem, where, "add directives: [ selectable ]", code="filter-unselectable")
+            scope.report.warn(
+                problem,
+                where,
+                "add directives: [ selectable ]",
+                code="filter-unselectable",
+            )
         check_filter(node_filter, type_, where, node.document, inner)
 
 
 def check_properties(
-    template: Template, content: Mapping[str, Json], defined: Mapping[str, PropertyDefinition], scope: Scope
+    template: Template,
+    content: Mapping[str, Json],
+    defined: Mapping[str, PropertyDefinition],
+    scope: Scope,
 ) -> None:
     """Report what is wrong with the properties of a template; what it copies counts as well."""
     own: Mapping[str, Json] = content.get("properties") or {}
@@ -97,7 +144,9 @@ def check_properties(
         return
     all_values = template.content.get("properties") or {}
     if all_values is own:
-        values.check_properties(own, defined, template.name, (path, template.path), scope.report)
+        values.check_properties(
+            own, defined, template.name, (path, template.path), scope.report
+        )
     else:
         _check_copied(own, all_values, defined, template, scope)
 
@@ -109,36 +158,63 @@ def _check_copied(
     template: Template,
     scope: Scope,
 ) -> None:
-    wanted = {name: of for name, of in defined.items() if name in own or name not in all_values}
+    wanted = {
+        name: of
+        for name, of in defined.items()
+        if name in own or name not in all_values
+    }
     path = (*template.path, "properties")
-    values.check_properties(own, wanted, template.name, (path, template.path), scope.report)
+    values.check_properties(
+        own, wanted, template.name, (path, template.path), scope.report
+    )
 
 
-def _check_functions(content: Mapping[str, Json], path: Path, scope: Scope, *holder: object) -> None:
+def _check_functions(
+    content: Mapping[str, Json], path: Path, scope: Scope, *holder: object
+) -> None:
     for name, value in content.items():
         if value.__class__ is dict or value.__class__ is list:
             functions.check(value, (*path, name), scope.of(*holder, name))
 
 
-def check_attributes(template: Template, content: Mapping[str, Json], type_: Type | None, scope: Scope) -> None:
+def check_attributes(
+    template: Template, content: Mapping[str, Json], type_: Type | None, scope: Scope
+) -> None:
     """Report what is wrong with the attributes of a template; a value may stand under `value` (section 3.5.12)."""
     own: Mapping[str, Json] = content.get("attributes") or {}
     path = (*template.path, "attributes")
     _check_functions(own, path, scope, template)
     if type_ is not None and not type_.is_incomplete:
-        _check_attribute_values(own, {**type_.properties, **type_.attributes}, template.name, path, scope)
+        _check_attribute_values(
+            own, {**type_.properties, **type_.attributes}, template.name, path, scope
+        )
 
 
 def _check_attribute_values(
-    own: Mapping[str, Json], defined: Mapping[str, PropertyDefinition], owner: str, path: Path, scope: Scope
+    own: Mapping[str, Json],
+    defined: Mapping[str, PropertyDefinition],
+    owner: str,
+    path: Path,
+    scope: Scope,
 ) -> None:
     for name, value in own.items():
         definition = defined.get(name)
         if definition is None:
             problem = f"{owner} has no attribute {name}"
-            scope.report.wrong(problem, (*path, name), scope.report.nearest(name, defined), code="undeclared")
-        elif isinstance(value, dict) and "value" in value and value.keys() <= {"value", "description"}:
-            values.check(value["value"], definition.schema, (*path, name, "value"), scope.report)
+            scope.report.wrong(
+                problem,
+                (*path, name),
+                scope.report.nearest(name, defined),
+                code="undeclared",
+            )
+        elif (
+            isinstance(value, dict)
+            and "value" in value
+            and value.keys() <= {"value", "description"}
+        ):
+            values.check(
+                value["value"], definition.schema, (*path, name, "value"), scope.report
+            )
         elif value is not None:
             values.check(value, definition.schema, (*path, name), scope.report)
 
@@ -152,45 +228,70 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
     for name, assigned in own.items():
         here = (*path, name)
         for member in ("properties", "attributes"):
-            _check_functions(assigned.get(member) or {}, (*here, member), scope, node, name)
+            _check_functions(
+                assigned.get(member) or {}, (*here, member), scope, node, name
+            )
         if type_ is None or not is_complete:
             continue
         definition = type_.capabilities.get(name)
         if definition is None:
             hint = scope.report.nearest(name, type_.capabilities)
-            scope.report.wrong(f"{node.name} has no capability {name}", here, hint, code="undeclared")
+            scope.report.wrong(
+                f"{node.name} has no capability {name}", here, hint, code="undeclared"
+            )
         elif definition.type is not None and not definition.type.is_incomplete:
             properties = assigned.get("properties") or {}
             owner = f"the capability {name} of {node.name}"
             values.check_properties(
-                properties, definition.properties, owner, ((*here, "properties"), here), scope.report
+                properties,
+                definition.properties,
+                owner,
+                ((*here, "properties"), here),
+                scope.report,
             )
-            if _SCALABLE in definition.type.keys and properties.get("default_instances", 1) != 1:
+            if (
+                _SCALABLE in definition.type.keys
+                and properties.get("default_instances", 1) != 1
+            ):
                 problem = "there is one instance of each node here: nothing scales"
-                scope.report.warn(problem, (*here, "properties", "default_instances"), code="alone")
+                scope.report.warn(
+                    problem, (*here, "properties", "default_instances"), code="alone"
+                )
             defined = {**definition.properties, **definition.attributes}
             attributes = assigned.get("attributes") or {}
-            _check_attribute_values(attributes, defined, owner, (*here, "attributes"), scope)
+            _check_attribute_values(
+                attributes, defined, owner, (*here, "attributes"), scope
+            )
     assigned_anywhere = node.content.get("capabilities") or {}
     needing = type_.needing if type_ is not None and is_complete else {}
     for name, capability in needing.items():
         if name not in assigned_anywhere:
             owner = f"the capability {name} of {node.name}"
-            values.check_properties({}, capability.properties, owner, (path, node.path), scope.report)
+            values.check_properties(
+                {}, capability.properties, owner, (path, node.path), scope.report
+            )
 
 
-def check_relationship(relationship: Relationship, content: Mapping[str, Json], scope: Scope) -> None:
+def check_relationship(
+    relationship: Relationship, content: Mapping[str, Json], scope: Scope
+) -> None:
     """Report what is wrong with a relationship template, or with what a requirement says of its relationship."""
     inner = scope.within(relationship)
     type_ = relationship.type
     check_properties(relationship, content, type_.properties if type_ else {}, inner)
     check_attributes(relationship, content, type_, inner)
-    check_interfaces(relationship, content.get("interfaces") or {}, relationship.path, inner, {})
+    check_interfaces(
+        relationship, content.get("interfaces") or {}, relationship.path, inner, {}
+    )
     _check_variables(relationship, inner)
 
 
 def check_interfaces(
-    template: Template, content: Mapping[str, Any], path: Path, scope: Scope, artifacts: Mapping[str, Any]
+    template: Template,
+    content: Mapping[str, Any],
+    path: Path,
+    scope: Scope,
+    artifacts: Mapping[str, Any],
 ) -> None:
     """Report what is wrong with the interfaces of a template (section 3.7)."""
     names: dict[str, str] = {}
@@ -200,44 +301,90 @@ def check_interfaces(
         first = names.setdefault(definition.name if definition else name, name)
         if first != name:
             problem = f"the interface {name} is there twice: {first} is the same one"
-            scope.report.wrong(problem, here, "put all operations under one of them", code="duplicate")
+            scope.report.wrong(
+                problem, here, "put all operations under one of them", code="duplicate"
+            )
         check_operations(assigned, here, scope.report)
-        own_type = None if definition else template.document.find("interface_types", name)
+        own_type = (
+            None if definition else template.document.find("interface_types", name)
+        )
         interface = template.interfaces.get(definition.name if definition else name)
         is_declared = definition is not None or own_type is not None
         if not is_declared and template.is_known:
             problem = f"{template.name} has no interface {name}"
-            scope.report.wrong(problem, here, scope.report.nearest(name, template.declared), code="undeclared")
+            scope.report.wrong(
+                problem,
+                here,
+                scope.report.nearest(name, template.declared),
+                code="undeclared",
+            )
         shared: Mapping[str, Json] = assigned.get("inputs") or {}
         for key, value in shared.items():
             functions.check(value, (*here, "inputs", key), scope)
-        if interface is not None and interface.definition is not None and "inputs" in assigned:
+        if (
+            interface is not None
+            and interface.definition is not None
+            and "inputs" in assigned
+        ):
             elsewhere: dict[str, Json] = {}
             for _, definition_, _ in operations(assigned, here):
                 elsewhere.update(dict.fromkeys(definition_.get("inputs") or ()))
-            _check_inputs(shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope)
-        for key in assigned.keys() & {"type", "derived_from", "version", "description", "metadata"}:
-            scope.report.wrong(f"an interface of a template has no keyname {key}", (*here, key), code="key-unknown")
-        declared = interface.definition.operations if interface and interface.definition else {}
+            _check_inputs(
+                shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope
+            )
+        for key in assigned.keys() & {
+            "type",
+            "derived_from",
+            "version",
+            "description",
+            "metadata",
+        }:
+            scope.report.wrong(
+                f"an interface of a template has no keyname {key}",
+                (*here, key),
+                code="key-unknown",
+            )
+        declared = (
+            interface.definition.operations
+            if interface and interface.definition
+            else {}
+        )
         is_known = is_declared and template.type is not None
         for operation, definition_, where in operations(assigned, here):
             if is_known and operation not in declared and not _is_incomplete(interface):
                 problem = f"the interface {name} has no operation {operation}"
-                scope.report.wrong(problem, where, scope.report.nearest(operation, declared), code="undeclared")
+                scope.report.wrong(
+                    problem,
+                    where,
+                    scope.report.nearest(operation, declared),
+                    code="undeclared",
+                )
             own: Mapping[str, Json] = definition_.get("inputs") or {}
             for key, value in own.items():
                 functions.check(value, (*where, "inputs", key), scope)
             if "inputs" in definition_ and interface is not None:
-                _check_inputs(own, shared, interface.input_definitions(operation), (*where, "inputs"), scope)
+                _check_inputs(
+                    own,
+                    shared,
+                    interface.input_definitions(operation),
+                    (*where, "inputs"),
+                    scope,
+                )
             implementation = definition_.get("implementation")
             if implementation:
                 check_implementation(
-                    implementation, artifacts, (*where, "implementation"), template.document, operation=operation
+                    implementation,
+                    artifacts,
+                    (*where, "implementation"),
+                    template.document,
+                    operation=operation,
                 )
                 functions.check(implementation, (*where, "implementation"), scope)
             functions.check_outputs(definition_, where, scope)
         for notification, definition_ in (assigned.get("notifications") or {}).items():
-            functions.check_outputs(definition_, (*here, "notifications", notification), scope)
+            functions.check_outputs(
+                definition_, (*here, "notifications", notification), scope
+            )
 
 
 def _check_variables(template: Template, scope: Scope) -> None:
@@ -249,7 +396,9 @@ def _check_variables(template: Template, scope: Scope) -> None:
             if first != name:
                 problem = f"the inputs {first} and {name} of {operation.name} have the same variable, {variable(name)}"
                 path = (*template.path, "interfaces", interface.name)
-                scope.report.warn(problem, path, "rename one of them", code="same-variable")
+                scope.report.warn(
+                    problem, path, "rename one of them", code="same-variable"
+                )
 
 
 def _is_incomplete(interface: Interface | None) -> bool:
@@ -269,8 +418,15 @@ def _check_inputs(
         if name in defined and value is not None:
             values.check(value, defined[name].schema, (*path, name), scope.report)
     for name, definition in defined.items():
-        if name not in own and name not in shared and definition.required and definition.default is None:
-            scope.report.wrong(f"the input {name} needs a value", path, f"add {name}", code="required")
+        if (
+            name not in own
+            and name not in shared
+            and definition.required
+            and definition.default is None
+        ):
+            scope.report.wrong(
+                f"the input {name} needs a value", path, f"add {name}", code="required"
+            )
 
 
 # Groups and policies (sections 3.7.5, 3.7.6 and 3.5.18).
@@ -282,7 +438,9 @@ def check_groups(service: Service, scope: Scope) -> None:
     """Report what is wrong with the groups of a service."""
     for group in service.groups.values():
         inner = _check_template(group, scope)
-        check_interfaces(group, group.content.get("interfaces") or {}, group.path, inner, {})
+        check_interfaces(
+            group, group.content.get("interfaces") or {}, group.path, inner, {}
+        )
         _check_members(group, "members", service.nodes, scope)
 
 
@@ -292,7 +450,11 @@ def check_policies(service: Service, scope: Scope) -> None:
         if not policy.content:
             continue
         _check_template(policy, scope)
-        check_triggers(policy.content.get("triggers") or {}, (*policy.path, "triggers"), service.document)
+        check_triggers(
+            policy.content.get("triggers") or {},
+            (*policy.path, "triggers"),
+            service.document,
+        )
         check_actions(policy, service, scope)
         _check_members(policy, "targets", {**service.groups, **service.nodes}, scope)
         if policy.type is not None and _SCALING in policy.type.keys:
@@ -303,7 +465,12 @@ def check_policies(service: Service, scope: Scope) -> None:
 def _check_template(template: Template, scope: Scope) -> Scope:
     content = template.content
     if content.get("type") is not None:
-        find(template.document, template.section, content["type"], (*template.path, "type"))
+        find(
+            template.document,
+            template.section,
+            content["type"],
+            (*template.path, "type"),
+        )
     inner = scope.within(template)
     type_ = template.type
     check_properties(template, content, type_.properties if type_ else {}, inner)
@@ -311,7 +478,9 @@ def _check_template(template: Template, scope: Scope) -> Scope:
     return inner
 
 
-def _check_members(template: Template, key: str, templates: Mapping[str, Template], scope: Scope) -> None:
+def _check_members(
+    template: Template, key: str, templates: Mapping[str, Template], scope: Scope
+) -> None:
     """Report members that are not there, or of no type that the type allows."""
     allowed = _allowed(template.type, key)
     for index, name in enumerate(template.content.get(key) or ()):
@@ -322,9 +491,16 @@ def _check_members(template: Template, key: str, templates: Mapping[str, Templat
         if member is None:
             noun = "node template" if key == "members" else "node template or group"
             scope.report.wrong(
-                f"there is no {noun} {name}", path, scope.report.nearest(name, templates), code="member-unknown"
+                f"there is no {noun} {name}",
+                path,
+                scope.report.nearest(name, templates),
+                code="member-unknown",
             )
-        elif allowed and member.type is not None and not any(member.type.may_be(type_) for type_ in allowed):
+        elif (
+            allowed
+            and member.type is not None
+            and not any(member.type.may_be(type_) for type_ in allowed)
+        ):
             names = ", ".join(type_.name for type_ in allowed)
             problem = f"{template.name} is for {names}, and {name} is of the type {member.type.name}"
             scope.report.wrong(problem, path, code="member-unfit")
@@ -336,6 +512,11 @@ def _allowed(type_: Type | None, key: str) -> list[Type]:
         names: Iterable[str] = ancestor.content.get(key) or ()
         if names:
             sections = ("node_types", "group_types")
-            found = [ancestor.names.find(section, name) for name in names if name for section in sections]
+            found = [
+                ancestor.names.find(section, name)
+                for name in names
+                if name
+                for section in sections
+            ]
             return [of for of in found if of is not None]
     return []

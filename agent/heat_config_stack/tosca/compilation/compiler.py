@@ -34,8 +34,18 @@ from heat_config_stack.tosca.compilation.operations import (
     machine,
     surroundings,
 )
-from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject, TooDeep
-from heat_config_stack.tosca.evaluation.later import Attribute, Soft, static, written_out
+from heat_config_stack.tosca.evaluation.evaluation import (
+    Context,
+    Evaluator,
+    Subject,
+    TooDeep,
+)
+from heat_config_stack.tosca.evaluation.later import (
+    Attribute,
+    Soft,
+    static,
+    written_out,
+)
 from heat_config_stack.tosca.topology.templates import Template
 from heat_config_stack.tosca.topology.topology import Layer, Part, Topology
 
@@ -89,7 +99,9 @@ class Pair:
 class Compiler:
     """Makes the resources of one service."""
 
-    def __init__(self, topology: Topology, evaluator: Evaluator, scripts: Scripts) -> None:
+    def __init__(
+        self, topology: Topology, evaluator: Evaluator, scripts: Scripts
+    ) -> None:
         self.topology = topology
         self.evaluator = evaluator
         self.scripts = scripts
@@ -106,7 +118,9 @@ class Compiler:
 
     def compile(self) -> None:
         """Make all resources and nodes."""
-        self.evaluator.keepers = {part.name for part in self.topology.parts.values() if part.inner is None}
+        self.evaluator.keepers = {
+            part.name for part in self.topology.parts.values() if part.inner is None
+        }
         for part in self.topology.parts.values():
             self.lines[part.name] = self._line(part)
         for line in self.lines.values():
@@ -118,16 +132,27 @@ class Compiler:
                 self._prepare(pair)
         for part in self.topology.parts.values():
             self._node(part)
-        operations = {pair.name: pair.first for line in self.lines.values() for pair in line}
+        operations = {
+            pair.name: pair.first for line in self.lines.values() for pair in line
+        }
         _cut_circles(self.resources, operations, self.topology)
         for resource, asked in self.evaluator.outputs.items():
-            needed = {name: self._irreplaceable(resource, name, outputs) for name, outputs in asked.items()}
+            needed = {
+                name: self._irreplaceable(resource, name, outputs)
+                for name, outputs in asked.items()
+            }
             self._for_operations[resource] = needed
 
-    def _irreplaceable(self, resource: str, operation: str, names: Iterable[str]) -> list[str]:
+    def _irreplaceable(
+        self, resource: str, operation: str, names: Iterable[str]
+    ) -> list[str]:
         """Return the outputs of an operation that nothing can replace."""
-        replaceable = {(of.resource, of.attribute, *of.path) for of in self.evaluator.replaceable}
-        return [name for name in names if (resource, operation, name) not in replaceable]
+        replaceable = {
+            (of.resource, of.attribute, *of.path) for of in self.evaluator.replaceable
+        }
+        return [
+            name for name in names if (resource, operation, name) not in replaceable
+        ]
 
     def outputs(self, layer: Layer) -> dict[str, Output]:
         """Return the outputs of the service."""
@@ -139,7 +164,10 @@ class Compiler:
             except (TooDeep, Unresolved) as error:
                 value = None
                 self.topology.warn(
-                    f"the output {name} is null: {error}", _Owner(layer), path, code="function-arguments"
+                    f"the output {name} is null: {error}",
+                    _Owner(layer),
+                    path,
+                    code="function-arguments",
                 )
             outputs[name] = Output(name, value, str(output.get("description", "")))
         return outputs
@@ -160,7 +188,9 @@ class Compiler:
                     asked["output_types"] = output_types
                 if name in self._for_operations:
                     asked["needed_outputs"] = self._for_operations[name]
-                self.resources[name] = replace(resource, properties={**resource.properties, **asked})
+                self.resources[name] = replace(
+                    resource, properties={**resource.properties, **asked}
+                )
         return self.resources
 
     # The line of a node.
@@ -172,7 +202,13 @@ class Compiler:
         targets = [(link, lifecycle(link)) for link in part.incoming]
         line: list[Pair] = []
 
-        def add(name: str, kind: str, of: Part, operations: Mapping[str, Operation], *names: str) -> None:
+        def add(
+            name: str,
+            kind: str,
+            of: Part,
+            operations: Mapping[str, Operation],
+            *names: str,
+        ) -> None:
             makes = operations.get(names[0])
             undoes = operations.get(names[1]) if len(names) > 1 else None
             if makes is not None or undoes is not None:
@@ -181,15 +217,31 @@ class Compiler:
         add(part.name, "create", part, own, "create", "delete")
         for when in ("pre", "post"):
             for link, operations in sources:
-                add(link.name, "configure", link.source, operations, f"{when}_configure_source")
+                add(
+                    link.name,
+                    "configure",
+                    link.source,
+                    operations,
+                    f"{when}_configure_source",
+                )
             for link, operations in targets:
-                add(link.name, "configure", link.target, operations, f"{when}_configure_target")
+                add(
+                    link.name,
+                    "configure",
+                    link.target,
+                    operations,
+                    f"{when}_configure_target",
+                )
             if when == "pre":
                 add(part.name, "configure", part, own, "configure")
         add(part.name, "start", part, own, "start", "stop")
         for link, operations in sources:
-            add(link.name, "add", link.source, operations, "add_target", "remove_target")
-            add(link.name, "add", link.target, operations, "add_source", "remove_source")
+            add(
+                link.name, "add", link.source, operations, "add_target", "remove_target"
+            )
+            add(
+                link.name, "add", link.target, operations, "add_source", "remove_source"
+            )
         for link, operations in sources:
             add(link.name, "target_changed", link.source, operations, "target_changed")
         self._order(part, line)
@@ -209,7 +261,9 @@ class Compiler:
         for pair in line:
             if pair.kind == "add":
                 link = pair.name.rpartition(".")[0]
-                pair.needs = [added.setdefault(link, pair.name)] if link in added else before
+                pair.needs = (
+                    [added.setdefault(link, pair.name)] if link in added else before
+                )
                 added[link] = pair.name
             elif pair.kind == "target_changed":
                 pair.needs = before
@@ -226,22 +280,38 @@ class Compiler:
 
     def ready(self, part: Part) -> list[str]:
         """Return the resources that are complete when a node is started."""
-        own = [pair.name for pair in self.lines.get(part.name, ())] if part.is_compute else []
+        own = (
+            [pair.name for pair in self.lines.get(part.name, ())]
+            if part.is_compute
+            else []
+        )
         return [part.name, *own]
 
-    def _resource_of(self, subject: Subject, interface: str, operation: str) -> tuple[str, str] | None:
+    def _resource_of(
+        self, subject: Subject, interface: str, operation: str
+    ) -> tuple[str, str] | None:
         """Return the resource with the outputs of an operation, and their name among those that the resource has.
 
         An operation that only workflows call has no resource of its own: the node has the outputs of all of these.
         """
         declared = subject.template.interface(interface)
-        place = self._places.get((id(subject), declared.name if declared else interface, operation))
+        place = self._places.get(
+            (id(subject), declared.name if declared else interface, operation)
+        )
         if place is not None or declared is None:
             return place
         definition = declared.operations.get(operation)
         part = getattr(subject, "source", subject)
-        is_kept = definition is not None and definition.implemented is not None and part.name in self.evaluator.keepers
-        return (part.name, _kept_as(subject, declared.name, operation)) if is_kept else None
+        is_kept = (
+            definition is not None
+            and definition.implemented is not None
+            and part.name in self.evaluator.keepers
+        )
+        return (
+            (part.name, _kept_as(subject, declared.name, operation))
+            if is_kept
+            else None
+        )
 
     def _prepare(self, pair: Pair) -> None:
         if pair.makes is not None:
@@ -255,10 +325,14 @@ class Compiler:
             return self.scripts.prepared(operation)
         except TooDeep as error:
             problem = f"values need each other in a circle: {error}"
-            self.topology.wrong(problem, _Owner(layer), operation.path, code="function-circle")
+            self.topology.wrong(
+                problem, _Owner(layer), operation.path, code="function-circle"
+            )
         except Unresolved as error:
             report = operation.document.report
-            self.topology.mistakes[report.mistake(str(error), operation.path, code="function-arguments")] = None
+            self.topology.mistakes[
+                report.mistake(str(error), operation.path, code="function-arguments")
+            ] = None
         return operation
 
     # Resources.
@@ -267,14 +341,24 @@ class Compiler:
         line = self.lines[part.name]
         type_ = str(part.template.content.get("type"))
         if part.is_compute:
-            self.add(ResourceDefinition(part.name, type_, {}, {}, tuple(self._needed(part))), HOST)
+            self.add(
+                ResourceDefinition(part.name, type_, {}, {}, tuple(self._needed(part))),
+                HOST,
+            )
         self._artifacts(part)
         for pair in line:
             self._operation(pair)
         if not part.is_compute:
             needs = [*self._needed(part), *(pair.name for pair in line)]
-            needs += [name for name in (f"{part.name}.artifacts",) if name in self.resources]
-            self.add(ResourceDefinition(part.name, type_, {}, {}, tuple(dict.fromkeys(needs))), NODE)
+            needs += [
+                name for name in (f"{part.name}.artifacts",) if name in self.resources
+            ]
+            self.add(
+                ResourceDefinition(
+                    part.name, type_, {}, {}, tuple(dict.fromkeys(needs))
+                ),
+                NODE,
+            )
         host = part.machine
         self.nodes[part.name] = NodeDefinition(
             part.name,
@@ -306,7 +390,9 @@ class Compiler:
         assigned = part.template.content.get("attributes") or {}
         defined = part.type.attributes if part.type is not None else {}
         values = {**{name: of.default for name, of in defined.items()}, **assigned}
-        return [name for name, value in values.items() if isinstance(value, dict | list)]
+        return [
+            name for name, value in values.items() if isinstance(value, dict | list)
+        ]
 
     def add(self, resource: ResourceDefinition, type_: str) -> None:
         """Take a resource with the type that the stack knows for it."""
@@ -320,7 +406,9 @@ class Compiler:
             return
         host = part.machine
         properties = {
-            "server": Reference(self._machine(host.name if host is not None else ORCHESTRATOR)),
+            "server": Reference(
+                self._machine(host.name if host is not None else ORCHESTRATOR)
+            ),
             "kind": "artifacts",
             "operation": "artifacts",
             "config": {"files": files},
@@ -328,7 +416,12 @@ class Compiler:
             "places": places,
         }
         needs = [part.name] if part.is_compute else self._needed(part)
-        self.add(ResourceDefinition(f"{part.name}.artifacts", "artifacts", properties, {}, tuple(needs)), OPERATION)
+        self.add(
+            ResourceDefinition(
+                f"{part.name}.artifacts", "artifacts", properties, {}, tuple(needs)
+            ),
+            OPERATION,
+        )
 
     def _machine(self, name: str) -> str:
         """Return the name of the resource of a machine; the orchestrator is there when it is needed."""
@@ -345,7 +438,11 @@ class Compiler:
         trigger: Tree = Attribute(pair.after, "run") if pair.after else None
         if pair.kind == "target_changed":
             trigger = self._target(pair)
-        around = {**surroundings(first, pair.node), **undoes.uncompared, **makes.uncompared}
+        around = {
+            **surroundings(first, pair.node),
+            **undoes.uncompared,
+            **makes.uncompared,
+        }
         more = [place for place in undoes.places if place not in makes.places]
         properties: dict[str, Tree] = {
             "server": Reference(server),
@@ -368,13 +465,22 @@ class Compiler:
         if pair.kind == "target_changed":
             for part in self.topology.everything(self._target_of(pair)):
                 needs += self.ready(part)
-        kept = {name: value for name, value in properties.items() if value not in (None, {}, [], "")}
+        kept = {
+            name: value
+            for name, value in properties.items()
+            if value not in (None, {}, [], "")
+        }
         type_ = f"{first.interface.name}.{pair.name.rpartition('.')[2]}"
-        self.add(ResourceDefinition(pair.name, type_, kept, {}, tuple(dict.fromkeys(needs))), OPERATION)
+        self.add(
+            ResourceDefinition(pair.name, type_, kept, {}, tuple(dict.fromkeys(needs))),
+            OPERATION,
+        )
 
     def _options(self, pair: Pair) -> dict[str, Json]:
         metadata = pair.part.template.content.get("metadata") or {}
-        options: dict[str, Json] = {"retry": metadata["retry"]} if metadata.get("retry") else {}
+        options: dict[str, Json] = (
+            {"retry": metadata["retry"]} if metadata.get("retry") else {}
+        )
         if str(metadata.get("idempotent", "")).lower() == "true":
             options["idempotent"] = True
         return options
@@ -385,18 +491,31 @@ class Compiler:
     def _target(self, pair: Pair) -> Tree:
         """Return a value that changes whenever the target of a relationship does (sections 5.8 and 7.2)."""
         target = self._target_of(pair)
-        made = [other for part in self.topology.everything(target) for other in self.lines.get(part.name, ())]
-        runs = [Attribute(other.name, "run") for other in made if other.makes and other.kind != "target_changed"]
+        made = [
+            other
+            for part in self.topology.everything(target)
+            for other in self.lines.get(part.name, ())
+        ]
+        runs = [
+            Attribute(other.name, "run")
+            for other in made
+            if other.makes and other.kind != "target_changed"
+        ]
         properties = {}
         for name in target.type.properties if target.type is not None else ():
             value = self._value_of_property(target, name)
             if value is not None:
                 properties[name] = value
         added = self._added(target)
-        return {"runs": [run for run in runs if run.resource not in added], "properties": properties}
+        return {
+            "runs": [run for run in runs if run.resource not in added],
+            "properties": properties,
+        }
 
     def _added(self, target: Part) -> set[str]:
-        return {pair.name for pair in self.lines.get(target.name, ()) if pair.kind == "add"}
+        return {
+            pair.name for pair in self.lines.get(target.name, ()) if pair.kind == "add"
+        }
 
     def _value_of_property(self, part: Part, name: str) -> Json:
         try:
@@ -422,7 +541,9 @@ class _Owner(Template):
 
 def _softened(values: dict[str, Tree]) -> Tree:
     """Return values that nothing waits for: those that only a run can know are as they are at the moment."""
-    is_open = any(True for _ in requires(values)) or any(map(_is_later, values.values()))
+    is_open = any(True for _ in requires(values)) or any(
+        map(_is_later, values.values())
+    )
     return Soft(values) if is_open else values
 
 
@@ -438,14 +559,24 @@ def _is_later(tree: Tree) -> bool:
 
 
 def _cut_circles(
-    resources: dict[str, ResourceDefinition], operations: Mapping[str, Operation], topology: Topology
+    resources: dict[str, ResourceDefinition],
+    operations: Mapping[str, Operation],
+    topology: Topology,
 ) -> None:
     """Make inputs null that need an operation which needs theirs; other circles are left to validation."""
     positions = {name: at for at, name in enumerate(resources)}
     while way := circle(resources):
         pairs = [*zip(way, [*way[1:], way[0]], strict=True)]
-        able = [(name, needed) for name, needed in pairs if needed not in resources[name].depends_on]
-        able = [(name, needed) for name, needed in able if _is_input(resources[name], needed)]
+        able = [
+            (name, needed)
+            for name, needed in pairs
+            if needed not in resources[name].depends_on
+        ]
+        able = [
+            (name, needed)
+            for name, needed in able
+            if _is_input(resources[name], needed)
+        ]
         if not able:
             return
         name, needed = min(able, key=lambda pair: positions[pair[0]])
@@ -453,11 +584,18 @@ def _cut_circles(
 
 
 def _is_input(resource: ResourceDefinition, needed: str) -> bool:
-    return any(need.resource == needed for need in requires(resource.properties.get("input_values")))
+    return any(
+        need.resource == needed
+        for need in requires(resource.properties.get("input_values"))
+    )
 
 
 def _cut(
-    resources: dict[str, ResourceDefinition], name: str, needed: str, operation: Operation, topology: Topology
+    resources: dict[str, ResourceDefinition],
+    name: str,
+    needed: str,
+    operation: Operation,
+    topology: Topology,
 ) -> None:
     resource = resources[name]
     values = dict(resource.properties["input_values"])
@@ -465,5 +603,9 @@ def _cut(
         if any(need.resource == needed for need in requires(tree)):
             values[key] = None
             problem = f"the input {key} of {name} is null: it needs {needed}, which comes later"
-            topology.warnings[operation.document.report.mistake(problem, operation.path, code="alone")] = None
-    resources[name] = replace(resource, properties={**resource.properties, "input_values": values})
+            topology.warnings[
+                operation.document.report.mistake(problem, operation.path, code="alone")
+            ] = None
+    resources[name] = replace(
+        resource, properties={**resource.properties, "input_values": values}
+    )

@@ -25,7 +25,13 @@ from heat_config_stack.definition.procedures import (
 from heat_config_stack.tosca.compilation.compiler import Compiler, Pair
 from heat_config_stack.tosca.compilation.procedures import Weaver
 from heat_config_stack.tosca.evaluation import conditions
-from heat_config_stack.tosca.topology.topology import Layer, Link, MappedOperation, Part, mapped_operations
+from heat_config_stack.tosca.topology.topology import (
+    Layer,
+    Link,
+    MappedOperation,
+    Part,
+    mapped_operations,
+)
 
 _CREATING = ("create", "configure", "start")
 _DELETING = ("stop", "delete")
@@ -55,7 +61,11 @@ class GeneratedWorkflow:
         weaver = Weaver(self._compiler, self._layer)
         works = {unit.part.name: self._work(unit, weaver) for unit in units}
         follows: dict[str, dict[str, None]] = {name: {} for name in works}
-        unit_of = {part.name: unit.part.name for unit in units for part in unit.parts(self._compiler)}
+        unit_of = {
+            part.name: unit.part.name
+            for unit in units
+            for part in unit.parts(self._compiler)
+        }
         for unit in units:
             for part in unit.parts(self._compiler):
                 for target in self._needed(part):
@@ -79,7 +89,11 @@ class GeneratedWorkflow:
         self.plan({})
 
     def _work(self, unit: _Unit, weaver: Weaver) -> Work:
-        activities = self._creating(unit, weaver) if self.name == DEPLOY else self._deleting(unit, weaver)
+        activities = (
+            self._creating(unit, weaver)
+            if self.name == DEPLOY
+            else self._deleting(unit, weaver)
+        )
         return Work("", conditions.Combined("and", ()), tuple(activities))
 
     def _creating(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
@@ -117,7 +131,10 @@ class GeneratedWorkflow:
         for part in unit.parts(self._compiler):
             for pair in self._compiler.lines.get(part.name, ()):
                 subject = pair.first.subject
-                if isinstance(subject, Link) and not {subject.source.name, subject.target.name} <= inside:
+                if (
+                    isinstance(subject, Link)
+                    and not {subject.source.name, subject.target.name} <= inside
+                ):
                     around.append(pair)
         return around
 
@@ -137,7 +154,11 @@ class _Unit:
 
 def _units(parts: Iterable[Part], names: tuple[str, ...]) -> Iterator[_Unit]:
     for part in parts:
-        mapped = {of.name: of for of in mapped_operations(part) if of.is_standard and of.name in names}
+        mapped = {
+            of.name: of
+            for of in mapped_operations(part)
+            if of.is_standard and of.name in names
+        }
         if part.inner is None or mapped:
             yield _Unit(part, mapped)
         else:
@@ -154,7 +175,9 @@ def _undone(pair: Pair, weaver: Weaver) -> Iterator[Activity]:
         yield weaver.delivery(pair.undoes, pair.node)
 
 
-def generated_workflows(compiler: Compiler, layer: Layer) -> dict[str, GeneratedWorkflow]:
+def generated_workflows(
+    compiler: Compiler, layer: Layer
+) -> dict[str, GeneratedWorkflow]:
     """Return `deploy` and `undeploy`, each only if a mapped operation makes it necessary."""
     return {
         name: GeneratedWorkflow(name, compiler, layer)

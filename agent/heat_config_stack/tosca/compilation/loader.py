@@ -24,11 +24,19 @@ from heat_config_stack.definition import (
 )
 from heat_config_stack.tosca.checks.evaluated import check_computed, warn_of_less
 from heat_config_stack.tosca.compilation.compiler import Compiler
-from heat_config_stack.tosca.compilation.generated_workflows import GeneratedWorkflow, generated_workflows
+from heat_config_stack.tosca.compilation.generated_workflows import (
+    GeneratedWorkflow,
+    generated_workflows,
+)
 from heat_config_stack.tosca.compilation.operations import Scripts
 from heat_config_stack.tosca.compilation.procedures import Workflow, triggers, workflows
 from heat_config_stack.tosca.evaluation import sensitive
-from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator, TooDeep
+from heat_config_stack.tosca.evaluation.evaluation import (
+    NOTHING,
+    Context,
+    Evaluator,
+    TooDeep,
+)
 from heat_config_stack.tosca.evaluation.later import Attribute, is_known, static
 from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.documents import Document, Library
@@ -38,7 +46,13 @@ from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.language.values import parsed
 from heat_config_stack.tosca.topology.service import Node, Service, mapped_to
-from heat_config_stack.tosca.topology.topology import Layer, Part, Surroundings, Topology, Values
+from heat_config_stack.tosca.topology.topology import (
+    Layer,
+    Part,
+    Surroundings,
+    Topology,
+    Values,
+)
 
 MOST_SUBSTITUTED = 2_000
 """Nodes in whose place other services are put, at most: services within services can double them without end."""
@@ -46,7 +60,12 @@ MOST_SUBSTITUTED = 2_000
 LARGEST = 20_000
 """The maximum of resources of a service."""
 
-_TYPES = {"integer": "number", "float": "number", "boolean": "boolean", "string": "string"}
+_TYPES = {
+    "integer": "number",
+    "float": "number",
+    "boolean": "boolean",
+    "string": "string",
+}
 
 _COMPLEX = frozenset({"list", "map", "range", "null", ""})
 
@@ -92,7 +111,9 @@ def _load(source: Json, identity: Identity) -> Definition:
 class _Stored:
     """The services that stand in the place of nodes, as they were found when the stack was made."""
 
-    def __init__(self, source: Source, library: Library, files: Files, document: Document) -> None:
+    def __init__(
+        self, source: Source, library: Library, files: Files, document: Document
+    ) -> None:
         self._source = source
         self._library = library
         self._files = files
@@ -124,24 +145,37 @@ USE = Purpose()
 
 
 def define(
-    source: Source, document: Document, identity: Identity, substitutes: Substitutes, purpose: Purpose = USE
+    source: Source,
+    document: Document,
+    identity: Identity,
+    substitutes: Substitutes,
+    purpose: Purpose = USE,
 ) -> Definition:
     """Return the definition of a service whose document has no mistakes. Raises `Invalid`."""
     document.report.budget.renew()
     loading = _Loading(source, document, identity, substitutes, purpose)
     if purpose.marks is not None:
-        loading.evaluator.address_of = lambda part: Attribute(part.name, "first_address")
+        loading.evaluator.address_of = lambda part: Attribute(
+            part.name, "first_address"
+        )
     try:
         return limits.within_template(loading.definition)
     except limits.TooMuch:
-        raise Invalid([Mistake(limits.OUT_OF_TIME, (), Place(document.file, 1, 1))], OPEN) from None
+        raise Invalid(
+            [Mistake(limits.OUT_OF_TIME, (), Place(document.file, 1, 1))], OPEN
+        ) from None
 
 
 class _Loading:
     """One service, as it becomes a definition."""
 
     def __init__(
-        self, source: Source, document: Document, identity: Identity, substitutes: Substitutes, purpose: Purpose
+        self,
+        source: Source,
+        document: Document,
+        identity: Identity,
+        substitutes: Substitutes,
+        purpose: Purpose,
     ) -> None:
         self.source = source
         self.document = document
@@ -150,19 +184,29 @@ class _Loading:
         self._substitutes = substitutes
         self._left = MOST_SUBSTITUTED
         self.service = Service(document)
-        machine = Node("this_machine", machine_template(source.machine), document, ()) if source.machine else None
+        machine = (
+            Node("this_machine", machine_template(source.machine), document, ())
+            if source.machine
+            else None
+        )
         self.evaluator = Evaluator(given=source.attributes)
         self.topology = Topology(
             Surroundings(
                 machine,
                 self._substitute,
-                lambda tree, part: static(self.evaluator.value(tree, Context(part, part.layer))),
+                lambda tree, part: static(
+                    self.evaluator.value(tree, Context(part, part.layer))
+                ),
                 lambda part, name: _there(self.evaluator.property_value(part, name)),
-                lambda part, capability, name: _there(self.evaluator.capability_value(part, capability, name)),
+                lambda part, capability, name: _there(
+                    self.evaluator.capability_value(part, capability, name)
+                ),
                 self._inner_inputs,
             )
         )
-        self.scripts = Scripts(self.topology, self.evaluator, document.files, source.base)
+        self.scripts = Scripts(
+            self.topology, self.evaluator, document.files, source.base
+        )
         self.evaluator.path_of = self.scripts.path_of
         self.evaluator.parts = self.topology.parts.values
         self._chosen: dict[str, Service | None] = {}
@@ -174,14 +218,23 @@ class _Loading:
             raise Invalid(ordered(self.topology.mistakes), _conceal(parameters))
         purpose = self.purpose
         marks = self.purpose.marks or {}
-        layer = self._built({**{name: parameter.value for name, parameter in parameters.items()}, **marks})
+        layer = self._built(
+            {
+                **{name: parameter.value for name, parameter in parameters.items()},
+                **marks,
+            }
+        )
         compiler = Compiler(self.topology, self.evaluator, self.scripts)
         compiler.compile()
         if purpose.is_complete and purpose.is_new and not marks:
             check_computed(self.topology, self.evaluator)
-            warn_of_less(self.topology, self.evaluator, self.source.machine, purpose.server)
+            warn_of_less(
+                self.topology, self.evaluator, self.source.machine, purpose.server
+            )
         outputs = compiler.outputs(layer)
-        procedures: dict[str, Workflow | GeneratedWorkflow] = {**generated_workflows(compiler, layer)}
+        procedures: dict[str, Workflow | GeneratedWorkflow] = {
+            **generated_workflows(compiler, layer)
+        }
         procedures |= workflows(compiler, layer)
         actions = triggers(compiler, layer)
         for procedure in (*procedures.values(), *actions.values()):
@@ -189,7 +242,11 @@ class _Loading:
         self._check_given()
         result = Definition(
             self.identity,
-            str(self.document.content.get("description") or self.service.content.get("description") or ""),
+            str(
+                self.document.content.get("description")
+                or self.service.content.get("description")
+                or ""
+            ),
             parameters,
             (),
             compiler.finish(),
@@ -200,7 +257,10 @@ class _Loading:
             self._place,
             compiler.nodes,
             in_turn=True,
-            files={self.scripts.inside(path): self.scripts.content(path, self.document) for path in self.source.beside},
+            files={
+                self.scripts.inside(path): self.scripts.content(path, self.document)
+                for path in self.source.beside
+            },
             procedures=procedures,
             triggers=actions,
             largest=LARGEST,
@@ -213,14 +273,25 @@ class _Loading:
             raise Invalid(ordered(self.topology.mistakes), result.conceal)
         if self.identity.mistake is not None:
             raise Invalid([self.identity.mistake], result.conceal)
-        return replace(result, warnings=tuple(warning.concealed(result.conceal.text) for warning in result.warnings))
+        return replace(
+            result,
+            warnings=tuple(
+                warning.concealed(result.conceal.text) for warning in result.warnings
+            ),
+        )
 
     def _built(self, inputs: Values) -> Layer:
         try:
             return self.topology.build(self.service, inputs)
         except (TooDeep, Unresolved) as error:
-            problem = f"values need each other in a circle: {error}" if isinstance(error, TooDeep) else str(error)
-            mistake = self.document.report.mistake(problem, self.service.path, code="function-circle")
+            problem = (
+                f"values need each other in a circle: {error}"
+                if isinstance(error, TooDeep)
+                else str(error)
+            )
+            mistake = self.document.report.mistake(
+                problem, self.service.path, code="function-circle"
+            )
             raise Invalid([*ordered(self.topology.mistakes), mistake], OPEN) from None
 
     def _warned(self) -> Iterator[Mistake]:
@@ -234,7 +305,13 @@ class _Loading:
         name = str(path[1])
         parts = self.topology.parts
         part = parts.get(name) or parts.get(name.partition(".")[0])
-        return part.template.document.report.mistake("", part.template.path, code="kind").place if part else None
+        return (
+            part.template.document.report.mistake(
+                "", part.template.path, code="kind"
+            ).place
+            if part
+            else None
+        )
 
     # Inputs.
 
@@ -263,26 +340,44 @@ class _Loading:
                 value = definition.default if value is None else value
                 if value is None and definition.required and self.purpose.is_complete:
                     self._wrong(
-                        f"the input {name} has no value", path, f"give it: --input {name}=VALUE", code="open-input"
+                        f"the input {name} has no value",
+                        path,
+                        f"give it: --input {name}=VALUE",
+                        code="open-input",
                     )
             parameters[name] = Parameter(_schema(name, definition), value, is_given)
         layer = Layer(Service(self.document), self.topology, {})
         for name, parameter in parameters.items():
             try:
-                value = static(self.evaluator.value(parameter.value, Context(None, layer)))
+                value = static(
+                    self.evaluator.value(parameter.value, Context(None, layer))
+                )
                 parameters[name] = replace(parameter, value=value)
             except (TooDeep, Unresolved) as error:
-                self._wrong(str(error), (*self.service.path, "inputs", name), code="function-arguments")
+                self._wrong(
+                    str(error),
+                    (*self.service.path, "inputs", name),
+                    code="function-arguments",
+                )
         return parameters
 
-    def _check(self, value: Json, of: PropertyDefinition, name: str, path: Path) -> None:
+    def _check(
+        self, value: Json, of: PropertyDefinition, name: str, path: Path
+    ) -> None:
         report = Report(None, self.document.report.budget)
         values.check(value, of.schema, (name,), report)
         for mistake in report.mistakes:
-            self._wrong(mistake.problem, path, mistake.hint or f"it was given as --input {name}", code=mistake.code)
+            self._wrong(
+                mistake.problem,
+                path,
+                mistake.hint or f"it was given as --input {name}",
+                code=mistake.code,
+            )
 
     def _wrong(self, problem: str, path: Path, hint: str = "", *, code: str) -> None:
-        self.topology.mistakes[self.document.report.mistake(problem, path, hint, code=code)] = None
+        self.topology.mistakes[
+            self.document.report.mistake(problem, path, hint, code=code)
+        ] = None
 
     def _check_given(self) -> None:
         """Refuse attributes of nodes that are not there."""
@@ -290,7 +385,10 @@ class _Loading:
         for name in self.source.attributes:
             node, _, capability = name.rpartition(".")
             part = nodes.get(name) or nodes.get(node)
-            inner = part is not None and (part.name == name or (part.type and capability in part.type.capabilities))
+            inner = part is not None and (
+                part.name == name
+                or (part.type and capability in part.type.capabilities)
+            )
             if not inner:
                 self._wrong(
                     f"--attribute names no node {name}",
@@ -308,12 +406,20 @@ class _Loading:
             self._left -= found is not None
             if self._left == 0:
                 problem = f"over {MOST_SUBSTITUTED:,} nodes are substituted"
-                self.topology.wrong(problem, part.template, part.template.path, "substitute fewer nodes", code="depth")
+                self.topology.wrong(
+                    problem,
+                    part.template,
+                    part.template.path,
+                    "substitute fewer nodes",
+                    code="depth",
+                )
         return self._chosen[part.name]
 
     def _inner_inputs(self, part: Part, inner: Service) -> Values:
         """Return the inputs of a service that stands in the place of a node."""
-        mapping = (inner.content.get("substitution_mappings") or {}).get("properties") or {}
+        mapping = (inner.content.get("substitution_mappings") or {}).get(
+            "properties"
+        ) or {}
         source: dict[str, str] = {}
         for name, entry in mapping.items():
             mapped = mapped_to(entry)
@@ -331,14 +437,21 @@ class _Loading:
                 problem = f"{inner.document.file}, which stands in for {part.name}, has no value for its input {name}"
                 path = part.template.path
                 self.topology.wrong(
-                    problem, part.template, path, "map a property to it, or give a default", code="open-input"
+                    problem,
+                    part.template,
+                    path,
+                    "map a property to it, or give a default",
+                    code="open-input",
                 )
             if is_known(value) and value is not None:
                 report = Report(None, self.document.report.budget)
                 values.check(value, definition.schema, (name,), report)
                 for mistake in report.mistakes:
                     self.topology.wrong(
-                        f"{part.name}: {mistake.problem}", part.template, part.template.path, code=mistake.code
+                        f"{part.name}: {mistake.problem}",
+                        part.template,
+                        part.template.path,
+                        code=mistake.code,
                     )
             inputs[name] = value
         return inputs
@@ -349,8 +462,15 @@ def _there(tree: Tree) -> Json:
 
 
 def _conceal(parameters: Mapping[str, Parameter]) -> Concealer:
-    secret = ((name, parameter) for name, parameter in parameters.items() if parameter.schema.secret)
-    return Concealer(Input(name=name, value=parameter.value, hidden=True) for name, parameter in secret)
+    secret = (
+        (name, parameter)
+        for name, parameter in parameters.items()
+        if parameter.schema.secret
+    )
+    return Concealer(
+        Input(name=name, value=parameter.value, hidden=True)
+        for name, parameter in secret
+    )
 
 
 def _given(value: Json, of: PropertyDefinition) -> Json:
@@ -358,8 +478,17 @@ def _given(value: Json, of: PropertyDefinition) -> Json:
 
 
 def _schema(name: str, of: PropertyDefinition) -> Schema:
-    type_ = _TYPES.get(of.schema.primitive, "json" if of.schema.primitive in _COMPLEX else "string")
-    return Schema(name, type_, "", str(of.get("description", "")), of.default, sensitive.is_marked(of))
+    type_ = _TYPES.get(
+        of.schema.primitive, "json" if of.schema.primitive in _COMPLEX else "string"
+    )
+    return Schema(
+        name,
+        type_,
+        "",
+        str(of.get("description", "")),
+        of.default,
+        sensitive.is_marked(of),
+    )
 
 
 class _Types:
@@ -386,7 +515,12 @@ class _Types:
         return self.of_file(resource, type_.template, identity, parameters, known=known)
 
     def of_text(
-        self, resource: str, template: str, identity: Identity, parameters: Mapping[str, Json], **_: object
+        self,
+        resource: str,
+        template: str,
+        identity: Identity,
+        parameters: Mapping[str, Json],
+        **_: object,
     ) -> Definition:
         return self.of_file(resource, template, identity, parameters)
 
@@ -399,7 +533,10 @@ class _Types:
         *,
         known: bool = True,  # noqa: ARG002
     ) -> Definition:
-        raise Invalid([Mistake(f"a service has no nested templates, and {resource} is not one")], OPEN)
+        raise Invalid(
+            [Mistake(f"a service has no nested templates, and {resource} is not one")],
+            OPEN,
+        )
 
     def inside(self, resource: str) -> Environment:  # noqa: ARG002
         return self

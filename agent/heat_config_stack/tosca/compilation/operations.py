@@ -13,15 +13,51 @@ from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
-from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator, Subject
-from heat_config_stack.tosca.evaluation.later import as_text, as_variable, computed, is_of_states, uses, written_out
+from heat_config_stack.tosca.evaluation.evaluation import (
+    NOTHING,
+    Context,
+    Evaluator,
+    Subject,
+)
+from heat_config_stack.tosca.evaluation.later import (
+    as_text,
+    as_variable,
+    computed,
+    is_of_states,
+    uses,
+    written_out,
+)
 from heat_config_stack.tosca.files.archives import Files
-from heat_config_stack.tosca.files.artifacts import MOST_FILES, file_path, naming_document
+from heat_config_stack.tosca.files.artifacts import (
+    MOST_FILES,
+    file_path,
+    naming_document,
+)
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, processor, refusal
-from heat_config_stack.tosca.language.types import ArtifactDefinition, OperationDefinition, Type
-from heat_config_stack.tosca.topology.templates import Interface, variable, with_variables
-from heat_config_stack.tosca.topology.topology import CONFIGURE, STANDARD, Layer, Link, Part, Topology
+from heat_config_stack.tosca.files.processors import (
+    CONTAINER,
+    OF_IMAGES,
+    processor,
+    refusal,
+)
+from heat_config_stack.tosca.language.types import (
+    ArtifactDefinition,
+    OperationDefinition,
+    Type,
+)
+from heat_config_stack.tosca.topology.templates import (
+    Interface,
+    variable,
+    with_variables,
+)
+from heat_config_stack.tosca.topology.topology import (
+    CONFIGURE,
+    STANDARD,
+    Layer,
+    Link,
+    Part,
+    Topology,
+)
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 
@@ -55,7 +91,9 @@ def container(part: Part, image: str, evaluator: Evaluator) -> dict[str, Tree]:
     hosts it.
     """
     config: dict[str, Tree] = {"name": _name(part), "image": image}
-    ports, volumes = (_property(part, name, evaluator) for name in ("publish_ports", "volumes"))
+    ports, volumes = (
+        _property(part, name, evaluator) for name in ("publish_ports", "volumes")
+    )
     if ports:
         config["ports"] = computed(ports, _ports, "publish_ports")
     if volumes:
@@ -182,7 +220,9 @@ def lifecycle(subject: Subject) -> dict[str, Operation]:
             continue
         for definition in interface.operations.values():
             if definition.implemented is not None:
-                operations.setdefault(definition.name, Operation(subject, interface, definition))
+                operations.setdefault(
+                    definition.name, Operation(subject, interface, definition)
+                )
     return operations
 
 
@@ -209,15 +249,27 @@ class Scripts:
         else:
             primary = self._file(operation, operation.implementation.get("primary"))
             if primary is None:
-                return Operation(operation.subject, operation.interface, operation.definition)
+                return Operation(
+                    operation.subject, operation.interface, operation.definition
+                )
             inside, content, processor = primary
-            config = {"primary": inside, "processor": processor, "files": {inside: content}}
+            config = {
+                "primary": inside,
+                "processor": processor,
+                "files": {inside: content},
+            }
         for item in operation.implementation.get("dependencies") or ():
             config["files"].update(self._dependency(operation, item))
         options: dict[str, Json] = {}
         if operation.implementation.get("timeout") is not None:
             options["timeout"] = operation.implementation["timeout"]
-        made = Operation(operation.subject, operation.interface, operation.definition, config, options=options)
+        made = Operation(
+            operation.subject,
+            operation.interface,
+            operation.definition,
+            config,
+            options=options,
+        )
         artifacts = self._evaluate(made)
         self._add_artifacts(made, artifacts)
         return made
@@ -242,28 +294,50 @@ class Scripts:
         operation.uncompared.update(with_variables(uncompared))
         return artifacts
 
-    def _add_artifacts(self, operation: Operation, artifacts: set[tuple[str, str]]) -> None:
+    def _add_artifacts(
+        self, operation: Operation, artifacts: set[tuple[str, str]]
+    ) -> None:
         """Add the files of artifacts that the inputs name, and the places that they are copied to."""
         for inside, place in sorted(artifacts):
             known = self._known
-            names = [inside] if inside in known else [name for name in known if name.startswith(f"{inside}/")]
+            names = (
+                [inside]
+                if inside in known
+                else [name for name in known if name.startswith(f"{inside}/")]
+            )
             operation.files.update((name, known[name]) for name in names)
             if place:
                 until, _, to = place.partition(":")
-                operation.places.extend(self._copy(name, to + name.removeprefix(inside), until) for name in names)
+                operation.places.extend(
+                    self._copy(name, to + name.removeprefix(inside), until)
+                    for name in names
+                )
 
-    def _of_ends(self, name: str, value: Json, link: Link, layer: Layer) -> Iterator[tuple[str, Tree]]:
+    def _of_ends(
+        self, name: str, value: Json, link: Link, layer: Layer
+    ) -> Iterator[tuple[str, Tree]]:
         if uses(value, "TARGET"):
             for other in targets(link):
-                yield f"{other.id}_{variable(name)}", self.evaluator.value(value, Context(link, layer, None, other))
+                yield (
+                    f"{other.id}_{variable(name)}",
+                    self.evaluator.value(value, Context(link, layer, None, other)),
+                )
         if uses(value, "SOURCE"):
             for other in sources(link):
-                yield f"{other.id}_{variable(name)}", self.evaluator.value(value, Context(link, layer, other, None))
+                yield (
+                    f"{other.id}_{variable(name)}",
+                    self.evaluator.value(value, Context(link, layer, other, None)),
+                )
 
     def _copy(self, inside: str, to: str, until: str) -> dict[str, Json]:
         """Return the place of a copy; that of a private file has its permissions."""
         mode = self._private.get(inside)
-        return {"file": inside, "to": to, "until": until, **({} if mode is None else {"mode": f"{mode:04o}"})}
+        return {
+            "file": inside,
+            "to": to,
+            "until": until,
+            **({} if mode is None else {"mode": f"{mode:04o}"}),
+        }
 
     def deployed(self, part: Part) -> tuple[dict[str, Json], list[dict[str, Json]]]:
         """Return the files of artifacts of a node that are copied to places of their own, and the places (13)."""
@@ -275,18 +349,29 @@ class Scripts:
             if not to or not file or not isinstance(to, str):
                 continue
             document = naming_document(artifact)
-            path = file_path({"file": file, "repository": artifact.get("repository")}, document)
+            path = file_path(
+                {"file": file, "repository": artifact.get("repository")}, document
+            )
             contents = self._contents_of(path, document) if path is not None else {}
             if path is None or not contents:
                 continue  # the check of artifacts says why
             to = f"{to}{posixpath.basename(path)}" if to.endswith("/") else to
             if not posixpath.isabs(to) or ".." in to.split("/"):
                 problem = f"the artifact {artifact.name} is not copied: {to} is not an absolute path"
-                self.topology.warn(problem, part.template, part.template.path, "begin deploy_path with /", code="alone")
+                self.topology.warn(
+                    problem,
+                    part.template,
+                    part.template.path,
+                    "begin deploy_path with /",
+                    code="alone",
+                )
                 continue
             inside = self.inside(path)
             files.update(contents)
-            places += (self._copy(name, to + name.removeprefix(inside), "delete") for name in contents)
+            places += (
+                self._copy(name, to + name.removeprefix(inside), "delete")
+                for name in contents
+            )
         return files, places
 
     # Files.
@@ -302,7 +387,11 @@ class Scripts:
 
     def inside(self, path: str) -> str:
         """Return the path that a file has next to the others of the service."""
-        relative = posixpath.relpath(path, self.base or ".") if self.base or not posixpath.isabs(path) else path[1:]
+        relative = (
+            posixpath.relpath(path, self.base or ".")
+            if self.base or not posixpath.isabs(path)
+            else path[1:]
+        )
         parts = ["_up" if part == ".." else part for part in relative.split("/")]
         return "/".join(parts)
 
@@ -319,7 +408,11 @@ class Scripts:
         if text is None:
             self._missing(operation, content["file"], _BEGINS)
             return None
-        return self.inside(path), text, self._processor(operation, (path, document), type_, content)
+        return (
+            self.inside(path),
+            text,
+            self._processor(operation, (path, document), type_, content),
+        )
 
     def _dependency(self, operation: Operation, item: Json) -> dict[str, Json]:
         """Return path → content of a file that goes along with a script, or of all files in a folder."""
@@ -329,7 +422,9 @@ class Scripts:
         path = file_path(content, document)
         contents = self._contents_of(path, document) if path is not None else {}
         if not contents:
-            self._missing(operation, content["file"], _ELSEWHERE if path is None else _BEGINS)
+            self._missing(
+                operation, content["file"], _ELSEWHERE if path is None else _BEGINS
+            )
         return contents
 
     def _contents_of(self, path: str, document: Document) -> dict[str, Json]:
@@ -337,10 +432,17 @@ class Scripts:
         text = self.content(path, document)
         if text is not None:
             return {self.inside(path): text}
-        contents = {self.inside(name): self.content(name, document) for name in document.files.below(path)[:MOST_FILES]}
-        return {name: content for name, content in contents.items() if content is not None}
+        contents = {
+            self.inside(name): self.content(name, document)
+            for name in document.files.below(path)[:MOST_FILES]
+        }
+        return {
+            name: content for name, content in contents.items() if content is not None
+        }
 
-    def _named(self, operation: Operation, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
+    def _named(
+        self, operation: Operation, item: Json
+    ) -> tuple[Mapping[str, Any], Type | None, Document]:
         """Return the artifact that an implementation names, its type, and the document that names its file (13)."""
         artifact: ArtifactDefinition | None = None
         content: Mapping[str, Any] = {"file": item}
@@ -349,7 +451,11 @@ class Scripts:
         else:
             content = item
         if artifact is None:
-            type_ = operation.document.find("artifact_types", content["type"]) if content.get("type") else None
+            type_ = (
+                operation.document.find("artifact_types", content["type"])
+                if content.get("type")
+                else None
+            )
             return content, type_, operation.document
         named = {key: artifact.get(key) for key in ("file", "repository")}
         return named, artifact.type, naming_document(artifact)
@@ -372,12 +478,19 @@ class Scripts:
         image = image_name(content, document)
         if image is None:
             problem = f"{content['file']} is not loaded: an image has to be in a registry, or on this machine"
-            self._wrong(operation, problem, "load it with «podman load», and name the image", code="open-artifact")
+            self._wrong(
+                operation,
+                problem,
+                "load it with «podman load», and name the image",
+                code="open-artifact",
+            )
             return {}
         return container(operation.subject, image, self.evaluator)
 
     def _wrong(self, of: Operation, problem: str, hint: str, *, code: str) -> None:
-        self.topology.mistakes[of.document.report.mistake(problem, of.path, hint, code=code)] = None
+        self.topology.mistakes[
+            of.document.report.mistake(problem, of.path, hint, code=code)
+        ] = None
 
     def _missing(self, of: Operation, name: str, hint: str) -> None:
         self._wrong(of, f"there is no file {name}", hint, code="open-artifact")
@@ -399,7 +512,11 @@ class Scripts:
         return self._contents[key]
 
     def _processor(
-        self, operation: Operation, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]
+        self,
+        operation: Operation,
+        place: tuple[str, Document],
+        type_: Any,
+        content: Mapping[str, Any],
     ) -> str:
         """Return what processes a file: by its artifact type, its extension, or its first line (chapter 13)."""
         path, document = place
@@ -413,12 +530,22 @@ class Scripts:
 
 def targets(link: Link) -> list[Part]:
     """Return all targets of the relationships of a requirement's name of a source (chapter 13)."""
-    return list(dict.fromkeys(other.target for other in link.source.links if other.requirement == link.requirement))
+    return list(
+        dict.fromkeys(
+            other.target
+            for other in link.source.links
+            if other.requirement == link.requirement
+        )
+    )
 
 
 def sources(link: Link) -> list[Part]:
     """Return all sources of the relationships of a requirement's name to a target (chapter 13)."""
-    incoming = [other.source for other in link.target.incoming if other.requirement == link.requirement]
+    incoming = [
+        other.source
+        for other in link.target.incoming
+        if other.requirement == link.requirement
+    ]
     return list(dict.fromkeys(incoming))
 
 

@@ -70,14 +70,18 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
     return definition
 
 
-def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[str, Json]) -> Exported:
+def define_for_export(
+    name: str, wish: Wish, identity: Identity, marks: Mapping[str, Json]
+) -> Exported:
     """Return the definition of a service in which marks stand for inputs, which need no values. Raises as `define`."""
     reading = _Reading(name, wish)
     reading.take_all()
     made = reading.define(identity, loader.Purpose(is_complete=False, marks=marks))
     service = Service(reading.document)
     provided = tuple(name for name, node in service.nodes.items() if _is_provided(node))
-    return Exported(made, service.inputs, tuple(service.workflows), bool(service.policies), provided)
+    return Exported(
+        made, service.inputs, tuple(service.workflows), bool(service.policies), provided
+    )
 
 
 _PROVIDED = frozenset(
@@ -121,8 +125,14 @@ def default_name(name: str) -> tuple[str, bool]:
         return stem, False
     checked = Checker().check(name)
     content = checked.service.document.content if checked.service is not None else {}
-    chosen = (content.get("metadata") or {}).get("template_name") or content.get("template_name")
-    valid = isinstance(chosen, str) and chosen[:1].isalpha() and chosen.replace("-", "").replace("_", "").isalnum()
+    chosen = (content.get("metadata") or {}).get("template_name") or content.get(
+        "template_name"
+    )
+    valid = (
+        isinstance(chosen, str)
+        and chosen[:1].isalpha()
+        and chosen.replace("-", "").replace("_", "").isalnum()
+    )
     return (str(chosen), True) if valid and str(chosen).isascii() else (stem, False)
 
 
@@ -163,7 +173,8 @@ class _Reading:
             raise Invalid(checked.mistakes, OPEN)
         if checked.service.document.content.get("topology_template") is None:
             raise UsageError(
-                f"{checked.file} has types only, and nothing to apply", hint="a service has a topology_template"
+                f"{checked.file} has types only, and nothing to apply",
+                hint="a service has a topology_template",
             )
 
     def take_all(self) -> None:
@@ -183,7 +194,9 @@ class _Reading:
     def define(self, identity: Identity, purpose: loader.Purpose) -> Definition:
         """Return the definition of the service. Raises `Invalid`, UsageError."""
         try:
-            made = loader.define(self.source, self.document, identity, self.substitute, purpose)
+            made = loader.define(
+                self.source, self.document, identity, self.substitute, purpose
+            )
         except Invalid:
             self._check_substitutes()  # a node that is misspelt may be the reason for the mistakes
             raise
@@ -194,7 +207,8 @@ class _Reading:
         for name in self._wish.substitutes:
             if name not in self.chosen:
                 raise UsageError(
-                    f"--substitute names no node {name}", hint=self.document.report.nearest(name, self.chosen)
+                    f"--substitute names no node {name}",
+                    hint=self.document.report.nearest(name, self.chosen),
                 )
 
     # Substitution.
@@ -208,13 +222,19 @@ class _Reading:
     def _found(self, part: Part) -> tuple[str, Document | None]:
         named = self._wish.substitutes.get(part.name)
         if named is not None:
-            document = self._checked(os.path.relpath(named) if not self._is_archive else named)
+            document = self._checked(
+                os.path.relpath(named) if not self._is_archive else named
+            )
             return document.path, document
         is_wanted = bool(DIRECTIVES & set(part.template.directives))
-        if part.type is None or (not is_wanted and (_is_normative(part) or lifecycle(part))):
+        if part.type is None or (
+            not is_wanted and (_is_normative(part) or lifecycle(part))
+        ):
             return "", None
         offers = [offer for offer in self._offered() if _stands_for(offer[1], part)]
-        offers = [offer for offer in offers if part.layer.service.document is not offer[1]]
+        offers = [
+            offer for offer in offers if part.layer.service.document is not offer[1]
+        ]
         if len(offers) == 1:
             return offers[0][0], self._checked(offers[0][0])
         if is_wanted:
@@ -225,7 +245,13 @@ class _Reading:
                 else (f"no template stands in for {part.name}")
             )
             hint = f"name one: --substitute {part.name}=FILE"
-            part.layer.topology.wrong(problem, part.template, part.template.path, hint, code="open-substitution")
+            part.layer.topology.wrong(
+                problem,
+                part.template,
+                part.template.path,
+                hint,
+                code="open-substitution",
+            )
         return "", None
 
     def _checked(self, path: str) -> Document:
@@ -237,8 +263,14 @@ class _Reading:
     def _offered(self) -> list[tuple[str, Document]]:
         """Return the templates with a substitution mapping: imported ones, and those in the folder of the service."""
         if self._offers is None:
-            imported = {document.path: document for document in self.document.all_documents()}
-            documents = {path: of for path, of in imported.items() if of is not self.document and _has_mapping(of)}
+            imported = {
+                document.path: document for document in self.document.all_documents()
+            }
+            documents = {
+                path: of
+                for path, of in imported.items()
+                if of is not self.document and _has_mapping(of)
+            }
             for path in self._beside():
                 if path in imported:
                     continue
@@ -265,9 +297,17 @@ class _Reading:
 
     def _beside(self) -> Iterator[str]:
         if isinstance(self._live, Archive):
-            yield from (name for name in self._live.all_members() if name.endswith((".yaml", ".yml")))
+            yield from (
+                name
+                for name in self._live.all_members()
+                if name.endswith((".yaml", ".yml"))
+            )
             return
-        root = self._live.root if isinstance(self._live, Folder) else self.source.base or "."
+        root = (
+            self._live.root
+            if isinstance(self._live, Folder)
+            else self.source.base or "."
+        )
         number = 0
         for folder, folders, names in os.walk(root):
             relative = os.path.relpath(folder, root)
@@ -280,7 +320,11 @@ class _Reading:
                     return
                 if name.endswith((".yaml", ".yml")):
                     inside = posixpath.normpath(posixpath.join(relative, name))
-                    path = inside if isinstance(self._live, Folder) else posixpath.join(self.source.base, inside)
+                    path = (
+                        inside
+                        if isinstance(self._live, Folder)
+                        else posixpath.join(self.source.base, inside)
+                    )
                     if posixpath.normpath(path) != self.source.entry:
                         yield posixpath.normpath(path)
 
@@ -290,17 +334,30 @@ def _is_normative(part: Part) -> bool:
 
 
 def _has_mapping(document: Document) -> bool:
-    mapping = (document.content.get("topology_template") or {}).get("substitution_mappings") or {}
+    mapping = (document.content.get("topology_template") or {}).get(
+        "substitution_mappings"
+    ) or {}
     return bool(mapping.get("node_type"))
 
 
 def _stands_for(document: Document, part: Part) -> bool:
-    mapping = (document.content.get("topology_template") or {}).get("substitution_mappings") or {}
+    mapping = (document.content.get("topology_template") or {}).get(
+        "substitution_mappings"
+    ) or {}
     type_ = document.find("node_types", mapping["node_type"])
-    return type_ is not None and part.type is not None and (type_.is_a(part.type) or _same(type_, part.type))
+    return (
+        type_ is not None
+        and part.type is not None
+        and (type_.is_a(part.type) or _same(type_, part.type))
+    )
 
 
 def _same(first: object, second: object) -> bool:
     """Return whether two types are the same in two documents that name different versions."""
-    files = [getattr(getattr(type_, "names", None), "file", None) for type_ in (first, second)]
-    return files[0] == files[1] and getattr(first, "name", None) == getattr(second, "name", None)
+    files = [
+        getattr(getattr(type_, "names", None), "file", None)
+        for type_ in (first, second)
+    ]
+    return files[0] == files[1] and getattr(first, "name", None) == getattr(
+        second, "name", None
+    )

@@ -78,7 +78,9 @@ def _conditions(content: Any, part: Part, evaluator: Evaluator) -> Iterator[Late
     for condition in content or ():
         for operator in ("and", "or", "not"):
             if condition and condition.get(operator) is not None:
-                yield Combined(operator, tuple(_conditions(condition[operator], part, evaluator)))
+                yield Combined(
+                    operator, tuple(_conditions(condition[operator], part, evaluator))
+                )
         for entry in (condition or {}).get("assert") or ():
             if entry is not None:
                 name, clauses = entry
@@ -93,12 +95,22 @@ def _assertion(name: str, clauses: Json, part: Part, evaluator: Evaluator) -> As
     items = clauses if isinstance(clauses, list) else [clauses]
     evaluated = [evaluator.value(item, Context(part, part.layer)) for item in items]
     is_complex = type_ is not None and not primitive
-    found = [check_clause(item, primitive or None, (), Report(None), is_complex=is_complex) for item in evaluated]
+    found = [
+        check_clause(item, primitive or None, (), Report(None), is_complex=is_complex)
+        for item in evaluated
+    ]
     kept = tuple(clause for clause in found if clause)
-    return Assertion(None if value is NOTHING else value, kept, primitive, part.layer.service.document.report.budget)
+    return Assertion(
+        None if value is NOTHING else value,
+        kept,
+        primitive,
+        part.layer.service.document.report.budget,
+    )
 
 
 def _definition(name: str, part: Part) -> PropertyDefinition | None:
     type_ = part.type
-    members: Mapping[str, PropertyDefinition] = {**type_.properties, **type_.attributes} if type_ else {}
+    members: Mapping[str, PropertyDefinition] = (
+        {**type_.properties, **type_.attributes} if type_ else {}
+    )
     return members.get(name)

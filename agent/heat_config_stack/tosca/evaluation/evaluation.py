@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import ROOT, Tree, Unresolved, limits
-from heat_config_stack.tosca.evaluation.later import Attribute, Computed, as_text, computed, least_state, selected
+from heat_config_stack.tosca.evaluation.later import (
+    Attribute,
+    Computed,
+    as_text,
+    computed,
+    least_state,
+    selected,
+)
 from heat_config_stack.tosca.files.artifacts import file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language.types import PropertyDefinition
@@ -52,7 +59,9 @@ class Evaluator:
     The type is that of the attribute which the output sets; empty where there is none."""
     replaceable: set[Attribute] = field(default_factory=set)
     """The outputs in whose place attributes have another value: a default, or the output of another operation."""
-    resource_of: Callable[[Subject, str, str], tuple[str, str] | None] = lambda _subject, _interface, _operation: None
+    resource_of: Callable[[Subject, str, str], tuple[str, str] | None] = (
+        lambda _subject, _interface, _operation: None
+    )
     """Returns the resource of an operation and its name for the operation; None where it is not implemented."""
     keepers: Collection[str] = ()
     """The nodes, which have the outputs of operations that only workflows call."""
@@ -93,7 +102,9 @@ class Evaluator:
             mapped = self._from_outside(subject, (name,))
             if mapped is not NOTHING:
                 return mapped
-        return self.value(subject.template.property_value(name), Context(subject, subject.layer))
+        return self.value(
+            subject.template.property_value(name), Context(subject, subject.layer)
+        )
 
     def _from_outside(self, part: Part, path: tuple[str, ...]) -> Tree:
         """Return the value that a substitution mapping gives to a property of an inner node."""
@@ -112,7 +123,12 @@ class Evaluator:
         definition = capability_of(part, capability)
         if definition is None or name not in definition.properties:
             return NOTHING
-        return self._kept(part, capability, name, lambda: self._capability_property(part, capability, name))
+        return self._kept(
+            part,
+            capability,
+            name,
+            lambda: self._capability_property(part, capability, name),
+        )
 
     def _capability_property(self, part: Part, capability: str, name: str) -> Tree:
         mapped = self._from_outside(part, (capability, name))
@@ -125,9 +141,14 @@ class Evaluator:
                 found = self.capability_value(inner, its_name, name)
                 if found is not NOTHING and found is not None:
                     return found
-        return self.value(part.template.capability_property(capability, name), Context(part, part.layer))
+        return self.value(
+            part.template.capability_property(capability, name),
+            Context(part, part.layer),
+        )
 
-    def _kept(self, subject: Subject, member: str, name: str, compute: Callable[[], Tree]) -> Tree:
+    def _kept(
+        self, subject: Subject, member: str, name: str, compute: Callable[[], Tree]
+    ) -> Tree:
         key = (id(subject), member, name)
         if key not in self._properties:
             with _Once(self._busy, key):
@@ -154,7 +175,11 @@ class Evaluator:
             if name == "state":
                 return Attribute(subject.name, "state", (), is_awaited=False)
             found = self._plain_attribute(subject, name)
-            if subject.is_compute and name in ("private_address", "public_address") and found is None:
+            if (
+                subject.is_compute
+                and name in ("private_address", "public_address")
+                and found is None
+            ):
                 return self.address_of(subject)
             return found
 
@@ -162,16 +187,29 @@ class Evaluator:
         own = {"tosca_name": subject.template.name, "tosca_id": subject.id}
         if name in own:
             return own[name]
-        return self._assigned(subject, subject.template.content.get("attributes"), subject.type, name, ())
+        return self._assigned(
+            subject, subject.template.content.get("attributes"), subject.type, name, ()
+        )
 
-    def _assigned(self, subject: Subject, content: Json, holder: object, name: str, path: tuple[str, ...]) -> Tree:
+    def _assigned(
+        self,
+        subject: Subject,
+        content: Json,
+        holder: object,
+        name: str,
+        path: tuple[str, ...],
+    ) -> Tree:
         """Return the value that was assigned to an attribute, or that its type or an operation gives it."""
         properties: Mapping[str, PropertyDefinition] = getattr(holder, "properties", {})
         attributes: Mapping[str, PropertyDefinition] = getattr(holder, "attributes", {})
         if name not in properties and name not in attributes:
             return NOTHING
         value = (content or {}).get(name)
-        if isinstance(value, dict) and "value" in value and value.keys() <= {"value", "description"}:
+        if (
+            isinstance(value, dict)
+            and "value" in value
+            and value.keys() <= {"value", "description"}
+        ):
             value = value["value"]
         if value is None and name in attributes:
             value = attributes[name].default
@@ -186,10 +224,14 @@ class Evaluator:
         primitive = type_.primitive or "map" if type_ else ""
         outputs = [*self._set_by_operations(subject, (*path, name), primitive)]
         if len(outputs) > 1 or assigned is not None:
-            self.replaceable.update(output for output in outputs if isinstance(output, Attribute))
+            self.replaceable.update(
+                output for output in outputs if isinstance(output, Attribute)
+            )
         return Computed([*outputs, assigned], _first, "first") if outputs else assigned
 
-    def _set_by_operations(self, subject: Subject, path: tuple[str, ...], type_: str) -> Iterator[Tree]:
+    def _set_by_operations(
+        self, subject: Subject, path: tuple[str, ...], type_: str
+    ) -> Iterator[Tree]:
         """Yield the outputs of operations that set an attribute (1.3), those of relationships and the last first."""
         ends: list[tuple[Link, str]] = []
         if isinstance(subject, Part):
@@ -202,24 +244,36 @@ class Evaluator:
                 own = operation.content.get("outputs") or {}
                 for name, place in {**inherited, **own}.items():
                     if isinstance(place, list) and (*place,) == (keyword, *path):
-                        yield self.output(owner, interface.name, operation.name, name, type_)
+                        yield self.output(
+                            owner, interface.name, operation.name, name, type_
+                        )
 
     def _inner_attribute(self, part: Part, inner: Layer, name: str) -> Tree:
         """Return an attribute of a node in whose place a service stands."""
         entry = (inner.mapping.get("attributes") or {}).get(name)
-        mapped = entry.get("mapping") if isinstance(entry, dict) and not is_call(entry) else entry
+        mapped = (
+            entry.get("mapping")
+            if isinstance(entry, dict) and not is_call(entry)
+            else entry
+        )
         if isinstance(mapped, str):
             mapped = [mapped]
         if isinstance(mapped, list) and len(mapped) > 1 and mapped[0] in inner.parts:
             return self.lookup(inner.parts[mapped[0]], mapped[1:], is_attribute=True)
         output = mapped[0] if isinstance(mapped, list) and mapped else name
         if output in inner.service.outputs:
-            return self.value(inner.service.outputs[output].get("value"), Context(None, inner))
+            return self.value(
+                inner.service.outputs[output].get("value"), Context(None, inner)
+            )
         if isinstance(entry, dict) and "value" in entry:
             return entry["value"]
         if name == "state" and entry is None:
-            parts = [of for of in part.layer.topology.everything(part) if of is not part]
-            return Computed([self.attribute(of, name) for of in parts], least_state, "state")
+            parts = [
+                of for of in part.layer.topology.everything(part) if of is not part
+            ]
+            return Computed(
+                [self.attribute(of, name) for of in parts], least_state, "state"
+            )
         return self._plain_attribute(part, name)
 
     def capability_attribute(self, part: Part, capability: str, name: str) -> Tree:
@@ -238,22 +292,32 @@ class Evaluator:
         found = self._assigned(part, content, definition, name, (capability,))
         if found is None and name == "ip_address":
             machine = part.machine
-            return self.attribute(machine, "private_address") if machine is not None else None
+            return (
+                self.attribute(machine, "private_address")
+                if machine is not None
+                else None
+            )
         return found
 
-    def lookup(self, subject: Subject, names: Sequence[Json], *, is_attribute: bool) -> Tree:
+    def lookup(
+        self, subject: Subject, names: Sequence[Json], *, is_attribute: bool
+    ) -> Tree:
         """Return what `[NAME, key…]` or `[REQUIREMENT or CAPABILITY, NAME, key…]` leads to (chapter 4)."""
         name = names[0]
         rest = list(names[1:])
         if rest and isinstance(subject, Part) and subject.type is not None:
             if name in subject.type.capabilities:
-                value = self._of_capability(subject, name, rest[0], is_attribute=is_attribute)
+                value = self._of_capability(
+                    subject, name, rest[0], is_attribute=is_attribute
+                )
                 if value is not NOTHING:
                     return selected(value, rest[1:])
             for link in subject.of_requirement(name):
                 value = NOTHING
                 if link.capability:
-                    value = self._of_capability(link.target, link.capability, rest[0], is_attribute=is_attribute)
+                    value = self._of_capability(
+                        link.target, link.capability, rest[0], is_attribute=is_attribute
+                    )
                 if value is NOTHING:
                     value = self._of(link.target, rest[0], is_attribute=is_attribute)
                 if value is not NOTHING:
@@ -261,14 +325,27 @@ class Evaluator:
         value = self._of(subject, name, is_attribute=is_attribute)
         return value if value is NOTHING else selected(value, rest)
 
-    def _of_capability(self, part: Part, capability: str, name: str, *, is_attribute: bool) -> Tree:
+    def _of_capability(
+        self, part: Part, capability: str, name: str, *, is_attribute: bool
+    ) -> Tree:
         of = self.capability_attribute if is_attribute else self.capability_value
         return of(part, capability, name)
 
     def _of(self, subject: Subject, name: str, *, is_attribute: bool) -> Tree:
-        return self.attribute(subject, name) if is_attribute else self.property_value(subject, name)
+        return (
+            self.attribute(subject, name)
+            if is_attribute
+            else self.property_value(subject, name)
+        )
 
-    def output(self, subject: Subject, interface: str, operation: str, name: str, type_: str = "") -> Tree:
+    def output(
+        self,
+        subject: Subject,
+        interface: str,
+        operation: str,
+        name: str,
+        type_: str = "",
+    ) -> Tree:
         """Return an output of an operation (chapter 4); null where the operation is not implemented.
 
         `type_` is the primitive type of the attribute that the output sets, if it sets one.
@@ -279,7 +356,9 @@ class Evaluator:
         resource, key = found
         asked = self.outputs.setdefault(resource, {}).setdefault(key, {})
         asked[name] = asked.get(name) or type_
-        return Attribute(resource, key, (name,), is_awaited=resource not in self.keepers)
+        return Attribute(
+            resource, key, (name,), is_awaited=resource not in self.keepers
+        )
 
     def entities(self, name: str, context: Context) -> list[Subject]:
         """Return what the first argument of a function means; for HOST all hosts, the nearest first (chapter 4)."""
@@ -291,7 +370,11 @@ class Evaluator:
         if name in ("SOURCE", "TARGET"):
             if not isinstance(subject, Link):
                 return []
-            end = (context.source or subject.source) if name == "SOURCE" else (context.target or subject.target)
+            end = (
+                (context.source or subject.source)
+                if name == "SOURCE"
+                else (context.target or subject.target)
+            )
             return [end]
         part = context.layer.parts.get(name)
         if part is not None:
@@ -299,7 +382,11 @@ class Evaluator:
         relationship = context.layer.service.relationships.get(name)
         if relationship is None:
             return []
-        links = [link for link in context.layer.topology.links if link.template.path == relationship.path]
+        links = [
+            link
+            for link in context.layer.topology.links
+            if link.template.path == relationship.path
+        ]
         return [*[link for link in links if link.layer is context.layer][:1]]
 
 
@@ -341,7 +428,9 @@ def _get_attribute(of: Evaluator, arguments: Json, context: Context) -> Tree:
     return _get(of, arguments, context, is_attribute=True)
 
 
-def _get(of: Evaluator, arguments: Json, context: Context, *, is_attribute: bool) -> Tree:
+def _get(
+    of: Evaluator, arguments: Json, context: Context, *, is_attribute: bool
+) -> Tree:
     entity, *names = [of.value(argument, context) for argument in arguments]
     for subject in of.entities(entity, context):
         found = of.lookup(subject, names, is_attribute=is_attribute)
@@ -361,11 +450,21 @@ def _get_operation_output(of: Evaluator, arguments: Json, context: Context) -> T
 
 def _get_nodes_of_type(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
     name = arguments[0] if isinstance(arguments, list) else arguments
-    names = context.subject.template.document if context.subject is not None else context.layer.service.document
-    type_ = names.find("node_types", name) or context.layer.service.document.find("node_types", name)
+    names = (
+        context.subject.template.document
+        if context.subject is not None
+        else context.layer.service.document
+    )
+    type_ = names.find("node_types", name) or context.layer.service.document.find(
+        "node_types", name
+    )
     if type_ is None:
         return []
-    return [part.id for part in evaluator.parts() if part.type is not None and part.type.is_a(type_)]
+    return [
+        part.id
+        for part in evaluator.parts()
+        if part.type is not None and part.type.is_a(type_)
+    ]
 
 
 def _get_artifact(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
@@ -377,12 +476,18 @@ def _get_artifact(evaluator: Evaluator, arguments: Json, context: Context) -> Tr
             continue
         artifact = artifacts[name]
         content = {key: artifact.get(key) for key in ("file", "repository")}
-        path = file_path(content, naming_document(artifact)) if content["file"] else None
+        path = (
+            file_path(content, naming_document(artifact)) if content["file"] else None
+        )
         if path is None:
             return None
         inside = evaluator.path_of(path, naming_document(artifact))
         if location and location != "LOCAL_FILE":
-            to = location if not location.endswith("/") else f"{location}{path.rpartition('/')[2]}"
+            to = (
+                location
+                if not location.endswith("/")
+                else f"{location}{path.rpartition('/')[2]}"
+            )
             until = "end" if len(rest) > 1 and rest[1] else "delete"
             context.artifacts.add((inside, f"{until}:{to}"))
             return to
@@ -392,7 +497,11 @@ def _get_artifact(evaluator: Evaluator, arguments: Json, context: Context) -> Tr
 
 
 def _concat(of: Evaluator, arguments: Json, context: Context) -> Tree:
-    return computed(of.value(arguments, context), lambda values: _joined("", values, "concat"), "concat")
+    return computed(
+        of.value(arguments, context),
+        lambda values: _joined("", values, "concat"),
+        "concat",
+    )
 
 
 def _joined(delimiter: str, values: Iterable[Json], function: str) -> str:

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from heat_config_agent.model.positions import Json
-from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, requires, resolve
+from heat_config_stack.definition import (
+    Later,
+    Look,
+    Need,
+    Tree,
+    Unresolved,
+    requires,
+    resolve,
+)
 from heat_config_stack.tosca.language.text import WrittenFloat, WrittenInteger, written
 from heat_config_stack.tosca.language.values import is_call
 
@@ -80,7 +88,9 @@ def selected(tree: Tree, path: Sequence[Json]) -> Tree:
     for position, key in enumerate(path):
         if isinstance(tree, Later):
             rest = [*path[position:]]
-            return Computed(tree, partial(_selected, path=rest), f"select {json.dumps(rest)}")
+            return Computed(
+                tree, partial(_selected, path=rest), f"select {json.dumps(rest)}"
+            )
         tree = _selected(tree, [key])
     return tree
 
@@ -88,10 +98,20 @@ def selected(tree: Tree, path: Sequence[Json]) -> Tree:
 def _selected(value: Json, path: Sequence[Json]) -> Json:
     for key in path:
         if isinstance(value, list):
-            index = int(key) if isinstance(key, str) and re.fullmatch(r"[0-9]{1,9}", key) else key
-            value = value[index] if isinstance(index, int) and -len(value) <= index < len(value) else None
+            index = (
+                int(key)
+                if isinstance(key, str) and re.fullmatch(r"[0-9]{1,9}", key)
+                else key
+            )
+            value = (
+                value[index]
+                if isinstance(index, int) and -len(value) <= index < len(value)
+                else None
+            )
         else:
-            value = value.get(key, value.get(str(key))) if isinstance(value, dict) else None
+            value = (
+                value.get(key, value.get(str(key))) if isinstance(value, dict) else None
+            )
     return value
 
 
@@ -106,7 +126,11 @@ def as_text(value: Json) -> str:
 
 def computed(arguments: Tree, compute: Callable[[Json], Json], function: str) -> Tree:
     """Return what is computed of arguments: a value, or a `Later` where an argument is one."""
-    return compute(arguments) if is_known(arguments) else Computed(arguments, compute, function)
+    return (
+        compute(arguments)
+        if is_known(arguments)
+        else Computed(arguments, compute, function)
+    )
 
 
 def static(tree: Tree) -> Json:
@@ -153,7 +177,13 @@ def _has_written(tree: Tree) -> bool:
 
 def _json(tree: Json) -> str:
     if isinstance(tree, dict):
-        return "{" + ",".join(f"{as_text([key])[1:-1]}:{_json(value)}" for key, value in tree.items()) + "}"
+        return (
+            "{"
+            + ",".join(
+                f"{as_text([key])[1:-1]}:{_json(value)}" for key, value in tree.items()
+            )
+            + "}"
+        )
     if isinstance(tree, list):
         return "[" + ",".join(map(_json, tree)) + "]"
     if isinstance(tree, WrittenFloat) and _FLOAT.fullmatch(tree.text):
@@ -175,7 +205,11 @@ def _has_state(tree: Tree) -> bool:
         return _has_state(tree.arguments)
     if isinstance(tree, dict | list):
         return any(map(_has_state, tree.values() if isinstance(tree, dict) else tree))
-    return isinstance(tree, Attribute) and tree.attribute == "state" and not tree.is_awaited
+    return (
+        isinstance(tree, Attribute)
+        and tree.attribute == "state"
+        and not tree.is_awaited
+    )
 
 
 def uses(tree: Json, keyword: str) -> bool:
@@ -186,14 +220,30 @@ def uses(tree: Json, keyword: str) -> bool:
             if isinstance(arguments, list) and arguments and arguments[0] == keyword:
                 return True
         return any(uses(value, keyword) for value in tree.values())
-    return any(uses(value, keyword) for value in tree) if isinstance(tree, list) else False
+    return (
+        any(uses(value, keyword) for value in tree) if isinstance(tree, list) else False
+    )
 
 
-_STATES = ("error", "initial", "creating", "created", "configuring", "configured", "starting", "started", "stopping")
+_STATES = (
+    "error",
+    "initial",
+    "creating",
+    "created",
+    "configuring",
+    "configured",
+    "starting",
+    "started",
+    "stopping",
+)
 """States of nodes (section 3.3.1), the least far first; others come after them."""
 
 
 def least_state(states: list[Json]) -> Json:
     """Return the state of a substituted node: that of the inner node which has come the least far."""
     known = [state for state in states if state is not None]
-    return min(known, key=lambda state: _STATES.index(state) if state in _STATES else len(_STATES), default=None)
+    return min(
+        known,
+        key=lambda state: _STATES.index(state) if state in _STATES else len(_STATES),
+        default=None,
+    )

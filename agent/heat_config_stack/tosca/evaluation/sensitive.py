@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping
 from heat_config_agent.masking.names import TELLING
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Parameter, Unresolved
-from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator, Subject, TooDeep
+from heat_config_stack.tosca.evaluation.evaluation import (
+    NOTHING,
+    Evaluator,
+    Subject,
+    TooDeep,
+)
 from heat_config_stack.tosca.evaluation.later import static
 from heat_config_stack.tosca.language.types import PropertyDefinition, Schema
 from heat_config_stack.tosca.topology.topology import Topology
@@ -25,10 +30,14 @@ _MOST_NESTED = 20
 
 def is_marked(definition: PropertyDefinition) -> bool:
     """Return whether the metadata of a property or an input say that it is sensitive."""
-    return str((definition.get("metadata") or {}).get("sensitive", "")).lower() == "true"
+    return (
+        str((definition.get("metadata") or {}).get("sensitive", "")).lower() == "true"
+    )
 
 
-def of_inputs(defined: Mapping[str, PropertyDefinition], parameters: Mapping[str, Parameter]) -> Iterator[Json]:
+def of_inputs(
+    defined: Mapping[str, PropertyDefinition], parameters: Mapping[str, Parameter]
+) -> Iterator[Json]:
     """Yield the sensitive parts of the values of inputs; those that are hidden as a whole are not among them."""
     for name, definition in defined.items():
         if not parameters[name].schema.secret:
@@ -40,7 +49,9 @@ def of_properties(topology: Topology, evaluator: Evaluator) -> Iterator[Json]:
     selection = _Selection()
     for part in topology.parts.values():
         yield from _of_subject(part, evaluator, selection)
-        for name, capability in part.type.capabilities.items() if part.type is not None else ():
+        for name, capability in (
+            part.type.capabilities.items() if part.type is not None else ()
+        ):
             for key, definition in selection.of(capability.type, capability.properties):
                 try:
                     value = evaluator.capability_value(part, name, key)
@@ -57,11 +68,17 @@ class _Selection:
     def __init__(self) -> None:
         self._found: dict[object, list[tuple[str, PropertyDefinition]]] = {}
 
-    def of(self, key: object, defined: Mapping[str, PropertyDefinition]) -> list[tuple[str, PropertyDefinition]]:
+    def of(
+        self, key: object, defined: Mapping[str, PropertyDefinition]
+    ) -> list[tuple[str, PropertyDefinition]]:
         """Return the properties of a type that may be sensitive."""
         key = key, id(defined)
         if key not in self._found:
-            self._found[key] = [(name, of) for name, of in defined.items() if _may_be_sensitive(name, of)]
+            self._found[key] = [
+                (name, of)
+                for name, of in defined.items()
+                if _may_be_sensitive(name, of)
+            ]
         return self._found[key]
 
 
@@ -71,7 +88,9 @@ def _may_be_sensitive(name: str, definition: PropertyDefinition) -> bool:
     return not is_plain or is_marked(definition) or _tells(name)
 
 
-def _of_subject(subject: Subject, evaluator: Evaluator, selection: _Selection) -> Iterator[Json]:
+def _of_subject(
+    subject: Subject, evaluator: Evaluator, selection: _Selection
+) -> Iterator[Json]:
     if subject.type is None:
         return
     for name, definition in selection.of(subject.type, subject.type.properties):
@@ -82,7 +101,9 @@ def _of_subject(subject: Subject, evaluator: Evaluator, selection: _Selection) -
         yield from _of_property(value, definition)
 
 
-def _of_property(value: object, definition: PropertyDefinition, depth: int = 0) -> Iterator[Json]:
+def _of_property(
+    value: object, definition: PropertyDefinition, depth: int = 0
+) -> Iterator[Json]:
     if value is NOTHING or value is None:
         return
     plain: Json = static(value)

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.model.positions import Json
-from heat_config_stack.definition import HOST, ROOT, Definition, ResourceDefinition, Tree
+from heat_config_stack.definition import (
+    HOST,
+    ROOT,
+    Definition,
+    ResourceDefinition,
+    Tree,
+)
 from heat_config_stack.tosca.compilation.reader import Exported
 from heat_config_stack.tosca.evaluation.later import Attribute, Soft, is_known
 from heat_config_stack.tosca.export.hot_values import Marks, NotExpressible, Writer
@@ -39,41 +45,61 @@ What Heat does otherwise than this agent does with the service itself:
 """
 
 
-def exported(read: Callable[[Mapping[str, Json]], Exported], *, deployed: bool) -> tuple[dict[str, Any], list[str]]:
+def exported(
+    read: Callable[[Mapping[str, Json]], Exported], *, deployed: bool
+) -> tuple[dict[str, Any], list[str]]:
     """Return the template of a service, and remarks about it. Raises NotExpressible.
 
     `read` returns the service in which marks stand for some inputs. With `deployed`, servers are machines that exist.
     """
     service = read({})
     stand_ins = {
-        name: _stand_in(service.inputs[name], name) for name in service.definition.parameters if _is_open(service, name)
+        name: _stand_in(service.inputs[name], name)
+        for name in service.definition.parameters
+        if _is_open(service, name)
     }
     if stand_ins:
         real = _Template(read(stand_ins).definition, deployed=deployed)
     else:
         real = _Template(service.definition, deployed=deployed)
-    values = {name: parameter.value for name, parameter in service.definition.parameters.items()}
+    values = {
+        name: parameter.value
+        for name, parameter in service.definition.parameters.items()
+    }
     marks = Marks({**values, **stand_ins})
     body = _with_parameters(
-        real, marks, lambda given: _Template(read({**stand_ins, **given}).definition, deployed=deployed)
+        real,
+        marks,
+        lambda given: _Template(
+            read({**stand_ins, **given}).definition, deployed=deployed
+        ),
     )
     decided = [name for name in stand_ins if name in marks.fixed]
     if decided:
         names = ", ".join(decided)
-        raise NotExpressible(f"no parameter can stand for {names}: give a value with --input")
+        raise NotExpressible(
+            f"no parameter can stand for {names}: give a value with --input"
+        )
     _declare_types(body["resources"], real.body["resources"])
     text = json.dumps(body)
-    used = {name for name in marks.values if f'{{"get_param": {json.dumps(name)}}}' in text}
+    used = {
+        name for name in marks.values if f'{{"get_param": {json.dumps(name)}}}' in text
+    }
     parameters = {
         name: _parameter(
-            service.inputs[name], parameter.schema.type, parameter.value, is_secret=parameter.schema.secret
+            service.inputs[name],
+            parameter.schema.type,
+            parameter.value,
+            is_secret=parameter.schema.secret,
         )
         for name, parameter in service.definition.parameters.items()
         if name in used
     }
     clash = parameters.keys() & real.parameters.keys()
     if clash:
-        raise NotExpressible(f"the input {min(clash)} has the name of a parameter of the servers: rename it")
+        raise NotExpressible(
+            f"the input {min(clash)} has the name of a parameter of the servers: rename it"
+        )
     template: dict[str, Any] = {"heat_template_version": VERSION}
     if service.definition.description:
         template["description"] = service.definition.description
@@ -99,14 +125,18 @@ def _with_parameters(
                 _merged(real, alone, marked)
                 if alone.is_unclear or name in alone.fixed:
                     marks.fixed.add(name)
-            if marks.fixed == before:  # each can be a parameter, but not all of them together
+            if (
+                marks.fixed == before
+            ):  # each can be a parameter, but not all of them together
                 marks.fixed.update(marks.values)
         elif marks.fixed == before:
             return body
     return real.body
 
 
-def _merged(real: _Template, marks: Marks, marked: Callable[[Mapping[str, Json]], _Template]) -> dict[str, Any]:
+def _merged(
+    real: _Template, marks: Marks, marked: Callable[[Mapping[str, Json]], _Template]
+) -> dict[str, Any]:
     marks.is_unclear = False
     other = marked(marks.given)
     if other.body.keys() != real.body.keys() or other.resources != real.resources:
@@ -118,7 +148,9 @@ def _merged(real: _Template, marks: Marks, marked: Callable[[Mapping[str, Json]]
 
 def _is_open(of: Exported, name: str) -> bool:
     """Return whether an input has no value, and needs one."""
-    return of.definition.parameters[name].value is None and bool(of.inputs[name].required)
+    return of.definition.parameters[name].value is None and bool(
+        of.inputs[name].required
+    )
 
 
 _STAND_INS: Mapping[str, Json] = {
@@ -149,14 +181,20 @@ def _stand_in(of: PropertyDefinition, name: str) -> Json:
     """Return a value for an input that has none. Raises NotExpressible where no parameter can stand for it."""
     primitive = of.schema.primitive
     if primitive in ("boolean", "float", "range", "null"):
-        raise NotExpressible(f"the input {name} needs a value, because it is of the type {primitive}")
+        raise NotExpressible(
+            f"the input {name} needs a value, because it is of the type {primitive}"
+        )
     return _STAND_INS.get(primitive, _AnyKey({"stand-in": name}))
 
 
 def _declare_types(resources: Mapping[str, Any], real: Mapping[str, Any]) -> None:
     """Declare the types of inputs, which are those of their values, whether parameters stand for them or not."""
     for name, resource in real.items():
-        for each in resources[f"{name}.config"]["properties"]["inputs"] if f"{name}.config" in real else ():
+        for each in (
+            resources[f"{name}.config"]["properties"]["inputs"]
+            if f"{name}.config" in real
+            else ()
+        ):
             each["type"] = _type(resource["properties"]["input_values"][each["name"]])
 
 
@@ -177,7 +215,9 @@ def _remarks(service: Exported, used: set[str]) -> Iterator[str]:
         yield "Policies are not in the template."
 
 
-def _parameter(definition: PropertyDefinition, type_: str, value: Json, *, is_secret: bool) -> dict[str, Json]:
+def _parameter(
+    definition: PropertyDefinition, type_: str, value: Json, *, is_secret: bool
+) -> dict[str, Json]:
     parameter: dict[str, Json] = {"type": type_}
     if definition.get("description"):
         parameter["description"] = str(definition.get("description"))
@@ -185,7 +225,11 @@ def _parameter(definition: PropertyDefinition, type_: str, value: Json, *, is_se
         parameter["hidden"] = True
     if not is_secret and value is not None:
         parameter["default"] = value
-    constraints = [made for each in definition.get("constraints") or () if (made := _constraint(each, type_))]
+    constraints = [
+        made
+        for each in definition.get("constraints") or ()
+        if (made := _constraint(each, type_))
+    ]
     return {**parameter, "constraints": constraints} if constraints else parameter
 
 
@@ -204,10 +248,16 @@ def _constraint(of: Json, type_: str) -> dict[str, Json]:
     if type_ == "string" and kind == "length":
         return {"length": {"min": value, "max": value}}
     if type_ == "number" and kind == "in_range" and isinstance(value, list | tuple):
-        ends = {end: each for end, each in zip(("min", "max"), value, strict=False) if each != "UNBOUNDED"}
+        ends = {
+            end: each
+            for end, each in zip(("min", "max"), value, strict=False)
+            if each != "UNBOUNDED"
+        }
         return {"range": ends} if ends else {}
     bounds = {"greater_or_equal": "min", "less_or_equal": "max"}
-    return {"range": {bounds[kind]: value}} if type_ == "number" and kind in bounds else {}
+    return (
+        {"range": {bounds[kind]: value}} if type_ == "number" and kind in bounds else {}
+    )
 
 
 class _Template:
@@ -220,7 +270,10 @@ class _Template:
         self.parameters: dict[str, dict[str, Json]] = {}
         self.writers: dict[str, Writer] = {}
         self._kinds = {name: self._kind(name) for name in self.resources}
-        self._needs = {name: resource.requirements() for name, resource in definition.resources.items()}
+        self._needs = {
+            name: resource.requirements()
+            for name, resource in definition.resources.items()
+        }
         resources: dict[str, Any] = {}
         for name, resource in definition.resources.items():
             try:
@@ -231,7 +284,9 @@ class _Template:
         outputs = {}
         for name, output in definition.outputs.items():
             try:
-                outputs[name] = {"value": Writer(self._attribute, self.resources).value(output.value)}
+                outputs[name] = {
+                    "value": Writer(self._attribute, self.resources).value(output.value)
+                }
             except NotExpressible as error:
                 raise NotExpressible(f"the output {name}: {error}") from None
             if output.description:
@@ -264,7 +319,9 @@ class _Template:
     def _attribute(self, attribute: Attribute) -> Json:
         if attribute.attribute == "state":
             return "started"
-        if not attribute.is_awaited:  # an operation that only workflows call, and they are not exported
+        if (
+            not attribute.is_awaited
+        ):  # an operation that only workflows call, and they are not exported
             return None
         if attribute.attribute == "run":
             return {"get_attr": [attribute.resource, _RUN]}
@@ -273,7 +330,11 @@ class _Template:
                 return {"get_attr": [attribute.resource, attribute.attribute]}
             name = f"{attribute.resource}_address"
             description = f"the address of the server {attribute.resource}"
-            self.parameters[name] = {"type": "string", "description": description, "default": "127.0.0.1"}
+            self.parameters[name] = {
+                "type": "string",
+                "description": description,
+                "default": "127.0.0.1",
+            }
             return {"get_param": name}
         return {"get_attr": [attribute.resource, *attribute.path]}
 
@@ -282,16 +343,29 @@ class _Template:
         if self._kinds[name] == HOST:
             return {name: {**self._server(name), **needs}}
         if not resource.properties:
-            return {name: {"type": "OS::Heat::Value", **needs, "properties": {"value": "started"}}}
+            return {
+                name: {
+                    "type": "OS::Heat::Value",
+                    **needs,
+                    "properties": {"value": "started"},
+                }
+            }
         return self._operation(name, resource, needs)
 
     def _server(self, name: str) -> dict[str, Any]:
         transport = {"software_config_transport": "POLL_SERVER_HEAT"}
         if self._deployed:
-            return {"type": "OS::Heat::DeployedServer", "properties": {"name": name, **transport}}
+            return {
+                "type": "OS::Heat::DeployedServer",
+                "properties": {"name": name, **transport},
+            }
         for parameter, default in (("image", "debian-12"), ("flavor", "m1.small")):
             description = f"the {parameter} of the server {name}"
-            self.parameters[f"{name}_{parameter}"] = {"type": "string", "description": description, "default": default}
+            self.parameters[f"{name}_{parameter}"] = {
+                "type": "string",
+                "description": description,
+                "default": default,
+            }
         properties = {
             "name": name,
             "image": {"get_param": f"{name}_image"},
@@ -301,19 +375,29 @@ class _Template:
         }
         return {"type": "OS::Nova::Server", "properties": properties}
 
-    def _operation(self, name: str, resource: ResourceDefinition, needs: dict[str, Any]) -> dict[str, Any]:
+    def _operation(
+        self, name: str, resource: ResourceDefinition, needs: dict[str, Any]
+    ) -> dict[str, Any]:
         properties = resource.properties
         writer = Writer(self._attribute, self._earlier(name))
         self.writers[name] = writer
         inputs = self._inputs(properties, writer)
-        wanted = [output for names in _map(properties.get("outputs")).values() for output in names]
+        wanted = [
+            output
+            for names in _map(properties.get("outputs")).values()
+            for output in names
+        ]
         component = {
             "type": "OS::Heat::SoftwareComponent",
             "properties": {
                 "inputs": [{"name": each} for each in inputs],
                 "outputs": [{"name": each} for each in dict.fromkeys([*wanted, _RUN])],
                 "configs": [*_configs(properties, self._definition.files)],
-                **({"options": {"tosca": properties["options"]}} if properties.get("options") else {}),
+                **(
+                    {"options": {"tosca": properties["options"]}}
+                    if properties.get("options")
+                    else {}
+                ),
             },
         }
         deployment = {
@@ -328,13 +412,20 @@ class _Template:
         }
         return {f"{name}.config": component, name: deployment}
 
-    def _inputs(self, properties: Mapping[str, Tree], writer: Writer) -> dict[str, Json]:
+    def _inputs(
+        self, properties: Mapping[str, Tree], writer: Writer
+    ) -> dict[str, Json]:
         values: dict[str, Json] = {
-            key: writer.value(tree) for key, tree in _map(properties.get("input_values")).items()
+            key: writer.value(tree)
+            for key, tree in _map(properties.get("input_values")).items()
         }
-        values[_SURROUNDINGS] = writer.value(_soft(properties.get("surroundings") or {}))
+        values[_SURROUNDINGS] = writer.value(
+            _soft(properties.get("surroundings") or {})
+        )
         if properties.get("inverse_config"):
-            values[f"tosca.{properties.get('inverse')}"] = writer.value(_soft(properties.get("inverse_values") or {}))
+            values[f"tosca.{properties.get('inverse')}"] = writer.value(
+                _soft(properties.get("inverse_values") or {})
+            )
         if properties.get("trigger") is not None:
             values[_AFTER] = writer.value(properties["trigger"])
         return values
@@ -353,19 +444,29 @@ def _type(value: Json) -> str:
         return "Boolean"
     if isinstance(value, int | float):
         return "Number"
-    is_text = isinstance(value, str) or (isinstance(value, dict) and value.keys() & {"list_join", "str_replace"})
-    return "String" if is_text else "Json"  # as for other functions, whose values may be of any type
+    is_text = isinstance(value, str) or (
+        isinstance(value, dict) and value.keys() & {"list_join", "str_replace"}
+    )
+    return (
+        "String" if is_text else "Json"
+    )  # as for other functions, whose values may be of any type
 
 
-def _configs(component: Mapping[str, Any], beside: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+def _configs(
+    component: Mapping[str, Any], beside: Mapping[str, Json]
+) -> Iterator[dict[str, Json]]:
     """Yield the configs of a component, by the actions of its operations."""
     makes, undoes = _ACTIONS[component["kind"]]
     forward = _step(component.get("operation") or "", _map(component.get("config")), "")
     back = _step(
-        component.get("inverse") or "", _map(component.get("inverse_config")), f"tosca.{component.get('inverse')}"
+        component.get("inverse") or "",
+        _map(component.get("inverse_config")),
+        f"tosca.{component.get('inverse')}",
     )
     removal = (
-        {**forward, "operation": component.get("inverse") or "delete", "inputs": ""} if "container" in forward else {}
+        {**forward, "operation": component.get("inverse") or "delete", "inputs": ""}
+        if "container" in forward
+        else {}
     )
     groups = [(makes, [forward]), (undoes, [back, removal])]
     if component["kind"] == "start":
@@ -375,10 +476,20 @@ def _configs(component: Mapping[str, Any], beside: Mapping[str, Json]) -> Iterat
         if not is_known(wanted):
             raise NotExpressible("the ports or volumes of its container need a run")
         if actions and wanted:
-            config: dict[str, Any] = {"files": {**beside, **_files(component, wanted)}, "root": ROOT}
-            parts = [{key: value for key, value in step.items() if key != "files" and value} for step in wanted]
-            parts = [part for part in parts if part.get("processor")]  # the others copy files only
-            config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
+            config: dict[str, Any] = {
+                "files": {**beside, **_files(component, wanted)},
+                "root": ROOT,
+            }
+            parts = [
+                {key: value for key, value in step.items() if key != "files" and value}
+                for step in wanted
+            ]
+            parts = [
+                part for part in parts if part.get("processor")
+            ]  # the others copy files only
+            config.update(
+                parts[0] if len(parts) == 1 else {"steps": parts} if parts else {}
+            )
             if component.get("places"):
                 config["places"] = component["places"]
             text = json.dumps(config, ensure_ascii=False, indent=1)

@@ -42,7 +42,11 @@ def _renamed(value: Any) -> Any:
 
 
 def _variable(text: Any) -> Any:
-    is_ours = isinstance(text, str) and text.startswith(_PREFIX) and text[len(_PREFIX) :].isidentifier()
+    is_ours = (
+        isinstance(text, str)
+        and text.startswith(_PREFIX)
+        and text[len(_PREFIX) :].isidentifier()
+    )
     return text.replace(".", "_") if is_ours else text
 
 
@@ -50,8 +54,15 @@ def _component(name: str, resource: dict[str, Any]) -> dict[str, Any]:
     properties = resource["properties"]
     inputs = [item for item in properties["inputs"] if item["name"].startswith(_PREFIX)]
     outputs = [item["name"] for item in properties["outputs"]]
-    configs = [{**of, "tool": "script", "config": _script(name, of["config"], outputs)} for of in properties["configs"]]
-    changed = {**properties, "inputs": [{"name": INPUTS, "type": "Json"}, *inputs], "configs": configs}
+    configs = [
+        {**of, "tool": "script", "config": _script(name, of["config"], outputs)}
+        for of in properties["configs"]
+    ]
+    changed = {
+        **properties,
+        "inputs": [{"name": INPUTS, "type": "Json"}, *inputs],
+        "configs": configs,
+    }
     if "options" in changed:
         changed["options"] = {"script": next(iter(changed["options"].values()))}
     return {**resource, "properties": changed}
@@ -59,9 +70,17 @@ def _component(name: str, resource: dict[str, Any]) -> dict[str, Any]:
 
 def _deployment(resource: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Json] = resource["properties"]["input_values"]
-    own = {name: value for name, value in values.items() if not name.startswith(_PREFIX)}
+    own = {
+        name: value for name, value in values.items() if not name.startswith(_PREFIX)
+    }
     others = {name: value for name, value in values.items() if name.startswith(_PREFIX)}
-    return {**resource, "properties": {**resource["properties"], "input_values": {INPUTS: own, **others}}}
+    return {
+        **resource,
+        "properties": {
+            **resource["properties"],
+            "input_values": {INPUTS: own, **others},
+        },
+    }
 
 
 def _script(name: str, config: str, outputs: list[str]) -> str:
@@ -78,7 +97,10 @@ def _script(name: str, config: str, outputs: list[str]) -> str:
         "files": content["files"],
         "places": content.get("places") or [],
         "steps": [
-            {key: _variable(step.get(key, "")) for key in ("primary", "processor", "operation", "inputs")}
+            {
+                key: _variable(step.get(key, ""))
+                for key in ("primary", "processor", "operation", "inputs")
+            }
             for step in steps
         ],
         "outputs": names,
@@ -86,7 +108,9 @@ def _script(name: str, config: str, outputs: list[str]) -> str:
         "python": script_outputs.python_code(),
     }
     program = Path(__file__).with_name("standalone.py").read_text(encoding="utf-8")
-    described = json.dumps(json.dumps(operation, ensure_ascii=False), ensure_ascii=False)
+    described = json.dumps(
+        json.dumps(operation, ensure_ascii=False), ensure_ascii=False
+    )
     assert _DECLARED in program  # noqa: S101  # it is next to this module
     return "#!/usr/bin/env python3\n" + program.replace(
         _DECLARED, f"OPERATION: Dict[str, Any] = json.loads({described})\n"

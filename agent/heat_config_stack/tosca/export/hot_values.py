@@ -13,9 +13,37 @@ from heat_config_stack.tosca.evaluation.later import Attribute, Computed, Soft, 
 
 FUNCTIONS = frozenset(
     {
-        *("contains", "digest", "equals", "filter", "get_attr", "get_file", "get_param", "get_resource", "if"),
-        *("list_concat", "list_concat_unique", "list_join", "make_url", "map_merge", "map_replace", "not", "and", "or"),
-        *("repeat", "resource_facade", "str_replace", "str_replace_strict", "str_replace_vstrict", "str_split", "yaql"),
+        *(
+            "contains",
+            "digest",
+            "equals",
+            "filter",
+            "get_attr",
+            "get_file",
+            "get_param",
+            "get_resource",
+            "if",
+        ),
+        *(
+            "list_concat",
+            "list_concat_unique",
+            "list_join",
+            "make_url",
+            "map_merge",
+            "map_replace",
+            "not",
+            "and",
+            "or",
+        ),
+        *(
+            "repeat",
+            "resource_facade",
+            "str_replace",
+            "str_replace_strict",
+            "str_replace_vstrict",
+            "str_split",
+            "yaql",
+        ),
     }
 )
 """The functions of HOT: a map with one of these keys alone would be a call."""
@@ -45,7 +73,11 @@ class Writer:
         if isinstance(tree, Computed):
             return self._computed(tree)
         if isinstance(tree, Later):
-            return {"get_resource": tree.resource} if hasattr(tree, "resource") else self._unknown(type(tree).__name__)
+            return (
+                {"get_resource": tree.resource}
+                if hasattr(tree, "resource")
+                else self._unknown(type(tree).__name__)
+            )
         if isinstance(tree, Mapping):
             if len(tree) == 1 and next(iter(tree)) in FUNCTIONS:
                 return self._unknown(f"a map with the key {next(iter(tree))} alone")
@@ -70,18 +102,35 @@ class Writer:
         arguments = tree.arguments
         if tree.function == "concat" and isinstance(arguments, list):
             return {"list_join": ["", [self._text(item) for item in arguments]]}
-        if tree.function == "join" and isinstance(arguments, list) and isinstance(arguments[0], list):
+        if (
+            tree.function == "join"
+            and isinstance(arguments, list)
+            and isinstance(arguments[0], list)
+        ):
             delimiter = as_text(arguments[1]) if len(arguments) > 1 else ""
-            return {"list_join": [delimiter, [self._text(item) for item in arguments[0]]]}
-        if tree.function == "token" and isinstance(arguments, list) and len(str(arguments[1])) == 1:
+            return {
+                "list_join": [delimiter, [self._text(item) for item in arguments[0]]]
+            }
+        if (
+            tree.function == "token"
+            and isinstance(arguments, list)
+            and len(str(arguments[1])) == 1
+        ):
             return {"str_split": [arguments[1], self.value(arguments[0]), arguments[2]]}
         if tree.function == "first" and isinstance(arguments, list):
             return self.value(next(item for item in arguments if item is not None))
         if tree.function.startswith("select ") and isinstance(arguments, Attribute):
             call = self.attribute(arguments)
             if isinstance(call, dict) and "get_attr" in call:
-                return {"get_attr": [*call["get_attr"], *json.loads(tree.function.removeprefix("select "))]}
-        return self._unknown(f"the function {tree.function or 'of this value'} of a value that only a run knows")
+                return {
+                    "get_attr": [
+                        *call["get_attr"],
+                        *json.loads(tree.function.removeprefix("select ")),
+                    ]
+                }
+        return self._unknown(
+            f"the function {tree.function or 'of this value'} of a value that only a run knows"
+        )
 
     def _text(self, item: Tree) -> Json:
         return self.value(item) if isinstance(item, Later) else as_text(item)
@@ -133,10 +182,20 @@ class Marks:
                 return {"get_param": name} if self._is(real, name) else real
         if isinstance(marked, str):
             return self._text(real, marked)
-        if isinstance(marked, dict) and isinstance(real, dict) and marked.keys() == real.keys():
+        if (
+            isinstance(marked, dict)
+            and isinstance(real, dict)
+            and marked.keys() == real.keys()
+        ):
             return {key: self.merged(real[key], item) for key, item in marked.items()}
-        if isinstance(marked, list) and isinstance(real, list) and len(marked) == len(real):
-            return [self.merged(one, other) for one, other in zip(real, marked, strict=True)]
+        if (
+            isinstance(marked, list)
+            and isinstance(real, list)
+            and len(marked) == len(real)
+        ):
+            return [
+                self.merged(one, other) for one, other in zip(real, marked, strict=True)
+            ]
         if marked != real:
             self._blame(self._named(json.dumps(marked, ensure_ascii=False)))
         return real
@@ -164,11 +223,19 @@ class Marks:
             text = mark if isinstance(mark, str) else str(mark)
             resolved = resolved.replace(text, as_text(self.values[name]))
             template = template.replace(text, f"<{name}>")
-        is_plain = all(template.count(f"<{name}>") == marked.count(self._mark(name)) for name in names)
+        is_plain = all(
+            template.count(f"<{name}>") == marked.count(self._mark(name))
+            for name in names
+        )
         if resolved != real or not is_plain or _FORM.search(template):
             self.fixed.update(names)
             return real
-        return {"str_replace": {"template": template, "params": {f"<{name}>": {"get_param": name} for name in names}}}
+        return {
+            "str_replace": {
+                "template": template,
+                "params": {f"<{name}>": {"get_param": name} for name in names},
+            }
+        }
 
     def _mark(self, name: str) -> str:
         mark = self.given[name]
@@ -179,5 +246,11 @@ class Marks:
 
     @staticmethod
     def _is_in(mark: Json, text: str) -> bool:
-        word = mark[0] if isinstance(mark, list) else next(iter(mark)) if isinstance(mark, dict) else str(mark)
+        word = (
+            mark[0]
+            if isinstance(mark, list)
+            else next(iter(mark))
+            if isinstance(mark, dict)
+            else str(mark)
+        )
         return str(word) in text

@@ -29,7 +29,9 @@ def variables(values: Dict[str, Any]) -> Dict[str, str]:
         elif isinstance(value, str):
             variables[name] = value
         else:
-            variables[name] = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+            variables[name] = json.dumps(
+                value, separators=(",", ":"), ensure_ascii=False
+            )
     return variables
 
 
@@ -53,7 +55,11 @@ def placed(value: Any, folder: str) -> Any:
 
 def content_of(content: Any) -> bytes:
     """Return the bytes of a file."""
-    return content.encode() if isinstance(content, str) else base64.b64decode(content["base64"])
+    return (
+        content.encode()
+        if isinstance(content, str)
+        else base64.b64decode(content["base64"])
+    )
 
 
 def write(path: str, content: bytes) -> None:
@@ -61,11 +67,15 @@ def write(path: str, content: bytes) -> None:
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o700)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "wb") as file:
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "wb"
+    ) as file:
         file.write(content)
 
 
-def command(step: Dict[str, str], path: str, folder: str) -> Tuple[List[str], Dict[str, str]]:
+def command(
+    step: Dict[str, str], path: str, folder: str
+) -> Tuple[List[str], Dict[str, str]]:
     """Return the command for the file of a step, and further variables for it."""
     names = OPERATION["outputs"]
     if step["processor"] == "python":
@@ -76,8 +86,14 @@ def command(step: Dict[str, str], path: str, folder: str) -> Tuple[List[str], Di
         return [sys.executable or "python3", "-u", runner, arguments, path], {}
     with open(path, "rb") as file:
         first = file.readline()
-    words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
-    name = os.path.basename(words[-1 if words[0].endswith("/env") else 0]) if words else "bash"
+    words = (
+        first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
+    )
+    name = (
+        os.path.basename(words[-1 if words[0].endswith("/env") else 0])
+        if words
+        else "bash"
+    )
     if step["processor"] != "bash" or name not in ("bash", "sh"):
         return [path], {}
     code = os.path.join(folder, "bash.env")
@@ -85,7 +101,9 @@ def command(step: Dict[str, str], path: str, folder: str) -> Tuple[List[str], Di
     return ["bash", path], {"BASH_ENV": code}
 
 
-def run(step: Dict[str, str], place: str, environment: Dict[str, str]) -> Tuple[int, Dict[str, bytes]]:
+def run(
+    step: Dict[str, str], place: str, environment: Dict[str, str]
+) -> Tuple[int, Dict[str, bytes]]:
     """Run a step, and return its exit code and its outputs."""
     path = os.path.join(place, "files", step["primary"])
     folder = os.path.join(place, "out")
@@ -93,9 +111,16 @@ def run(step: Dict[str, str], place: str, environment: Dict[str, str]) -> Tuple[
         os.mkdir(folder, 0o700)
     argv, more = command(step, path, folder)
     try:
-        ended = subprocess.run(argv, cwd=os.path.dirname(path), env={**environment, **more}, stdin=subprocess.DEVNULL)
+        ended = subprocess.run(
+            argv,
+            cwd=os.path.dirname(path),
+            env={**environment, **more},
+            stdin=subprocess.DEVNULL,
+        )
     except OSError as error:
-        sys.stderr.write("%s cannot be started: %s\n" % (step["primary"], error.strerror))
+        sys.stderr.write(
+            "%s cannot be started: %s\n" % (step["primary"], error.strerror)
+        )
         return 127, {}
     outputs = {}
     for name in OPERATION["outputs"]:
@@ -107,7 +132,10 @@ def run(step: Dict[str, str], place: str, environment: Dict[str, str]) -> Tuple[
                 parsed = json.loads(value.decode())
                 value = parsed.encode() if isinstance(parsed, str) else value
             outputs[name] = value
-    return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode, outputs
+    return (
+        ended.returncode if ended.returncode >= 0 else 128 - ended.returncode,
+        outputs,
+    )
 
 
 UMASK: List[int] = []
@@ -124,7 +152,9 @@ def copy(place: str) -> None:
             mode |= 0o100 | (mode & 0o444) >> 2
         if not os.path.isdir(os.path.dirname(path)):
             previous = os.umask(UMASK[0])
-            os.makedirs(os.path.dirname(path), 0o700 | (mode & 0o44) | (mode & 0o44) >> 2)
+            os.makedirs(
+                os.path.dirname(path), 0o700 | (mode & 0o44) | (mode & 0o44) >> 2
+            )
             os.umask(previous)
         write(path, content)
         os.chmod(path, mode)
@@ -134,10 +164,14 @@ def take_away(place: str, action: str) -> None:
     """Remove copies whose time is over; one that someone has changed stays."""
     for copied in OPERATION.get("places") or ():
         path = placed(copied["to"], place)
-        if copied["until"] == "end" or (copied["until"] == "delete" and action == "DELETE"):
+        if copied["until"] == "end" or (
+            copied["until"] == "delete" and action == "DELETE"
+        ):
             try:
                 with open(path, "rb") as file:
-                    is_ours = file.read() == content_of(OPERATION["files"][copied["file"]])
+                    is_ours = file.read() == content_of(
+                        OPERATION["files"][copied["file"]]
+                    )
                 if is_ours or copied["until"] == "end":
                     os.remove(path)
             except FileNotFoundError:
@@ -151,7 +185,11 @@ def carry_out(place: str) -> int:
     os.mkdir(folder, 0o700)
     for name, content in OPERATION["files"].items():
         write(os.path.join(folder, name), content_of(content))
-    common = {name: value for name, value in os.environ.items() if not name.startswith("tosca_")}
+    common = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("tosca_")
+    }
     common.update(variables(placed(given(SURROUNDINGS), folder)))
     if action != "DELETE":
         copy(folder)
@@ -159,7 +197,11 @@ def carry_out(place: str) -> int:
     code = 0
     for step in OPERATION["steps"]:
         inputs = variables(placed(given(step.get("inputs") or INPUTS), folder))
-        environment = {"TOSCA_OPERATION": step.get("operation") or "", **common, **inputs}
+        environment = {
+            "TOSCA_OPERATION": step.get("operation") or "",
+            **common,
+            **inputs,
+        }
         code, found = run(step, place, environment)
         outputs.update(found)
         if code:

@@ -89,7 +89,13 @@ class Disk:
 class Chosen(Disk):
     """The files of this machine that may be read; others do not exist."""
 
-    def __init__(self, allows: Callable[[str], bool], content: Callable[[str], bytes], *, has_archives: bool) -> None:
+    def __init__(
+        self,
+        allows: Callable[[str], bool],
+        content: Callable[[str], bytes],
+        *,
+        has_archives: bool,
+    ) -> None:
         """Take what says whether a path may be read, and what reads it."""
         self._allows = allows
         self._content = content
@@ -124,7 +130,10 @@ class Folder(Disk):
         """Return the paths of the files in a folder of it."""
         if not self._is_inside(path):
             return []
-        names = (posixpath.relpath(name, self._path) for name in _walk(posixpath.join(self._path, path)))
+        names = (
+            posixpath.relpath(name, self._path)
+            for name in _walk(posixpath.join(self._path, path))
+        )
         return sorted(name for name in names if self.has(name))
 
     def size(self, names: list[str]) -> int:
@@ -172,12 +181,26 @@ class Archive:
         import zipfile  # noqa: PLC0415  # it loads much, and most templates are in no archive
 
         self._name = name
-        self._damaged = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError)
+        self._damaged = (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            RuntimeError,
+            EOFError,
+            ValueError,
+        )
         try:
             self._zip = zipfile.ZipFile(name)
             self._members = self._checked()
-        except (zipfile.BadZipFile, zipfile.LargeZipFile, ValueError, NotImplementedError, EOFError) as error:
-            raise Refused("archive", f"it is not a readable zip file: {str(error)[:100]}") from None
+        except (
+            zipfile.BadZipFile,
+            zipfile.LargeZipFile,
+            ValueError,
+            NotImplementedError,
+            EOFError,
+        ) as error:
+            raise Refused(
+                "archive", f"it is not a readable zip file: {str(error)[:100]}"
+            ) from None
 
     def _checked(self) -> dict[str, zipfile.ZipInfo]:
         """Return name → member; Windows' separator in a name is taken as `/`, as some programs there write it."""
@@ -188,12 +211,20 @@ class Archive:
             raise Refused("archive", f"it has over {MOST_MEMBERS:,} members")
         for info in infos:
             name = info.filename.replace("\\", "/")
-            if problem := zip_problem(name, info.flag_bits, info.external_attr, links=False):
-                hint = "pack it without a password" if problem.endswith("encrypted") else ""
+            if problem := zip_problem(
+                name, info.flag_bits, info.external_attr, links=False
+            ):
+                hint = (
+                    "pack it without a password"
+                    if problem.endswith("encrypted")
+                    else ""
+                )
                 raise Refused("archive-member", problem, hint)
             total += info.file_size
             if total > MOST_BYTES:
-                raise Refused("archive", f"unpacked it is over {MOST_BYTES // 1024**3} GiB long")
+                raise Refused(
+                    "archive", f"unpacked it is over {MOST_BYTES // 1024**3} GiB long"
+                )
             if name.endswith("/"):
                 continue
             if name in members:
@@ -238,7 +269,11 @@ class Archive:
         """Return the members in a folder of the archive, without hidden ones."""
         folder = f"{posixpath.normpath(path)}/"
         names = (name for name in self._members if name.startswith(folder))
-        return sorted(name for name in names if not any(part.startswith(".") for part in name.split("/")))
+        return sorted(
+            name
+            for name in names
+            if not any(part.startswith(".") for part in name.split("/"))
+        )
 
     def shown(self, path: str) -> str:
         """Return the name of a member in mistakes: `shop.csar!/types.yaml`."""
@@ -253,7 +288,9 @@ def _walk(folder: str) -> Iterator[str]:
     """Yield the paths of the files in a folder, without hidden ones."""
     for inside, folders, names in os.walk(folder):
         folders[:] = (name for name in folders if not name.startswith("."))
-        yield from (posixpath.join(inside, name) for name in names if not name.startswith("."))
+        yield from (
+            posixpath.join(inside, name) for name in names if not name.startswith(".")
+        )
 
 
 def _is_within(path: str) -> bool:
@@ -277,7 +314,9 @@ def _named_entry(files: Archive | Folder) -> str:
     try:
         content = files.read(METADATA)
     except OSError as error:
-        raise Refused("archive-metadata", f"cannot read {METADATA}: {error.strerror}") from None
+        raise Refused(
+            "archive-metadata", f"cannot read {METADATA}: {error.strerror}"
+        ) from None
     if len(content) > _LONGEST_METADATA:
         raise Refused("archive-metadata", f"{METADATA} is over 1 MiB long")
     try:
@@ -285,19 +324,39 @@ def _named_entry(files: Archive | Folder) -> str:
     except UnicodeDecodeError:
         raise Refused("archive-metadata", f"{METADATA} is not UTF-8 text") from None
     block = _first_block(text)
-    wanted = {"TOSCA-Meta-File-Version": ("1.0", "1.1"), "CSAR-Version": ("1.1",), "Created-By": ()}
+    wanted = {
+        "TOSCA-Meta-File-Version": ("1.0", "1.1"),
+        "CSAR-Version": ("1.1",),
+        "Created-By": (),
+    }
     for key, versions in wanted.items():
         if not block.get(key):
-            raise Refused("archive-metadata", f"{METADATA} has no {key}", f"add it: {key}: …")
+            raise Refused(
+                "archive-metadata", f"{METADATA} has no {key}", f"add it: {key}: …"
+            )
         if versions and block[key] not in versions:
-            raise Refused("archive-metadata", f"the {key} in {METADATA} must be {' or '.join(versions)}")
+            raise Refused(
+                "archive-metadata",
+                f"the {key} in {METADATA} must be {' or '.join(versions)}",
+            )
     entry = block.get("Entry-Definitions", "")
     if not entry:
-        raise Refused("archive-metadata", f"{METADATA} has no Entry-Definitions", "add the path of the entry")
-    others = [quoted or plain for quoted, plain in _NAMES.findall(block.get("Other-Definitions", ""))]
+        raise Refused(
+            "archive-metadata",
+            f"{METADATA} has no Entry-Definitions",
+            "add the path of the entry",
+        )
+    others = [
+        quoted or plain
+        for quoted, plain in _NAMES.findall(block.get("Other-Definitions", ""))
+    ]
     for name, noun in ((entry, "entry"), *((other, "file") for other in others)):
         if not _is_within(name) or not files.has(posixpath.normpath(name)):
-            raise Refused("archive-entry", f"the {noun} {name!a} is not there", f"{METADATA} names it")
+            raise Refused(
+                "archive-entry",
+                f"the {noun} {name!a} is not there",
+                f"{METADATA} names it",
+            )
     return posixpath.normpath(entry)
 
 
@@ -315,7 +374,11 @@ def _first_block(text: str) -> dict[str, str]:
             continue
         name, colon, value = line.partition(":")
         if not colon:
-            raise Refused("archive-metadata", f"a line of {METADATA} has no colon", "write NAME: VALUE")
+            raise Refused(
+                "archive-metadata",
+                f"a line of {METADATA} has no colon",
+                "write NAME: VALUE",
+            )
         name = name.strip()
         block[name] = value.strip()
     return block

@@ -16,7 +16,12 @@ from heat_config_stack.tosca.language.budget import NAMES, Budget
 from heat_config_stack.tosca.language.grammar import ABSENT, held
 from heat_config_stack.tosca.language.primitives import version as version_value
 from heat_config_stack.tosca.language.report import Report
-from heat_config_stack.tosca.language.text import SHORT_NAMES, VERSION_OF, VERSIONS, tosca_text
+from heat_config_stack.tosca.language.text import (
+    SHORT_NAMES,
+    VERSION_OF,
+    VERSIONS,
+    tosca_text,
+)
 from heat_config_stack.tosca.language.types import SECTIONS, Namespace, Type
 from heat_config_stack.tosca.profiles import Profile, is_normative, profile
 
@@ -54,7 +59,9 @@ class Document(Namespace):
         if section not in self._own:
             defined = self.content.get(section) or {}
             self._own[section] = {
-                name: Type(section, name, of, self, is_normative=is_normative(section, name))
+                name: Type(
+                    section, name, of, self, is_normative=is_normative(section, name)
+                )
                 for name, of in defined.items()
             }
         return self._own[section]
@@ -76,7 +83,9 @@ class Document(Namespace):
         key = (section, name)
         if key not in self._found:
             found = self.visible(section).get(name) or self.profile.find(section, name)
-            self._found[key] = found or self._find_around(section, name) or self._borrow(section, name)
+            self._found[key] = (
+                found or self._find_around(section, name) or self._borrow(section, name)
+            )
         return self._found[key]
 
     @property
@@ -103,7 +112,9 @@ class Document(Namespace):
         found = None
         for prefix, importer in self._above():
             names = importer.visible(section)
-            found = (names.get(f"{prefix}:{name}") if prefix else None) or names.get(name)
+            found = (names.get(f"{prefix}:{name}") if prefix else None) or names.get(
+                name
+            )
             if found is not None:
                 break
         self.borrowed[section, name] = found
@@ -124,7 +135,9 @@ class Document(Namespace):
         """Take a document that it imports, with the prefix of its names and the path of the import."""
         self.imports.append((prefix, imported))
         self.import_paths.append(path)
-        imported._importers.append((prefix, ref(self)))  # weak: others may import it for longer
+        imported._importers.append(
+            (prefix, ref(self))
+        )  # weak: others may import it for longer
 
     def add_circle(self, prefix: str, importer: Document) -> None:
         """Take a document that it imports, and that is being read because it imports this one."""
@@ -140,9 +153,14 @@ class Document(Namespace):
     def types_with_extension(self, extension: str) -> list[Type]:
         """Return the artifact types whose files have an extension: its own and imported ones before normative ones."""
         if extension not in self._by_extension:
-            types = [*self.visible("artifact_types").values(), *self.profile.types("artifact_types")]
+            types = [
+                *self.visible("artifact_types").values(),
+                *self.profile.types("artifact_types"),
+            ]
             self._by_extension[extension] = [
-                type_ for type_ in types if extension in (type_.content.get("file_ext") or ())
+                type_
+                for type_ in types
+                if extension in (type_.content.get("file_ext") or ())
             ]
         return self._by_extension[extension]
 
@@ -194,7 +212,9 @@ class Library:
     def forget(self, documents: Iterable[Document]) -> None:
         """Forget documents, so that the next service reads them again: their names may mean other types there."""
         forgotten = {id(document) for document in documents}
-        self._documents = {key: of for key, of in self._documents.items() if id(of) not in forgotten}
+        self._documents = {
+            key: of for key, of in self._documents.items() if id(of) not in forgotten
+        }
 
     def _fill(self, document: Document, content: bytes, inherited: str) -> None:
         try:
@@ -209,7 +229,9 @@ class Library:
                 hint = f"it begins with {VERSION}"
                 place = text.place(()) or Place(document.file, 1, 1)
                 problem = "a service template must be a map"
-                report.mistakes[Mistake(problem, (), place, hint, "text", "not-map")] = None
+                report.mistakes[
+                    Mistake(problem, (), place, hint, "text", "not-map")
+                ] = None
             return
         document.version = report.version = _version(text, inherited, report)
         document.profile = profile(document.version)
@@ -225,11 +247,15 @@ class Library:
         """Read what an import names (section 3.5.8)."""
         report = document.report
         if item is None:
-            report.wrong("an import must be the name of a file, or a map", path, code="kind")
+            report.wrong(
+                "an import must be the name of a file, or a map", path, code="kind"
+            )
             return
         if isinstance(item, dict) and len(item) == 1:
             ((name, inner),) = item.items()
-            if name not in entities.IMPORT.entity.keys and isinstance(inner, str | dict):  # type: ignore[union-attr]
+            if name not in entities.IMPORT.entity.keys and isinstance(  # type: ignore[union-attr]
+                inner, str | dict
+            ):
                 item = inner
                 path = (*path, name)
         content = held(item, entities.IMPORT, path, report)
@@ -240,19 +266,33 @@ class Library:
         if content.get("repository") is not None:
             repository = document.repository(content["repository"])
             if repository is None:
-                known = report.nearest(content["repository"], document.content.get("repositories") or {})
-                report.wrong(f"there is no repository {content['repository']}", path, known, code="repository-unknown")
+                known = report.nearest(
+                    content["repository"], document.content.get("repositories") or {}
+                )
+                report.wrong(
+                    f"there is no repository {content['repository']}",
+                    path,
+                    known,
+                    code="repository-unknown",
+                )
                 return
             folder = str(repository.get("url") or "")
         url = next((text for text in (name, folder) if "://" in text), "")
         if url and not url.startswith("file://"):
             problem = f"{url} is not fetched: only files of this machine are read"
-            report.wrong(problem, path, "keep a copy of it here, and import that", code="import-unread")
+            report.wrong(
+                problem,
+                path,
+                "keep a copy of it here, and import that",
+                code="import-unread",
+            )
             return
         target = local_path(name, document.path, f"{folder}/" if folder else "")
         prefix = str(content.get("namespace_prefix") or "")
         for importer in self._reading:
-            if importer.files is document.files and importer.path == target:  # a file is read once
+            if (
+                importer.files is document.files and importer.path == target
+            ):  # a file is read once
                 if importer is not document:
                     document.add_circle(prefix, importer)
                 return
@@ -261,12 +301,22 @@ class Library:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             problem = f"cannot read {name}: {reason}"
-            report.wrong(problem, path, "its path begins at the file that names it", code="import-missing")
+            report.wrong(
+                problem,
+                path,
+                "its path begins at the file that names it",
+                code="import-missing",
+            )
             return
         self.budget.names -= sum(len(imported.visible(section)) for section in SECTIONS)
         if self.budget.names < 0:
             problem = f"the imports bring over {NAMES:,} names of types"
-            report.wrong(problem, path, "import fewer files, or with fewer prefixes", code="depth")
+            report.wrong(
+                problem,
+                path,
+                "import fewer files, or with fewer prefixes",
+                code="depth",
+            )
             return
         document.add_import(prefix, imported, path)
 
@@ -277,17 +327,32 @@ def _version(text: Text, inherited: str, report: Report) -> str:
     hint = f"begin with {VERSION}: {SHORT_NAMES[-1]}"
     if content.get(VERSION) is None:
         if inherited:
-            report.warn(f"it has no {VERSION}: that of the importing file is used", (), hint, code="import-version")
+            report.warn(
+                f"it has no {VERSION}: that of the importing file is used",
+                (),
+                hint,
+                code="import-version",
+            )
             return inherited
-        report.wrong(f"a service template needs {VERSION}", (), hint, code="version-missing")
+        report.wrong(
+            f"a service template needs {VERSION}", (), hint, code="version-missing"
+        )
         return VERSIONS[-1]
     if next(iter(content)) != VERSION:
-        report.wrong(f"{VERSION} has to be the first key", (VERSION,), hint, code="version-not-first")
+        report.wrong(
+            f"{VERSION} has to be the first key",
+            (VERSION,),
+            hint,
+            code="version-not-first",
+        )
     name = content[VERSION]
     version = VERSION_OF.get(name) if isinstance(name, str) else None
     if version is None:
         report.wrong(
-            f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT_NAMES)}", code="version-unknown"
+            f"{_shown(name)} is not supported",
+            (VERSION,),
+            f"write {', '.join(SHORT_NAMES)}",
+            code="version-unknown",
         )
         return inherited or VERSIONS[-1]
     return version
@@ -304,7 +369,11 @@ def _check_metadata(document: Document) -> None:
         try:
             version_value(version)
         except ValueError as error:
-            document.report.wrong(f"template_version {error}", ("metadata", "template_version"), code="value")
+            document.report.wrong(
+                f"template_version {error}",
+                ("metadata", "template_version"),
+                code="value",
+            )
 
 
 def _check_names(document: Document) -> None:
@@ -312,11 +381,19 @@ def _check_names(document: Document) -> None:
     for section in SECTIONS:
         own = document.types(section)
         names: dict[str, Type] = {}
-        for (prefix, imported), path in zip(document.imports, document.import_paths, strict=True):
+        for (prefix, imported), path in zip(
+            document.imports, document.import_paths, strict=True
+        ):
             for name, type_ in imported.visible(section).items():
                 full = f"{prefix}:{name}" if prefix else name
                 first = names.setdefault(full, type_)
-                if first is not type_ and full not in own and first.content != type_.content:
-                    problem = f"{full} is in {first.names.file} already, as another type"
+                if (
+                    first is not type_
+                    and full not in own
+                    and first.content != type_.content
+                ):
+                    problem = (
+                        f"{full} is in {first.names.file} already, as another type"
+                    )
                     hint = "import one of them with a namespace_prefix"
                     document.report.wrong(problem, path, hint, code="type-twice")

@@ -12,7 +12,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heat_config_stack.tosca.files.archives import METADATA, MOST_BYTES, MOST_MEMBERS, Disk, Folder, Refused, entry_of
+from heat_config_stack.tosca.files.archives import (
+    METADATA,
+    MOST_BYTES,
+    MOST_MEMBERS,
+    Disk,
+    Folder,
+    Refused,
+    entry_of,
+)
 
 if TYPE_CHECKING:
     import zipfile
@@ -58,7 +66,11 @@ def members_of_folder(folder: str, left_out: str) -> tuple[dict[str, str], str]:
         if os.path.realpath(path) == left_out:
             continue
         if not Path(path).resolve().is_relative_to(root):
-            raise Refused("archive-member", f"{path} is a link that leads out of the folder", "copy the file")
+            raise Refused(
+                "archive-member",
+                f"{path} is a link that leads out of the folder",
+                "copy the file",
+            )
         members[posixpath.relpath(path, folder)] = path
     return members, entry_of(Folder(folder))
 
@@ -71,13 +83,19 @@ def _files(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in folders:
             if os.path.islink(os.path.join(inside, name)):  # noqa: PTH114, PTH118
-                raise Refused("archive-member", f"{inside}/{name} is a link to a folder", "copy the folder")
+                raise Refused(
+                    "archive-member",
+                    f"{inside}/{name} is a link to a folder",
+                    "copy the folder",
+                )
         for name in sorted(names):
             if not name.startswith("."):
                 yield posixpath.join(inside, name)
 
 
-def members_of_template(name: str, named: Mapping[str, None]) -> tuple[dict[str, str], str]:
+def members_of_template(
+    name: str, named: Mapping[str, None]
+) -> tuple[dict[str, str], str]:
     """Return the members of an archive of a service template with the files that it names, and the name of its entry.
 
     The folder that they have in common is the root of the archive.
@@ -90,8 +108,14 @@ def members_of_template(name: str, named: Mapping[str, None]) -> tuple[dict[str,
 
 def metadata(entry: str) -> bytes:
     """Return the content of TOSCA.meta."""
-    lines = ("TOSCA-Meta-File-Version: 1.1", "CSAR-Version: 1.1", "Created-By: heat-config-agent")
-    return "".join(f"{line}\n" for line in (*lines, f"Entry-Definitions: {entry}")).encode()
+    lines = (
+        "TOSCA-Meta-File-Version: 1.1",
+        "CSAR-Version: 1.1",
+        "Created-By: heat-config-agent",
+    )
+    return "".join(
+        f"{line}\n" for line in (*lines, f"Entry-Definitions: {entry}")
+    ).encode()
 
 
 def write(target: str, members: Mapping[str, str], entry: str) -> None:
@@ -101,7 +125,9 @@ def write(target: str, members: Mapping[str, str], entry: str) -> None:
     if len(members) >= MOST_MEMBERS:
         raise Refused("archive", f"there are over {MOST_MEMBERS:,} files")
     total = 0
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9, strict_timestamps=False) as archive:
+    with zipfile.ZipFile(
+        target, "w", zipfile.ZIP_DEFLATED, compresslevel=9, strict_timestamps=False
+    ) as archive:
         ordered = sorted(members, key=lambda name: (name != METADATA, name))
         if METADATA not in members:
             _add(archive, METADATA, 0o644, metadata(entry))
@@ -109,7 +135,10 @@ def write(target: str, members: Mapping[str, str], entry: str) -> None:
             content, mode = _content(members[name])
             total += len(content)
             if total > MOST_BYTES:
-                raise Refused("archive", f"the files are over {MOST_BYTES // 1024**3} GiB long together")
+                raise Refused(
+                    "archive",
+                    f"the files are over {MOST_BYTES // 1024**3} GiB long together",
+                )
             _add(archive, name, mode, content)
 
 
@@ -129,6 +158,8 @@ def _content(path: str) -> tuple[bytes, int]:
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused("archive-member", f"{path} is neither a file nor a folder", "remove it")
+            raise Refused(
+                "archive-member", f"{path} is neither a file nor a folder", "remove it"
+            )
         content = file.read(MOST_BYTES + 1)
     return content, 0o755 if status.st_mode & 0o100 else 0o644

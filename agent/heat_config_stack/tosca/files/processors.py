@@ -35,10 +35,22 @@ _EXTENSIONS = {
 }
 """The processor of each extension that no artifact type names."""
 
-_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_FOLDERS = (
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+)
 
 
-def processor(type_: Type | None, content: Mapping[str, Json], document: Document, path: str | None) -> str:
+def processor(
+    type_: Type | None,
+    content: Mapping[str, Json],
+    document: Document,
+    path: str | None,
+) -> str:
     """Return the name of what runs an artifact; nothing where nothing does.
 
     `content` is the artifact with its file, `path` the file among those of the document; None where it is not here.
@@ -59,7 +71,10 @@ def processor(type_: Type | None, content: Mapping[str, Json], document: Documen
 def refusal(operation: str) -> tuple[str, str]:
     """Return why the image of a container cannot implement an operation, and what to do."""
     problem = f"the image of a container implements {OF_IMAGES}, not {operation}"
-    return problem, f"name it at {OF_IMAGES}: when the node is deleted, its container is removed"
+    return (
+        problem,
+        f"name it at {OF_IMAGES}: when the node is deleted, its container is removed",
+    )
 
 
 def _of_type(type_: Type) -> str | None:
@@ -102,4 +117,8 @@ def lacking(name: str) -> tuple[str, str]:
     path = os.pathsep.join([os.environ.get("PATH", ""), *_FOLDERS])
     environment = {**os.environ, "PATH": path}
     need = needs.lacking(needs.PROCESSORS[name], environment)
-    return (programs.title(need, environment), str(need.install)) if need is not None else ("", "")
+    return (
+        (programs.title(need, environment), str(need.install))
+        if need is not None
+        else ("", "")
+    )

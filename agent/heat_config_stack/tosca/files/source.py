@@ -45,13 +45,21 @@ class Source:
         """Return it as JSON."""
         lists = {"beside": list(self.beside), "signatures": list(self.signatures)}
         values = {"language": LANGUAGE, **asdict(self), **lists}
-        return values if self.modes else {name: value for name, value in values.items() if name != "modes"}
+        return (
+            values
+            if self.modes
+            else {name: value for name, value in values.items() if name != "modes"}
+        )
 
     @classmethod
     def from_json(cls, value: Json) -> Source:
         """Return the source that `to_json` has written."""
-        kept = cls(**{name: value[name] for name in cls.__dataclass_fields__ if name in value})
-        return replace(kept, beside=tuple(kept.beside), signatures=tuple(kept.signatures))
+        kept = cls(
+            **{name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        )
+        return replace(
+            kept, beside=tuple(kept.beside), signatures=tuple(kept.signatures)
+        )
 
 
 class Kept:
@@ -67,7 +75,11 @@ class Kept:
         content = self._files.get(path)
         if content is None:
             raise FileNotFoundError(2, "it is not kept with the stack")
-        return content.encode() if isinstance(content, str) else base64.b64decode(content["base64"])
+        return (
+            content.encode()
+            if isinstance(content, str)
+            else base64.b64decode(content["base64"])
+        )
 
     def has(self, path: str) -> bool:
         """Return whether there is a file of that path."""
@@ -138,5 +150,7 @@ def folder_of(entry: str, *, on_disk: bool) -> str:
 
 def machine_template(facts: Mapping[str, Mapping[str, Json]]) -> dict[str, Any]:
     """Return this machine as a node template."""
-    capabilities = {name: {"properties": dict(values)} for name, values in facts.items() if values}
+    capabilities = {
+        name: {"properties": dict(values)} for name, values in facts.items() if values
+    }
     return {"type": "tosca.nodes.Compute", "capabilities": capabilities}

@@ -27,7 +27,11 @@ def circles(graph: Mapping[Any, Iterable[Any]]) -> list[list[Any]]:
                 todo.append((node, True))
                 for following in graph.get(node, ()):
                     if following in trail:
-                        circle = [] if following in in_circle else [*trail][trail[following] :]
+                        circle = (
+                            []
+                            if following in in_circle
+                            else [*trail][trail[following] :]
+                        )
                         if circle and not in_circle.intersection(circle):
                             in_circle.update(circle)
                             result.append(_turned(circle, order))

@@ -14,7 +14,11 @@ from typing import Any
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import limits
 from heat_config_stack.definition.patterns import compiled
-from heat_config_stack.tosca.language.budget import PATTERN_SECONDS, SLOW_PATTERN, Budget
+from heat_config_stack.tosca.language.budget import (
+    PATTERN_SECONDS,
+    SLOW_PATTERN,
+    Budget,
+)
 from heat_config_stack.tosca.language.primitives import READERS, UNBOUNDED, UNITS
 from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.text import written
@@ -33,7 +37,15 @@ _LENGTHS: dict[str, Callable[[int, int], bool]] = {
     "max_length": le,
 }
 
-OPERATORS = ("equal", *_COMPARISONS, "in_range", "valid_values", *_LENGTHS, "pattern", "schema")
+OPERATORS = (
+    "equal",
+    *_COMPARISONS,
+    "in_range",
+    "valid_values",
+    *_LENGTHS,
+    "pattern",
+    "schema",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +74,23 @@ class Clause:
             wanted = read(value)
             return any(wanted == read(item) for item in argument)
         if operator == "in_range":
-            lower, upper = (None if end == UNBOUNDED else _end(end, self.primitive) for end in argument)
+            lower, upper = (
+                None if end == UNBOUNDED else _end(end, self.primitive)
+                for end in argument
+            )
             ends = read(value) if self.primitive == "range" else (read(value),) * 2
-            return (lower is None or lower <= ends[0]) and (upper is None or ends[1] <= upper)
+            return (lower is None or lower <= ends[0]) and (
+                upper is None or ends[1] <= upper
+            )
         return _COMPARISONS[operator](read(value), read(argument))
 
     def __str__(self) -> str:
         argument = self.argument
-        shown = written(argument) if not isinstance(argument, dict | list) else json.dumps(argument, ensure_ascii=False)
+        shown = (
+            written(argument)
+            if not isinstance(argument, dict | list)
+            else json.dumps(argument, ensure_ascii=False)
+        )
         return f"{self.operator} {shown if len(shown) <= 80 else shown[:79] + '…'}"
 
 
@@ -103,7 +124,10 @@ def _matches(pattern: str, value: str, budget: Budget) -> bool:
             break
         start = time.process_time()
         try:
-            return limits.within(budget.pattern_seconds, lambda: compiled(pattern).fullmatch(value) is not None)
+            return limits.within(
+                budget.pattern_seconds,
+                lambda: compiled(pattern).fullmatch(value) is not None,
+            )
         except limits.TooMuch:
             pass
         finally:
@@ -114,7 +138,9 @@ def _matches(pattern: str, value: str, budget: Budget) -> bool:
     raise SlowPattern(f"its patterns take over {PATTERN_SECONDS:g} s")
 
 
-def clauses(content: Sequence[Json], primitive: str, *, is_complex: bool) -> tuple[Clause, ...]:
+def clauses(
+    content: Sequence[Json], primitive: str, *, is_complex: bool
+) -> tuple[Clause, ...]:
     """Return the constraints of a list that are right; the others are reported by `check`."""
     clauses = []
     for item in content:
@@ -129,11 +155,22 @@ def clauses(content: Sequence[Json], primitive: str, *, is_complex: bool) -> tup
 def _parsed(item: Json) -> tuple[str, Json, Any]:
     """Return operator and argument of a constraint, and what is wrong with its form: a problem and a hint."""
     if item is None or isinstance(item, list):
-        return "", None, ("a constraint must be a map of one operator, or a value", "write `OPERATOR: VALUE`")
+        return (
+            "",
+            None,
+            (
+                "a constraint must be a map of one operator, or a value",
+                "write `OPERATOR: VALUE`",
+            ),
+        )
     if not isinstance(item, dict):
         return "equal", item, _FINE
     if len(item) != 1:
-        return "", None, ("a constraint has one operator", "write each as an entry of its own")
+        return (
+            "",
+            None,
+            ("a constraint has one operator", "write each as an entry of its own"),
+        )
     ((operator, argument),) = item.items()
     if operator not in OPERATORS:
         return operator, argument, (f"there is no constraint {operator}", "")
@@ -146,7 +183,9 @@ def asserted(condition: Mapping[str, Json]) -> Mapping[str, Json]:
         return condition
     ((_, items),) = condition.items()
     items = items if isinstance(items, list) else [items]
-    is_direct = bool(items) and all(isinstance(item, dict) and len(item) == 1 for item in items)
+    is_direct = bool(items) and all(
+        isinstance(item, dict) and len(item) == 1 for item in items
+    )
     if is_direct and all(operator in OPERATORS for item in items for operator in item):
         return {"assert": [condition]}
     return condition
@@ -159,11 +198,18 @@ def _malformed(operator: str, argument: Json) -> Any:
     """Return the mistake in the form of an argument, for any type: a problem and a hint; or nothing."""
     if is_function(argument):
         return _FINE
-    if operator == "in_range" and (not isinstance(argument, list) or len(argument) != 2):
-        return "in_range needs a list of two values", f"write `in_range: [ 1, {UNBOUNDED} ]`, say"
+    if operator == "in_range" and (
+        not isinstance(argument, list) or len(argument) != 2
+    ):
+        return (
+            "in_range needs a list of two values",
+            f"write `in_range: [ 1, {UNBOUNDED} ]`, say",
+        )
     if operator == "valid_values" and not isinstance(argument, list):
         return "valid_values needs a list", "write `valid_values: [ … ]`"
-    if operator in _LENGTHS and (isinstance(argument, bool) or not isinstance(argument, int) or argument < 0):
+    if operator in _LENGTHS and (
+        isinstance(argument, bool) or not isinstance(argument, int) or argument < 0
+    ):
         return f"{operator} needs a whole number from 0", ""
     if operator == "pattern":
         if not isinstance(argument, str):
@@ -191,7 +237,9 @@ def _unfit(operator: str, argument: Json, primitive: str, *, is_complex: bool) -
     if is_function(argument):
         return ""
     if operator in _COMPARISONS or operator == "in_range":
-        allowed = primitive in _ORDERED or (operator == "in_range" and primitive == "range")
+        allowed = primitive in _ORDERED or (
+            operator == "in_range" and primitive == "range"
+        )
         if not allowed and not is_complex and primitive != "map":
             return f"{operator} is not for values of the type {primitive}"
     elif (operator in _LENGTHS and primitive not in _MEASURED) or (
@@ -223,7 +271,9 @@ def _argument_problem(operator: str, argument: Json, primitive: str) -> str:
 
 def is_function(value: Json) -> bool:
     """Return whether a value can only be known once functions are evaluated."""
-    return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in FUNCTIONS
+    return (
+        isinstance(value, dict) and len(value) == 1 and next(iter(value)) in FUNCTIONS
+    )
 
 
 FUNCTIONS = frozenset(
@@ -234,7 +284,12 @@ FUNCTIONS = frozenset(
 
 
 def check(
-    content: Sequence[Json], primitive: str | None, path: Path, report: Report, *, is_complex: bool = False
+    content: Sequence[Json],
+    primitive: str | None,
+    path: Path,
+    report: Report,
+    *,
+    is_complex: bool = False,
 ) -> None:
     """Report what is wrong with a list of constraints. Without a primitive type, their form alone is checked."""
     for index, item in enumerate(content):
@@ -242,25 +297,51 @@ def check(
 
 
 def check_clause(
-    item: Json, primitive: str | None, path: Path, report: Report, *, is_complex: bool = False
+    item: Json,
+    primitive: str | None,
+    path: Path,
+    report: Report,
+    *,
+    is_complex: bool = False,
 ) -> Clause | None:
     """Return a constraint, or report what is wrong with it."""
     operator, argument, problem = _parsed(item)
     here = (*path, operator) if isinstance(item, dict) and len(item) == 1 else path
     if problem:
-        hint = report.nearest(operator, OPERATORS) if operator and operator not in OPERATORS else problem[1]
+        hint = (
+            report.nearest(operator, OPERATORS)
+            if operator and operator not in OPERATORS
+            else problem[1]
+        )
         report.wrong(problem[0], here, hint, code="constraint-bad")
         return None
     is_known = primitive is not None or is_complex
-    unfit = _unfit(operator, argument, primitive or "", is_complex=is_complex) if is_known else ""
+    unfit = (
+        _unfit(operator, argument, primitive or "", is_complex=is_complex)
+        if is_known
+        else ""
+    )
     if unfit:
         report.wrong(unfit, here, code="constraint-unfit")
         return None
-    if operator == "in_range" and _is_upside_down(argument, (primitive or "") if is_known else None):
-        report.wrong("the range ends before it begins", here, "write the lower end first", code="constraint-bad")
+    if operator == "in_range" and _is_upside_down(
+        argument, (primitive or "") if is_known else None
+    ):
+        report.wrong(
+            "the range ends before it begins",
+            here,
+            "write the lower end first",
+            code="constraint-bad",
+        )
         return None
-    if (operator in _COMPARISONS or operator == "in_range") and (primitive == "map" or is_complex):
-        report.warn(f"{operator} says little of maps: they are compared as text", here, code="constraint-uncomparable")
+    if (operator in _COMPARISONS or operator == "in_range") and (
+        primitive == "map" or is_complex
+    ):
+        report.warn(
+            f"{operator} says little of maps: they are compared as text",
+            here,
+            code="constraint-uncomparable",
+        )
     return Clause(operator, argument, primitive or "")
 
 
@@ -269,7 +350,10 @@ def _is_upside_down(argument: Sequence[Json], primitive: str | None) -> bool:
     if UNBOUNDED in argument or any(map(is_function, argument)):
         return False
     if primitive is None:
-        numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in argument)
+        numbers = all(
+            isinstance(end, int | float) and not isinstance(end, bool)
+            for end in argument
+        )
         if not numbers and not all(isinstance(end, dict) for end in argument):
             return False
         primitive = "float" if numbers else ""

@@ -44,9 +44,20 @@ HOST_NAMES = ("SELF", "HOST", "SOURCE", "TARGET", "ORCHESTRATOR")
 _secret = either(str=TEXT, dict=ANY)
 CREDENTIAL = entity(
     "a credential",
-    {"protocol": TEXT, "token_type": TEXT, "token": _secret, "keys": map_of(_secret), "user": _secret},
+    {
+        "protocol": TEXT,
+        "token_type": TEXT,
+        "token": _secret,
+        "keys": map_of(_secret),
+        "user": _secret,
+    },
 )
-REPOSITORY = entity("a repository", {"url": TEXT, "description": TEXT, "credential": CREDENTIAL}, "url", short="url")
+REPOSITORY = entity(
+    "a repository",
+    {"url": TEXT, "description": TEXT, "credential": CREDENTIAL},
+    "url",
+    short="url",
+)
 IMPORT = entity(
     "an import",
     {"file": TEXT, "repository": TEXT, "namespace_uri": TEXT, "namespace_prefix": TEXT},
@@ -77,7 +88,9 @@ _property = _attribute | {
     "external_schema": TEXT,
 }
 _valued = _property | {"value": ANY}
-PROPERTY = entity("a property", _valued, short="value", since=_keyed | _since("1.3", "value"))
+PROPERTY = entity(
+    "a property", _valued, short="value", since=_keyed | _since("1.3", "value")
+)
 PARAMETER = entity("a parameter", _valued, since=_keyed)
 PROPERTIES = map_of(PROPERTY)
 ATTRIBUTES = map_of(ATTRIBUTE)
@@ -89,7 +102,9 @@ NODE_FILTER = entity(
     "a node filter",
     {
         "properties": _filter_properties,
-        "capabilities": named(entity("a filter of a capability", {"properties": _filter_properties})),
+        "capabilities": named(
+            entity("a filter of a capability", {"properties": _filter_properties})
+        ),
     },
 )
 
@@ -105,9 +120,13 @@ _artifact: dict[str, Kind] = {
     "checksum_algorithm": TEXT,
     "metadata": TEXTS,
 }
-_of_artifact = _since("1.3", "properties", "artifact_version", "checksum", "checksum_algorithm")
+_of_artifact = _since(
+    "1.3", "properties", "artifact_version", "checksum", "checksum_algorithm"
+)
 ARTIFACT = entity("an artifact", _artifact, short="file", since=_of_artifact)
-_script = either(str=TEXT, dict=entity("an artifact", _artifact, "file", since=_of_artifact))
+_script = either(
+    str=TEXT, dict=entity("an artifact", _artifact, "file", since=_of_artifact)
+)
 IMPLEMENTATION = entity(
     "an implementation",
     {
@@ -122,12 +141,28 @@ IMPLEMENTATION = entity(
 _outputs = _since("1.3", "outputs")
 _grouped = _since("1.3", "operations", "notifications")
 _MAPPINGS = map_of(list_of(ANY, "write [ ENTITY, ATTRIBUTE ]"))
-_operation: dict[str, Kind] = {"description": TEXT, "implementation": IMPLEMENTATION, "outputs": _MAPPINGS}
+_operation: dict[str, Kind] = {
+    "description": TEXT,
+    "implementation": IMPLEMENTATION,
+    "outputs": _MAPPINGS,
+}
 OPERATION_DEFINITION = entity(
-    "an operation", _operation | {"inputs": PARAMETERS}, short="implementation", since=_outputs
+    "an operation",
+    _operation | {"inputs": PARAMETERS},
+    short="implementation",
+    since=_outputs,
 )
-OPERATION = entity("an operation", _operation | {"inputs": VALUES}, short="implementation", since=_outputs)
-_interface: dict[str, Kind] = {"type": TEXT, "description": TEXT, "notifications": map_of(OPERATION)}
+OPERATION = entity(
+    "an operation",
+    _operation | {"inputs": VALUES},
+    short="implementation",
+    since=_outputs,
+)
+_interface: dict[str, Kind] = {
+    "type": TEXT,
+    "description": TEXT,
+    "notifications": map_of(OPERATION),
+}
 INTERFACE_DEFINITION = entity(
     "an interface",
     _interface | {"inputs": PARAMETERS, "operations": map_of(OPERATION_DEFINITION)},
@@ -136,7 +171,11 @@ INTERFACE_DEFINITION = entity(
 )
 INTERFACE = entity(
     "an interface",
-    {"inputs": VALUES, "operations": map_of(OPERATION), "notifications": map_of(OPERATION)},
+    {
+        "inputs": VALUES,
+        "operations": map_of(OPERATION),
+        "notifications": map_of(OPERATION),
+    },
     others=OPERATION,
     since=_grouped,
 )
@@ -159,7 +198,10 @@ REQUIREMENT_DEFINITION = entity(
         "description": TEXT,
         "node": TEXT,
         "relationship": entity(
-            "a relationship", {"type": TEXT, "interfaces": map_of(INTERFACE_DEFINITION)}, "type", short="type"
+            "a relationship",
+            {"type": TEXT, "interfaces": map_of(INTERFACE_DEFINITION)},
+            "type",
+            short="type",
         ),
         "occurrences": OCCURRENCES,
         "node_filter": NODE_FILTER,
@@ -171,18 +213,32 @@ REQUIREMENT_DEFINITIONS = named(REQUIREMENT_DEFINITION, unique=True)
 
 # Types (section 3.6).
 
-_type: dict[str, Kind] = {"derived_from": TEXT, "version": VERSION, "metadata": TEXTS, "description": TEXT}
+_type: dict[str, Kind] = {
+    "derived_from": TEXT,
+    "version": VERSION,
+    "metadata": TEXTS,
+    "description": TEXT,
+}
 _members: dict[str, Kind] = {"properties": PROPERTIES, "attributes": ATTRIBUTES}
 _interfaces = map_of(INTERFACE_DEFINITION)
 TYPES = {
     "artifact_types": entity(
-        "an artifact type", _type | {"mime_type": TEXT, "file_ext": NAMES, "properties": PROPERTIES}
+        "an artifact type",
+        _type | {"mime_type": TEXT, "file_ext": NAMES, "properties": PROPERTIES},
     ),
     "data_types": entity(
         "a data type",
-        _type | {"constraints": CLAUSES, "properties": PROPERTIES, "entry_schema": SCHEMA, "key_schema": SCHEMA},
+        _type
+        | {
+            "constraints": CLAUSES,
+            "properties": PROPERTIES,
+            "entry_schema": SCHEMA,
+            "key_schema": SCHEMA,
+        },
     ),
-    "capability_types": entity("a capability type", _type | _members | {"valid_source_types": NAMES}),
+    "capability_types": entity(
+        "a capability type", _type | _members | {"valid_source_types": NAMES}
+    ),
     "interface_types": entity(
         "an interface type",
         _type
@@ -195,7 +251,8 @@ TYPES = {
         since=_grouped,
     ),
     "relationship_types": entity(
-        "a relationship type", _type | _members | {"interfaces": _interfaces, "valid_target_types": NAMES}
+        "a relationship type",
+        _type | _members | {"interfaces": _interfaces, "valid_target_types": NAMES},
     ),
     "node_types": entity(
         "a node type",
@@ -222,9 +279,20 @@ TYPES = {
 }
 
 _conditions: dict[str, Kind] = {}
-CONDITION = entity("a condition", _conditions, exclusive=True, since=_since("1.3", "not"), long=asserted)
+CONDITION = entity(
+    "a condition",
+    _conditions,
+    exclusive=True,
+    since=_since("1.3", "not"),
+    long=asserted,
+)
 CONDITIONS = list_of(CONDITION, "write a list of conditions: `- assert: …`")
-_conditions |= {"and": CONDITIONS, "or": CONDITIONS, "not": CONDITIONS, "assert": named(ANY)}
+_conditions |= {
+    "and": CONDITIONS,
+    "or": CONDITIONS,
+    "not": CONDITIONS,
+    "assert": named(ANY),
+}
 _monitored = either(str=ANY, list=CONDITIONS, dict=ANY)
 _event_type = either(str=TEXT, dict=VALUES)
 _event: dict[str, Kind] = {
@@ -232,7 +300,11 @@ _event: dict[str, Kind] = {
     "event": _event_type,
     "event_type": _event_type,
     "schedule": VALUES,
-    "target_filter": entity("a target filter", {"node": TEXT, "requirement": TEXT, "capability": TEXT}, "node"),
+    "target_filter": entity(
+        "a target filter",
+        {"node": TEXT, "requirement": TEXT, "capability": TEXT},
+        "node",
+    ),
     "condition": _monitored,
     "constraint": _monitored,
     "period": SCALAR,
@@ -241,13 +313,20 @@ _event: dict[str, Kind] = {
     "action": either(str=TEXT, list=ANY, dict=ANY),
 }
 TRIGGER = entity("a trigger", _event, "action")
-TYPES["policy_types"] = entity("a policy type", _type | _members | {"targets": NAMES, "triggers": map_of(TRIGGER)})
+TYPES["policy_types"] = entity(
+    "a policy type", _type | _members | {"targets": NAMES, "triggers": map_of(TRIGGER)}
+)
 
 # Templates (sections 3.7 and 3.8).
 
 _relationship = entity(
     "a relationship",
-    {"type": TEXT, "properties": VALUES, "attributes": VALUES, "interfaces": map_of(INTERFACE)},
+    {
+        "type": TEXT,
+        "properties": VALUES,
+        "attributes": VALUES,
+        "interfaces": map_of(INTERFACE),
+    },
     short="type",
 )
 REQUIREMENT = entity(
@@ -265,10 +344,20 @@ REQUIREMENT = entity(
 )
 CAPABILITY = entity(
     "a capability",
-    {"properties": VALUES, "attributes": VALUES, "occurrences": OCCURRENCES, "directives": NAMES},
+    {
+        "properties": VALUES,
+        "attributes": VALUES,
+        "occurrences": OCCURRENCES,
+        "directives": NAMES,
+    },
     since=_since("1.3", "occurrences", "directives"),
 )
-_template: dict[str, Kind] = {"type": TEXT, "description": TEXT, "metadata": TEXTS, "properties": VALUES}
+_template: dict[str, Kind] = {
+    "type": TEXT,
+    "description": TEXT,
+    "metadata": TEXTS,
+    "properties": VALUES,
+}
 _node: dict[str, Kind] = {
     "attributes": VALUES,
     "interfaces": map_of(INTERFACE),
@@ -289,18 +378,38 @@ NODE = entity(
 RELATIONSHIP = entity("a relationship template", _template | _node)
 GROUP = entity(
     "a group",
-    _template | {"attributes": VALUES, "members": NAMES, "interfaces": map_of(INTERFACE)},
+    _template
+    | {"attributes": VALUES, "members": NAMES, "interfaces": map_of(INTERFACE)},
     "type",
 )
-POLICY = entity("a policy", _template | {"attributes": VALUES, "targets": NAMES, "triggers": map_of(TRIGGER)}, "type")
+POLICY = entity(
+    "a policy",
+    _template | {"attributes": VALUES, "targets": NAMES, "triggers": map_of(TRIGGER)},
+    "type",
+)
 
 # Workflows (sections 3.5.19 to 3.5.23 and 3.7.7).
 
-_call = either(str=TEXT, dict=entity("a call of an operation", {"operation": TEXT, "inputs": VALUES}, "operation"))
-_workflow = either(str=TEXT, dict=entity("a call of a workflow", {"workflow": TEXT, "inputs": VALUES}, "workflow"))
+_call = either(
+    str=TEXT,
+    dict=entity(
+        "a call of an operation", {"operation": TEXT, "inputs": VALUES}, "operation"
+    ),
+)
+_workflow = either(
+    str=TEXT,
+    dict=entity(
+        "a call of a workflow", {"workflow": TEXT, "inputs": VALUES}, "workflow"
+    ),
+)
 ACTIVITY = entity(
     "an activity",
-    {"delegate": _workflow, "set_state": TEXT, "call_operation": _call, "inline": _workflow},
+    {
+        "delegate": _workflow,
+        "set_state": TEXT,
+        "call_operation": _call,
+        "inline": _workflow,
+    },
     exclusive=True,
 )
 _steps = either(str=TEXT, list=NAMES)
@@ -352,7 +461,8 @@ SUBSTITUTION = entity(
         "substitution_filter": NODE_FILTER,
     },
     "node_type",
-    since=_since("1.2", "properties", "interfaces") | _since("1.3", "attributes", "substitution_filter"),
+    since=_since("1.2", "properties", "interfaces")
+    | _since("1.3", "attributes", "substitution_filter"),
 )
 TOPOLOGY = entity(
     "a topology template",
@@ -389,11 +499,22 @@ SERVICE = entity(
 )
 
 _NOT_OPERATIONS = frozenset(
-    {"derived_from", "version", "metadata", "description", "type", "inputs", "operations", "notifications"}
+    {
+        "derived_from",
+        "version",
+        "metadata",
+        "description",
+        "type",
+        "inputs",
+        "operations",
+        "notifications",
+    }
 )
 
 
-def operations(content: Mapping[str, Json], path: Path) -> Iterator[tuple[str, Json, Path]]:
+def operations(
+    content: Mapping[str, Json], path: Path
+) -> Iterator[tuple[str, Json, Path]]:
     """Yield the operations of an interface by name, with their paths; 1.3 has them under a keyname of their own."""
     for name, operation in content.items():
         if name not in _NOT_OPERATIONS:

@@ -11,7 +11,13 @@ from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.constraints import FUNCTIONS
 from heat_config_stack.tosca.language.primitives import kind_of
 from heat_config_stack.tosca.language.report import Report
-from heat_config_stack.tosca.language.types import CapabilityDefinition, Namespace, PropertyDefinition, Schema, Type
+from heat_config_stack.tosca.language.types import (
+    CapabilityDefinition,
+    Namespace,
+    PropertyDefinition,
+    Schema,
+    Type,
+)
 from heat_config_stack.tosca.language.values import is_call
 
 SELF = "SELF"
@@ -48,7 +54,9 @@ class Subject(Protocol):
     def artifact_names(self) -> Collection[str]:
         """Return the names of its artifacts."""
 
-    def targets(self, requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
+    def targets(
+        self, requirement: str, /
+    ) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
         """Return the templates that fulfil a requirement, each with its capability, as far as known."""
 
 
@@ -73,7 +81,9 @@ class TypeSubject:
         """Return the names of its artifacts."""
         return self.type.artifacts if self.type else ()
 
-    def targets(self, _requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
+    def targets(
+        self, _requirement: str, /
+    ) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
         """Return nothing: each template has its own."""
         return ()
 
@@ -127,13 +137,23 @@ def _check_spelling(value: Mapping[str, Json], path: Path, scope: Scope) -> None
     (name,) = value
     hint = "" if name in FUNCTIONS else _misspelt(name, scope.report)
     if hint:
-        scope.report.warn(f"{name} is not a function: this is a map", (*path, name), hint, code="misspelt")
+        scope.report.warn(
+            f"{name} is not a function: this is a map",
+            (*path, name),
+            hint,
+            code="misspelt",
+        )
 
 
 def _misspelt(name: str, report: Report) -> str:
     if not 4 <= len(name) <= 30:
         return ""
-    likely = name.lower().startswith("get") or name.lower() in {"concatenate", "tokens", "tokenize", "joins"}
+    likely = name.lower().startswith("get") or name.lower() in {
+        "concatenate",
+        "tokens",
+        "tokenize",
+        "joins",
+    }
     if not likely and name.lower() not in FUNCTIONS:
         return ""
     kept = report.budget.misspelt
@@ -156,10 +176,18 @@ def _check_get_input(arguments: Json, path: Path, scope: Scope) -> None:
         check(arguments, path, scope)
         return
     if not isinstance(name, str):
-        _bad(f"needs the name of an input, not {kind_of(arguments)}", "write get_input: NAME", path, scope)
+        _bad(
+            f"needs the name of an input, not {kind_of(arguments)}",
+            "write get_input: NAME",
+            path,
+            scope,
+        )
     elif scope.inputs is not None and name not in scope.inputs:
         scope.report.wrong(
-            f"there is no input {name}", path, scope.report.nearest(name, scope.inputs), code="input-unknown"
+            f"there is no input {name}",
+            path,
+            scope.report.nearest(name, scope.inputs),
+            code="input-unknown",
         )
     elif isinstance(scope.inputs, Mapping) and isinstance(arguments, list):
         definition = PropertyDefinition(name, scope.inputs[name], None, scope.names, ())
@@ -173,7 +201,12 @@ def _check_get_property(arguments: Json, path: Path, scope: Scope) -> None:
         _bad("needs a list of a template and a name", hint, path, scope)
         return
     if not isinstance(arguments[0], str):
-        _bad(f"begins with the name of a template, not {kind_of(arguments[0])}", hint, path, scope)
+        _bad(
+            f"begins with the name of a template, not {kind_of(arguments[0])}",
+            hint,
+            path,
+            scope,
+        )
         return
     for index, argument in enumerate(arguments[1:], 1):
         if is_call(argument):
@@ -181,10 +214,19 @@ def _check_get_property(arguments: Json, path: Path, scope: Scope) -> None:
             _subject(arguments[0], path, scope)
             return
         if argument is None or isinstance(argument, dict | list | bool):
-            _bad(f"has names and positions, and {kind_of(argument)} is neither", hint, path, scope)
+            _bad(
+                f"has names and positions, and {kind_of(argument)} is neither",
+                hint,
+                path,
+                scope,
+            )
             return
     subject = _subject(arguments[0], path, scope)
-    if subject is not None and subject.type is not None and not subject.type.is_incomplete:
+    if (
+        subject is not None
+        and subject.type is not None
+        and not subject.type.is_incomplete
+    ):
         _check_name(subject, subject.type, arguments[1:], path, scope)
 
 
@@ -193,13 +235,22 @@ def check_outputs(content: Mapping[str, Any], path: Path, scope: Scope) -> None:
     for name, attribute in (content.get("outputs") or {}).items():
         where = (*path, "outputs", name)
         if len(attribute) < 2:
-            problem = f"the output {name} needs the entity and the attribute that it sets"
-            scope.report.wrong(problem, where, "write [ SELF, ATTRIBUTE ], say", code="function-arguments")
+            problem = (
+                f"the output {name} needs the entity and the attribute that it sets"
+            )
+            scope.report.wrong(
+                problem,
+                where,
+                "write [ SELF, ATTRIBUTE ], say",
+                code="function-arguments",
+            )
         else:
             _check_get_property(attribute, (*where, "get_attribute"), scope)
 
 
-def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
+def _check_name(
+    subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope
+) -> None:
     name = names[0]
     rest = names[1:]
     has_attributes = path[-1] == "get_attribute"
@@ -217,15 +268,23 @@ def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, sco
         what = "property or attribute" if has_attributes else "property"
         if not has_attributes and name in type_.attributes:
             hint = "it is an attribute: write get_attribute"
-        scope.report.wrong(f"{_named(subject)} has no {what} {name}", path, hint, code="name-unknown")
+        scope.report.wrong(
+            f"{_named(subject)} has no {what} {name}", path, hint, code="name-unknown"
+        )
 
 
 def _named(subject: Subject) -> str:
-    return f"the type {subject.name}" if isinstance(subject, TypeSubject) else subject.name
+    return (
+        f"the type {subject.name}" if isinstance(subject, TypeSubject) else subject.name
+    )
 
 
 def _use(
-    of: Type | CapabilityDefinition, holder: tuple[object, ...], names: list[Any], path: Path, scope: Scope
+    of: Type | CapabilityDefinition,
+    holder: tuple[object, ...],
+    names: list[Any],
+    path: Path,
+    scope: Scope,
 ) -> bool:
     """Check the steps into a value, and note that it is used; return whether there is a value of that name."""
     name = names[0]
@@ -241,13 +300,22 @@ def _use(
     return True
 
 
-def _check_steps(definition: PropertyDefinition, steps: list[Any], path: Path, scope: Scope) -> None:
+def _check_steps(
+    definition: PropertyDefinition, steps: list[Any], path: Path, scope: Scope
+) -> None:
     wrong = _wrong_step(definition.schema, steps, scope.report) if steps else None
     if wrong is not None:
-        scope.report.wrong(f"{definition.name} cannot lead there: {wrong[0]}", path, wrong[1], code="name-unknown")
+        scope.report.wrong(
+            f"{definition.name} cannot lead there: {wrong[0]}",
+            path,
+            wrong[1],
+            code="name-unknown",
+        )
 
 
-def _wrong_step(schema: Schema | None, steps: Sequence[Json], report: Report) -> tuple[str, str] | None:
+def _wrong_step(
+    schema: Schema | None, steps: Sequence[Json], report: Report
+) -> tuple[str, str] | None:
     """Return the first step that a value of that schema cannot have, as a problem and a hint; None if there is none."""
     for step in steps:
         type_ = schema.type if schema is not None else None
@@ -255,18 +323,26 @@ def _wrong_step(schema: Schema | None, steps: Sequence[Json], report: Report) ->
             return None
         if type_.primitive in _LISTS:
             if not isinstance(step, int) or step < 0:
-                return f"a list has positions from 0, not {step}", "count the entries from 0"
+                return (
+                    f"a list has positions from 0, not {step}",
+                    "count the entries from 0",
+                )
             schema = schema.entry
         elif type_.primitive == "map":
             schema = schema.entry
         elif type_.primitive:
             if any(ancestor.name in _TEXT_FORMATS for ancestor in type_.lineage):
                 return None
-            return f"a value of the type {type_.name} has no part {step}", "end before it"
+            return (
+                f"a value of the type {type_.name} has no part {step}",
+                "end before it",
+            )
         elif not type_.properties:  # it says nothing of its values
             return None
         elif step not in type_.properties:
-            return f"the type {type_.name} has no property {step}", report.nearest(str(step), type_.properties)
+            return f"the type {type_.name} has no property {step}", report.nearest(
+                str(step), type_.properties
+            )
         else:
             schema = type_.properties[str(step)].schema
     return None
@@ -278,14 +354,20 @@ def _key(part: object) -> object:
     return part.type if isinstance(part, TypeSubject) else part
 
 
-def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
+def _check_member(
+    subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope
+) -> None:
     """Check a property of a capability, or of what fulfils a requirement (chapter 4)."""
     member = names[0]
     name = names[1]
     rest = names[1:]
     has_attributes = path[-1] == "get_attribute"
     capability = type_.capabilities.get(member)
-    if capability is not None and capability.type is not None and not capability.type.is_incomplete:
+    if (
+        capability is not None
+        and capability.type is not None
+        and not capability.type.is_incomplete
+    ):
         if _use(capability, (subject, member), rest, path, scope):
             return
     elif capability is not None:
@@ -297,7 +379,9 @@ def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, s
         for target, offered in targets:
             if target.type is None or target.type.is_incomplete:
                 return
-            if offered is not None and _use(offered, (target, offered.name), rest, path, scope):
+            if offered is not None and _use(
+                offered, (target, offered.name), rest, path, scope
+            ):
                 return
             if _use(target.type, (target,), rest, path, scope):
                 return
@@ -305,9 +389,14 @@ def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, s
             return
     known: list[str] = []
     if capability is not None:
-        known = [*capability.properties, *(capability.attributes if has_attributes else ())]
+        known = [
+            *capability.properties,
+            *(capability.attributes if has_attributes else ()),
+        ]
     problem = f"{member} of {_named(subject)} has no property {name}"
-    scope.report.wrong(problem, path, scope.report.nearest(name, known), code="name-unknown")
+    scope.report.wrong(
+        problem, path, scope.report.nearest(name, known), code="name-unknown"
+    )
 
 
 def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
@@ -331,20 +420,34 @@ def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
     if found is None:
         known = [*scope.templates, SELF, SOURCE, TARGET, HOST]
         scope.report.wrong(
-            f"there is no template {name}", path, scope.report.nearest(name, known), code="entity-unknown"
+            f"there is no template {name}",
+            path,
+            scope.report.nearest(name, known),
+            code="entity-unknown",
         )
     return found
 
 
 def _out_of_place(name: str, place: str, path: Path, scope: Scope) -> None:
-    scope.report.wrong(f"{name} has a meaning only in {place}", path, "name a template", code="function-keyword")
+    scope.report.wrong(
+        f"{name} has a meaning only in {place}",
+        path,
+        "name a template",
+        code="function-keyword",
+    )
 
 
 def _check_get_operation_output(arguments: Json, path: Path, scope: Scope) -> None:
     """Check `[ENTITY, INTERFACE, OPERATION, NAME]` (section 4.6.1)."""
-    if not isinstance(arguments, list) or len(arguments) != 4 or not all(isinstance(name, str) for name in arguments):
+    if (
+        not isinstance(arguments, list)
+        or len(arguments) != 4
+        or not all(isinstance(name, str) for name in arguments)
+    ):
         hint = "write get_operation_output: [ SELF, Standard, create, NAME ], say"
-        _bad("needs a template, an interface, an operation and a name", hint, path, scope)
+        _bad(
+            "needs a template, an interface, an operation and a name", hint, path, scope
+        )
         return
     subject = _subject(arguments[0], path, scope)
     if subject is None or subject.type is None or subject.type.is_incomplete:
@@ -356,14 +459,25 @@ def _check_get_operation_output(arguments: Json, path: Path, scope: Scope) -> No
         scope.report.wrong(problem, path, hint, code="name-unknown")
     elif arguments[2] not in operations:
         problem = f"the interface {arguments[1]} has no operation {arguments[2]}"
-        scope.report.wrong(problem, path, scope.report.nearest(arguments[2], operations), code="name-unknown")
+        scope.report.wrong(
+            problem,
+            path,
+            scope.report.nearest(arguments[2], operations),
+            code="name-unknown",
+        )
 
 
 def _check_get_nodes_of_type(arguments: Json, path: Path, scope: Scope) -> None:
     """Check the name of a node type (section 4.7.1)."""
-    name = arguments[0] if isinstance(arguments, list) and len(arguments) == 1 else arguments
+    name = (
+        arguments[0]
+        if isinstance(arguments, list) and len(arguments) == 1
+        else arguments
+    )
     if not isinstance(name, str):
-        _bad(f"needs the name of a node type, not {kind_of(arguments)}", "", path, scope)
+        _bad(
+            f"needs the name of a node type, not {kind_of(arguments)}", "", path, scope
+        )
     elif scope.names.find("node_types", name) is None:
         scope.report.wrong(f"there is no node type {name}", path, code="type-unknown")
 
@@ -375,25 +489,46 @@ def _check_get_artifact(arguments: Json, path: Path, scope: Scope) -> None:
         _bad("needs a template and the name of an artifact", hint, path, scope)
         return
     if not all(isinstance(argument, str) for argument in arguments[:3]):
-        _bad("needs text for the template, the artifact and the location", hint, path, scope)
+        _bad(
+            "needs text for the template, the artifact and the location",
+            hint,
+            path,
+            scope,
+        )
         return
     if len(arguments) == 4 and not isinstance(arguments[3], bool):
         _bad("needs true or false at its end", hint, path, scope)
         return
     subject = _subject(arguments[0], path, scope)
-    if subject is not None and subject.type is not None and not subject.type.is_incomplete:
+    if (
+        subject is not None
+        and subject.type is not None
+        and not subject.type.is_incomplete
+    ):
         known = subject.artifact_names()
         if arguments[1] not in known:
             problem = f"{_named(subject)} has no artifact {arguments[1]}"
-            scope.report.wrong(problem, path, scope.report.nearest(arguments[1], known), code="name-unknown")
+            scope.report.wrong(
+                problem,
+                path,
+                scope.report.nearest(arguments[1], known),
+                code="name-unknown",
+            )
 
 
 def _check_concat(arguments: Json, path: Path, scope: Scope) -> None:
     """Check a list of values (section 4.3.1)."""
     if not isinstance(arguments, list):
-        _bad(f"needs a list, not {kind_of(arguments)}", "write concat: [ A, B ]", path, scope)
+        _bad(
+            f"needs a list, not {kind_of(arguments)}",
+            "write concat: [ A, B ]",
+            path,
+            scope,
+        )
     elif not arguments:
-        scope.report.warn("concat of an empty list is an empty text", path, code="concat-empty")
+        scope.report.warn(
+            "concat of an empty list is an empty text", path, code="concat-empty"
+        )
     else:
         check(arguments, path, scope)
 
@@ -404,9 +539,23 @@ def _check_join(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(arguments, list) or not 1 <= len(arguments) <= 2:
         _bad("needs a list of values, and a delimiter", hint, path, scope)
     elif not isinstance(arguments[0], list) and not is_call(arguments[0]):
-        _bad(f"begins with a list of values, not {kind_of(arguments[0])}", hint, path, scope)
-    elif len(arguments) == 2 and not isinstance(arguments[1], str) and not is_call(arguments[1]):
-        _bad(f"needs text as its delimiter, not {kind_of(arguments[1])}", hint, path, scope)
+        _bad(
+            f"begins with a list of values, not {kind_of(arguments[0])}",
+            hint,
+            path,
+            scope,
+        )
+    elif (
+        len(arguments) == 2
+        and not isinstance(arguments[1], str)
+        and not is_call(arguments[1])
+    ):
+        _bad(
+            f"needs text as its delimiter, not {kind_of(arguments[1])}",
+            hint,
+            path,
+            scope,
+        )
     else:
         check(arguments, path, scope)
 
@@ -415,14 +564,21 @@ def _check_token(arguments: Json, path: Path, scope: Scope) -> None:
     """Check `[text, characters, index]` (section 4.3.3)."""
     hint = 'write token: [ TEXT, ":", 0 ]'
     if not isinstance(arguments, list) or len(arguments) != 3:
-        _bad("needs a text, the characters between its parts, and a position", hint, path, scope)
+        _bad(
+            "needs a text, the characters between its parts, and a position",
+            hint,
+            path,
+            scope,
+        )
         return
     text, characters, index = arguments
     for argument in (text, characters):
         if not isinstance(argument, str) and not is_call(argument):
             _bad(f"needs text, not {kind_of(argument)}", hint, path, scope)
             return
-    if not is_call(index) and (isinstance(index, bool) or not isinstance(index, int) or index < 0):
+    if not is_call(index) and (
+        isinstance(index, bool) or not isinstance(index, int) or index < 0
+    ):
         _bad("needs a position from 0", hint, path, scope)
         return
     check(arguments, path, scope)
@@ -447,18 +603,30 @@ def check_circles(scope: Scope, place: Callable[[Holder], Path]) -> None:
     for circle in circles(graph):
         names = shown_circle([str(holder[-1]) for holder in circle])
         first = circle[0]
-        scope.report.wrong(f"values need each other in a circle: {names}", place(first), code="function-circle")
+        scope.report.wrong(
+            f"values need each other in a circle: {names}",
+            place(first),
+            code="function-circle",
+        )
 
 
 def check_defaults(
-    defined: Mapping[str, PropertyDefinition], own: Mapping[str, Json], path: Path, scope: Scope, *holder: object
+    defined: Mapping[str, PropertyDefinition],
+    own: Mapping[str, Json],
+    path: Path,
+    scope: Scope,
+    *holder: object,
 ) -> None:
     """Report what is wrong with the functions in the defaults and constraints of definitions."""
     for name, content in own.items():
         for key in ("default", "value"):
             value = content.get(key)
             if name in defined and (value.__class__ is dict or value.__class__ is list):
-                check(value, (*path, name, key), scope.of(*holder, name) if holder else scope)
+                check(
+                    value,
+                    (*path, name, key),
+                    scope.of(*holder, name) if holder else scope,
+                )
         check_constraints(content, (*path, name), scope)
 
 

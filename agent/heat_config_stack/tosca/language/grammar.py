@@ -82,7 +82,12 @@ def list_of(kind: Kind, hint: str = "") -> Kind:
 
 def named(kind: Kind, *, unique: bool = False) -> Kind:
     """Return the kind of a list of maps with one key each, under which something of a kind stands."""
-    return Kind("named", kind, unique=unique, hint="write a list of maps with one name each: `- NAME: …`")
+    return Kind(
+        "named",
+        kind,
+        unique=unique,
+        hint="write a list of maps with one name each: `- NAME: …`",
+    )
 
 
 def either(**kinds: Kind) -> Kind:
@@ -91,7 +96,9 @@ def either(**kinds: Kind) -> Kind:
     return Kind("either", kinds={types[name]: kind for name, kind in kinds.items()})
 
 
-def entity(name: str, keys: Mapping[str, Kind], required: str = "", **rest: Any) -> Kind:
+def entity(
+    name: str, keys: Mapping[str, Kind], required: str = "", **rest: Any
+) -> Kind:
     """Return the kind of a map with certain keynames."""
     return Kind("entity", entity=Entity(name, keys, tuple(required.split()), **rest))
 
@@ -133,7 +140,9 @@ def held(value: Json, kind: Kind, path: Path, report: Report) -> Any:
     if form == "either":
         chosen = (kind.kinds or {}).get(type(value))
         if chosen is None:
-            wanted = " or ".join(primitives.kind_of(type_()) for type_ in kind.kinds or {})
+            wanted = " or ".join(
+                primitives.kind_of(type_()) for type_ in kind.kinds or {}
+            )
             return _misfit(value, wanted, path, report, kind.hint)
         return held(value, chosen, path, report)
     if form in _CLASSES:
@@ -152,8 +161,15 @@ def held(value: Json, kind: Kind, path: Path, report: Report) -> Any:
     return _scalar(value, kind, path, report)
 
 
-def _misfit(value: Json, wanted: str, path: Path, report: Report, hint: str = "") -> _Absent:
-    report.wrong(f"{_name(path)} must be {wanted}, not {primitives.kind_of(value)}", path, hint, code="kind")
+def _misfit(
+    value: Json, wanted: str, path: Path, report: Report, hint: str = ""
+) -> _Absent:
+    report.wrong(
+        f"{_name(path)} must be {wanted}, not {primitives.kind_of(value)}",
+        path,
+        hint,
+        code="kind",
+    )
     return ABSENT
 
 
@@ -178,7 +194,10 @@ def _scalar(value: Json, kind: Kind, path: Path, report: Report) -> Any:
         if value not in kind.words:
             wanted = ", ".join(kind.words)
             report.wrong(
-                f"{_name(path)} must be one of {wanted}", path, report.nearest(value, kind.words), code="choice"
+                f"{_name(path)} must be one of {wanted}",
+                path,
+                report.nearest(value, kind.words),
+                code="choice",
             )
             return ABSENT
     elif form == "version":
@@ -189,7 +208,9 @@ def _scalar(value: Json, kind: Kind, path: Path, report: Report) -> Any:
         if not isinstance(value, list):
             return _misfit(value, "a range: a list of its two ends", path, report)
         if value and isinstance(value[0], int) and value[0] < 0:
-            report.wrong(f"{_name(path)} must begin with a number from 0", path, code="value")
+            report.wrong(
+                f"{_name(path)} must begin with a number from 0", path, code="value"
+            )
             return ABSENT
         return _read("range", value, path, report)
     return value
@@ -211,18 +232,31 @@ def _texts(value: Json, path: Path, report: Report) -> Json:
         if isinstance(text, dict | list):
             _misfit(text, "text", (*path, key), report)
         elif text is None:
-            report.warn(f"nothing stands under {key}", (*path, key), "leave it out, or give it a value", code="empty")
+            report.warn(
+                f"nothing stands under {key}",
+                (*path, key),
+                "leave it out, or give it a value",
+                code="empty",
+            )
         else:
             if not isinstance(text, str):
                 report.warn(
-                    f"{key} is {primitives.kind_of(text)} where text belongs", (*path, key), "quote it", code="text"
+                    f"{key} is {primitives.kind_of(text)} where text belongs",
+                    (*path, key),
+                    "quote it",
+                    code="text",
                 )
             kept[key] = written(text)
     return kept
 
 
 def _empty(key: str, path: Path, report: Report) -> None:
-    report.warn(f"nothing stands under {key}", path, "leave it out, or put something under it", code="empty")
+    report.warn(
+        f"nothing stands under {key}",
+        path,
+        "leave it out, or put something under it",
+        code="empty",
+    )
 
 
 def _map(value: Json, kind: Kind, path: Path, report: Report) -> Json:
@@ -264,12 +298,18 @@ def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
     for index, item in enumerate(value):
         here = (*path, index)
         if not isinstance(item, dict) or len(item) != 1:
-            expected = "a map with one name" if not isinstance(item, dict) else "a map with one name only"
+            expected = (
+                "a map with one name"
+                if not isinstance(item, dict)
+                else "a map with one name only"
+            )
             hint = kind.hint
             if isinstance(item, dict) and item:
                 hint = "write each name as an entry of its own: `- NAME: …`"
             if isinstance(item, dict):
-                report.wrong(f"{_name(here)} must be {expected}", here, hint, code="kind")
+                report.wrong(
+                    f"{_name(here)} must be {expected}", here, hint, code="kind"
+                )
             else:
                 _misfit(item, expected, here, report, hint)
             kept.append(None)
@@ -277,7 +317,12 @@ def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
         ((name, inner),) = item.items()
         here = (*here, name)
         if kind.unique and name in names:
-            report.wrong(f"{name} is there twice", here, "remove or rename one of them", code="duplicate")
+            report.wrong(
+                f"{name} is there twice",
+                here,
+                "remove or rename one of them",
+                code="duplicate",
+            )
         names.add(name)
         if inner is None:
             if kind.of.form != "any":
@@ -314,7 +359,9 @@ def _short_form(value: Json, of: Entity, path: Path, report: Report) -> Any:
     """Return the short form of an entity, written out; `ABSENT` where it is none."""
     if of.short and (value.__class__ is str or of.keys[of.short].form == "any"):
         if of.short in of.since:
-            report.warn_newer(f"the short form of {of.name} is there", of.since[of.short], path)
+            report.warn_newer(
+                f"the short form of {of.name} is there", of.since[of.short], path
+            )
         return Short({of.short: held(value, of.keys[of.short], path, report)})
     wanted = f"{of.name}: a map" + (" or text" if of.short else "")
     return _misfit(value, wanted, path, report)
@@ -329,7 +376,12 @@ def _unusual(key: str, inner: Json, entity: Entity, path: Path, report: Report) 
         _empty(key, path, report)
         return ABSENT
     if entity.others is None:
-        report.wrong(f"{entity.name} has no keyname {key}", path, report.nearest(key, entity.keys), code="key-unknown")
+        report.wrong(
+            f"{entity.name} has no keyname {key}",
+            path,
+            report.nearest(key, entity.keys),
+            code="key-unknown",
+        )
         return ABSENT
     if inner is None:
         _empty(key, path, report)
@@ -341,7 +393,9 @@ def _check_keys(value: Json, entity: Entity, path: Path, report: Report) -> None
     """Report keynames that are missing, exclude one another, or are newer than the version of the text."""
     for key in entity.required:
         if value.get(key) is None:
-            report.wrong(f"{entity.name} needs {key}", path, f"add {key}", code="key-missing")
+            report.wrong(
+                f"{entity.name} needs {key}", path, f"add {key}", code="key-missing"
+            )
     if entity.exclusive:
         _check_exclusive(value, entity, path, report)
     for key, version in entity.since.items():
@@ -354,7 +408,10 @@ def _check_exclusive(value: Json, form: Entity, path: Path, report: Report) -> N
     names = ", ".join(form.keys)
     if len(there) > 1:
         report.wrong(
-            f"{form.name} has only one of {names}", path, "write each as an entry of its own", code="exclusive"
+            f"{form.name} has only one of {names}",
+            path,
+            "write each as an entry of its own",
+            code="exclusive",
         )
     elif not there and not value:
         report.wrong(f"{form.name} needs one of {names}", path, code="key-missing")

@@ -18,8 +18,12 @@ from heat_config_stack.tosca.language.text import written
 
 UNBOUNDED = "UNBOUNDED"
 
-_VERSION = re.compile(r"([0-9]+)\.([0-9]+)(?:\.([0-9]+)(?:\.([^\W\d_]\w*)(?:-([0-9]+))?)?)?")
-_QUANTITY = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]{1,3}(?=[^0-9]))?)\s*([A-Za-z]+)")
+_VERSION = re.compile(
+    r"([0-9]+)\.([0-9]+)(?:\.([0-9]+)(?:\.([^\W\d_]\w*)(?:-([0-9]+))?)?)?"
+)
+_QUANTITY = re.compile(
+    r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]{1,3}(?=[^0-9]))?)\s*([A-Za-z]+)"
+)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+|$)")
 _MOMENT = re.compile(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
@@ -81,7 +85,9 @@ def _string(value: Json) -> str:
 
 def _integer(value: Json) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"must be a whole number, not {kind_of(value)}" + _quoted(value))  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004
+            f"must be a whole number, not {kind_of(value)}" + _quoted(value)
+        )
     return int(value)
 
 
@@ -92,7 +98,11 @@ def _float(value: Json) -> float:
 
 
 def _quoted(value: Json) -> str:
-    return " in quotes" if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]{1,30}", value) else ""
+    return (
+        " in quotes"
+        if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]{1,30}", value)
+        else ""
+    )
 
 
 def _boolean(value: Json) -> bool:
@@ -122,7 +132,11 @@ def _moment(text: str) -> Any:
     except (ValueError, OverflowError):
         raise ValueError("must be a date that exists") from None
     if zone and zone != "Z":
-        digits = zone[1:].replace(":", "").rjust(4, "0") if len(zone) > 3 else f"{int(zone[1:]):02}00"
+        digits = (
+            zone[1:].replace(":", "").rjust(4, "0")
+            if len(zone) > 3
+            else f"{int(zone[1:]):02}00"
+        )
         minutes = int(digits[:2]) * 60 + int(digits[2:])
         moment += minutes * (60 if zone[0] == "-" else -60)
     if fraction and fraction != ".":
@@ -181,7 +195,9 @@ def _range(value: Json) -> tuple[int, float]:
     if upper == UNBOUNDED:
         return lower, float("inf")
     if isinstance(upper, bool) or not isinstance(upper, int):
-        raise ValueError(f"must be a range that ends with a whole number or {UNBOUNDED}")  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004
+            f"must be a range that ends with a whole number or {UNBOUNDED}"
+        )
     if upper < lower:
         raise ValueError("must be a range whose upper end is not below its lower end")
     return lower, upper

@@ -66,15 +66,24 @@ class Report:
         """Record a warning where something is in the text that has come with a version after the one it names."""
         if self.version < version:
             hint = f"name {SHORT_NAMES[VERSIONS.index(version)]}"
-            self.warn(f"{problem} since version {version}, and this names {self.version}", path, hint, code="newer")
+            self.warn(
+                f"{problem} since version {version}, and this names {self.version}",
+                path,
+                hint,
+                code="newer",
+            )
 
-    def leave_open(self, problem: str, path: Path, hint: str = "", *, code: str) -> None:
+    def leave_open(
+        self, problem: str, path: Path, hint: str = "", *, code: str
+    ) -> None:
         """Record what is still needed to apply the template here."""
         self.open[self.mistake(problem, path, hint, code=code)] = None
 
     def path_of(self, name: str) -> Path:
         """Return the path of the first value that is a name; that of the whole text if there is none."""
-        return (_path_in(self._text.value, name) if self._text is not None else None) or ()
+        return (
+            _path_in(self._text.value, name) if self._text is not None else None
+        ) or ()
 
     def nearest(self, name: object, known: Iterable[str]) -> str:
         """Return the hint that a known name may have been meant, or nothing; of many mistakes for the first."""
@@ -83,27 +92,39 @@ class Report:
         self.budget.hints -= 1
         return _nearest(str(name), tuple(islice(known, MOST)))
 
-    def mistake(self, problem: str, path: Path, hint: str = "", *, code: str) -> Mistake:
+    def mistake(
+        self, problem: str, path: Path, hint: str = "", *, code: str
+    ) -> Mistake:
         """Return a mistake at the longest part of the path that is in the text."""
         if self._text is None:
             return Mistake(problem, path, None, hint, _STAGES[code], code)
         value = self._text.value
         depth = 0
         for step in path:
-            is_entry = step in value if isinstance(value, dict) else _is_index(step, value)
+            is_entry = (
+                step in value if isinstance(value, dict) else _is_index(step, value)
+            )
             if not is_entry:
                 break
             value = value[step]
             depth += 1
         there = path[:depth]
-        place = self._text.place(there) or Place(self._text.file, 1, 1)  # JSON that is not YAML has no places
+        place = self._text.place(there) or Place(
+            self._text.file, 1, 1
+        )  # JSON that is not YAML has no places
         return Mistake(problem, there, place, hint, _STAGES[code], code)
 
 
 def _path_in(value: object, name: str) -> Path | None:
     if value == name:
         return ()
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    entries = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for step, entry in entries:
         path = _path_in(entry, name)
         if path is not None:

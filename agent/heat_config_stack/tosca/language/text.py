@@ -22,7 +22,11 @@ _URI = "http://docs.oasis-open.org/tosca/ns/simple/yaml/"
 VERSIONS = ("1.0", "1.1", "1.2", "1.3")
 """From the oldest to the newest."""
 
-VERSION_OF = {name: version for version in VERSIONS for name in (_PREFIX + version.replace(".", "_"), _URI + version)}
+VERSION_OF = {
+    name: version
+    for version in VERSIONS
+    for name in (_PREFIX + version.replace(".", "_"), _URI + version)
+}
 """The version for each value that `tosca_definitions_version` may have."""
 
 SHORT_NAMES = tuple(_PREFIX + version.replace(".", "_") for version in VERSIONS)
@@ -71,7 +75,9 @@ def _float(text: str) -> object:
     return value
 
 
-_plain_integer, _plain_float = (YAML_1_2.values[CORE + name] for name in ("int", "float"))
+_plain_integer, _plain_float = (
+    YAML_1_2.values[CORE + name] for name in ("int", "float")
+)
 
 LANGUAGE = Language(
     "TOSCA",
@@ -88,5 +94,12 @@ def tosca_text(file: str, content: bytes) -> Text:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Invalid([Mistake("it is not UTF-8 text", (), Place(file, line, 1), "", "text", "yaml")], OPEN) from None
+        raise Invalid(
+            [
+                Mistake(
+                    "it is not UTF-8 text", (), Place(file, line, 1), "", "text", "yaml"
+                )
+            ],
+            OPEN,
+        ) from None
     return Text(file, text, "text", LANGUAGE)

@@ -50,7 +50,13 @@ class Type:
     """A type with what it inherits. Maps of members have those of the parents, over which its own stand."""
 
     def __init__(
-        self, section: str, name: str, content: Mapping[str, Json], names: Namespace, *, is_normative: bool
+        self,
+        section: str,
+        name: str,
+        content: Mapping[str, Json],
+        names: Namespace,
+        *,
+        is_normative: bool,
     ) -> None:
         """Take its definition; `is_normative` says that it has the full name of a normative type."""
         self.section = section
@@ -68,14 +74,22 @@ class Type:
     def parent(self) -> Type | None:
         """The type that it is derived of, as it is written; it may lead back to this one."""
         name = self.content.get("derived_from")
-        return None if name is None or name == NO_PARENT else self.names.find(self.section, name)
+        return (
+            None
+            if name is None or name == NO_PARENT
+            else self.names.find(self.section, name)
+        )
 
     @cached_property
     def lineage(self) -> tuple[Type, ...]:
         """The type itself, its parent, and so on."""
         chain: list[Type] = [self]
         following = self.parent
-        while following is not None and following not in chain and len(chain) < MOST_PARENTS:
+        while (
+            following is not None
+            and following not in chain
+            and len(chain) < MOST_PARENTS
+        ):
             chain.append(following)
             following = following.parent
         return tuple(chain)
@@ -108,7 +122,11 @@ class Type:
     @property
     def _complete_parent(self) -> Type | None:
         """The parent; none where parents form a circle, or are too many."""
-        return self.lineage[1] if len(self.lineage) > 1 and self.lineage[-1].parent is None else None
+        return (
+            self.lineage[1]
+            if len(self.lineage) > 1 and self.lineage[-1].parent is None
+            else None
+        )
 
     # Members. Each map has those of the parents, over which the type's own stand (section 3.4.2).
 
@@ -132,7 +150,9 @@ class Type:
         if not own and parent is not None:
             inherited: Mapping[str, PropertyDefinition] = getattr(parent, member)
             return inherited
-        return definitions(own or {}, self._inherited(member), self.names, (*self.path, member))
+        return definitions(
+            own or {}, self._inherited(member), self.names, (*self.path, member)
+        )
 
     @cached_property
     def capabilities(self) -> Mapping[str, CapabilityDefinition]:
@@ -140,7 +160,9 @@ class Type:
         found = self._inherited("capabilities")
         for name, content in (self.content.get("capabilities") or {}).items():
             path = (*self.path, "capabilities", name)
-            found[name] = CapabilityDefinition(name, content, found.get(name), self.names, path)
+            found[name] = CapabilityDefinition(
+                name, content, found.get(name), self.names, path
+            )
         return found
 
     @cached_property
@@ -162,7 +184,9 @@ class Type:
         found = self._inherited("artifacts")
         for name, content in (self.content.get("artifacts") or {}).items():
             path = (*self.path, "artifacts", name)
-            found[name] = ArtifactDefinition(name, content, found.get(name), self.names, path)
+            found[name] = ArtifactDefinition(
+                name, content, found.get(name), self.names, path
+            )
         return found
 
     @cached_property
@@ -171,18 +195,28 @@ class Type:
         found = self._inherited("interfaces")
         for name, content in (self.content.get("interfaces") or {}).items():
             path = (*self.path, "interfaces", name)
-            found[name] = InterfaceDefinition(name, content, found.get(name), self.names, path)
+            found[name] = InterfaceDefinition(
+                name, content, found.get(name), self.names, path
+            )
         return found
 
     @cached_property
     def needing(self) -> Mapping[str, CapabilityDefinition]:
         """The capabilities with properties that need a value."""
-        return {name: capability for name, capability in self.capabilities.items() if capability.needs_values}
+        return {
+            name: capability
+            for name, capability in self.capabilities.items()
+            if capability.needs_values
+        }
 
     @cached_property
     def implements_nothing(self) -> bool:
         """True if it implements no operation: true of most types of relationships."""
-        operations = (of for interface in self.interfaces.values() for of in interface.operations.values())
+        operations = (
+            of
+            for interface in self.interfaces.values()
+            for of in interface.operations.values()
+        )
         return not any(of.implemented is not None for of in operations)
 
     def interface(self, name: str) -> InterfaceDefinition | None:
@@ -203,7 +237,10 @@ class Type:
     def inputs(self) -> Mapping[str, PropertyDefinition]:
         """For an interface type, the definitions of the inputs of all its operations."""
         return definitions(
-            self.content.get("inputs") or {}, self._inherited("inputs"), self.names, (*self.path, "inputs")
+            self.content.get("inputs") or {},
+            self._inherited("inputs"),
+            self.names,
+            (*self.path, "inputs"),
         )
 
     @cached_property
@@ -211,7 +248,9 @@ class Type:
         """The operations of an interface type, by name."""
         found = self._inherited("operations")
         for name, content, path in operations(self.content, self.path):
-            found[name] = OperationDefinition(name, content, found.get(name), self.names, path)
+            found[name] = OperationDefinition(
+                name, content, found.get(name), self.names, path
+            )
         return found
 
     # Data types.
@@ -219,7 +258,11 @@ class Type:
     @cached_property
     def primitive(self) -> str:
         """The primitive type that a data type is derived from, or nothing."""
-        return self.root.name if self.section == "data_types" and self.root.name in READERS else ""
+        return (
+            self.root.name
+            if self.section == "data_types" and self.root.name in READERS
+            else ""
+        )
 
     @cached_property
     def schema(self) -> Schema:
@@ -231,7 +274,11 @@ class Type:
         """The constraints of a data type and those of its parents."""
         inherited = self._complete_parent.clauses if self._complete_parent else ()
         own = self.content.get("constraints")
-        return (*inherited, *clauses(own, self.primitive, is_complex=not self.primitive)) if own else inherited
+        return (
+            (*inherited, *clauses(own, self.primitive, is_complex=not self.primitive))
+            if own
+            else inherited
+        )
 
 
 class Schema:
@@ -240,7 +287,11 @@ class Schema:
     __slots__ = ("_clauses", "_content", "_names", "_parent", "_parts", "type")
 
     def __init__(
-        self, type_: Type | None, content: Mapping[str, Json], parent: Schema | None, names: Namespace
+        self,
+        type_: Type | None,
+        content: Mapping[str, Json],
+        parent: Schema | None,
+        names: Namespace,
     ) -> None:
         """Take the type (None where it is unknown: then anything fits), the definition, and the one that it refines."""
         self.type = type_
@@ -263,7 +314,11 @@ class Schema:
             inherited = refined.clauses if refined else ()
             own = self._content.get("constraints")
             is_complex = self.type is not None and not self.primitive
-            self._clauses = (*inherited, *clauses(own, self.primitive, is_complex=is_complex)) if own else inherited
+            self._clauses = (
+                (*inherited, *clauses(own, self.primitive, is_complex=is_complex))
+                if own
+                else inherited
+            )
         return self._clauses
 
     @property
@@ -278,14 +333,24 @@ class Schema:
 
     def _part(self, key: str) -> Schema | None:
         if key not in self._parts:
-            self._parts[key] = None  # for types that are derived of one another in a circle
+            self._parts[key] = (
+                None  # for types that are derived of one another in a circle
+            )
             content = self._content.get(key)
             if content is None:
                 inherited = self._parent
-                if inherited is None and self.type is not None and self.type.content.get(key) is not None:
+                if (
+                    inherited is None
+                    and self.type is not None
+                    and self.type.content.get(key) is not None
+                ):
                     content = self.type.content[key]
                     self._parts[key] = schema(content, self.type.names)
-                elif inherited is None and self.type is not None and len(self.type.lineage) > 1:
+                elif (
+                    inherited is None
+                    and self.type is not None
+                    and len(self.type.lineage) > 1
+                ):
                     self._parts[key] = self.type.lineage[1].schema._part(key)  # noqa: SLF001  # of its own class
                 else:
                     self._parts[key] = inherited._part(key) if inherited else None  # noqa: SLF001
@@ -299,13 +364,22 @@ def schema(content: Json, names: Namespace) -> Schema:
     if isinstance(content, str):
         content = {"type": content}
     name = content.get("type")
-    return Schema(names.find("data_types", name) if name else None, content, None, names)
+    return Schema(
+        names.find("data_types", name) if name else None, content, None, names
+    )
 
 
 class Definition:
     """The part that all definitions share."""
 
-    def __init__(self, name: str, content: Mapping[str, Json], parent: Any, names: Namespace, path: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        content: Mapping[str, Json],
+        parent: Any,
+        names: Namespace,
+        path: Path,
+    ) -> None:
         """Take the name, what the document says, and the definition of that name that it refines."""
         self.name = name
         self.content = content
@@ -332,8 +406,15 @@ class PropertyDefinition(Definition):
         inherited = self.parent.schema if self.parent else None
         name = self.content.get("type")
         if name is None:
-            return Schema(inherited.type if inherited else None, self.content, inherited, self.names)
-        return Schema(self.names.find("data_types", name), self.content, inherited, self.names)
+            return Schema(
+                inherited.type if inherited else None,
+                self.content,
+                inherited,
+                self.names,
+            )
+        return Schema(
+            self.names.find("data_types", name), self.content, inherited, self.names
+        )
 
     @property
     def required(self) -> bool:
@@ -358,12 +439,17 @@ class PropertyDefinition(Definition):
 
 
 def definitions(
-    own: Mapping[str, Json], inherited: Mapping[str, PropertyDefinition], names: Namespace, path: Path
+    own: Mapping[str, Json],
+    inherited: Mapping[str, PropertyDefinition],
+    names: Namespace,
+    path: Path,
 ) -> dict[str, PropertyDefinition]:
     """Return the definitions of properties with those that are inherited."""
     found = dict(inherited)
     for name, content in own.items():
-        found[name] = PropertyDefinition(name, content, found.get(name), names, (*path, name))
+        found[name] = PropertyDefinition(
+            name, content, found.get(name), names, (*path, name)
+        )
     return found
 
 
@@ -391,20 +477,26 @@ class CapabilityDefinition(Definition):
         return self._refined("attributes")
 
     def _refined(self, member: str) -> Mapping[str, PropertyDefinition]:
-        refined: Mapping[str, PropertyDefinition] = getattr(self.type, member) if self.type else {}
+        refined: Mapping[str, PropertyDefinition] = (
+            getattr(self.type, member) if self.type else {}
+        )
         lineage: list[CapabilityDefinition] = [self]
         while lineage[-1].parent is not None:
             lineage.append(lineage[-1].parent)
         for definition in reversed(lineage):  # those of parents refine the type as well
             own = definition.content.get(member)
             if own:
-                refined = definitions(own, refined, definition.names, (*definition.path, member))
+                refined = definitions(
+                    own, refined, definition.names, (*definition.path, member)
+                )
         return refined
 
     @property
     def needs_values(self) -> bool:
         """True if one of its properties needs a value."""
-        return any(of.required and of.default is None for of in self.properties.values())
+        return any(
+            of.required and of.default is None for of in self.properties.values()
+        )
 
     @property
     def valid_source_types(self) -> tuple[Type, ...]:
@@ -418,7 +510,9 @@ class CapabilityDefinition(Definition):
         if self.type is not None:
             for type_ in self.type.lineage:
                 if type_.content.get("valid_source_types"):
-                    return _found(type_.content["valid_source_types"], type_.names, "node_types")
+                    return _found(
+                        type_.content["valid_source_types"], type_.names, "node_types"
+                    )
         return ()
 
 
@@ -434,7 +528,12 @@ class RequirementDefinition:
     """
 
     def __init__(
-        self, name: str, content: Mapping[str, Json], parent: RequirementDefinition | None, names: Namespace, path: Path
+        self,
+        name: str,
+        content: Mapping[str, Json],
+        parent: RequirementDefinition | None,
+        names: Namespace,
+        path: Path,
     ) -> None:
         self.name = name
         self.content = content
@@ -516,7 +615,12 @@ class OperationDefinition(Definition):
     def inputs(self) -> Mapping[str, PropertyDefinition]:
         """Definitions of its inputs."""
         inherited = self.parent.inputs if self.parent else {}
-        return definitions(self.content.get("inputs") or {}, inherited, self.names, (*self.path, "inputs"))
+        return definitions(
+            self.content.get("inputs") or {},
+            inherited,
+            self.names,
+            (*self.path, "inputs"),
+        )
 
     @property
     def implemented(self) -> OperationDefinition | None:
@@ -540,9 +644,13 @@ class InterfaceDefinition(Definition):
         return self.names.find("interface_types", self.name if name is None else name)
 
     @cached_property
-    def _bases(self) -> tuple[Type | InterfaceDefinition | None, Sequence[InterfaceDefinition]]:
+    def _bases(
+        self,
+    ) -> tuple[Type | InterfaceDefinition | None, Sequence[InterfaceDefinition]]:
         """The type or definition that it refines, and the definitions over that, with those of its ancestors."""
-        if self.parent is not None and (self.content.get("type") is None or self.type is self.parent.type):
+        if self.parent is not None and (
+            self.content.get("type") is None or self.type is self.parent.type
+        ):
             return self.parent, (self,)
         lineage = [self]
         while lineage[0].parent is not None:
@@ -555,7 +663,9 @@ class InterfaceDefinition(Definition):
         base, layers = self._bases
         found: Mapping[str, PropertyDefinition] = base.inputs if base else {}
         for of in layers:
-            found = definitions(of.content.get("inputs") or {}, found, of.names, (*of.path, "inputs"))
+            found = definitions(
+                of.content.get("inputs") or {}, found, of.names, (*of.path, "inputs")
+            )
         return found
 
     @cached_property
@@ -565,7 +675,9 @@ class InterfaceDefinition(Definition):
         found = dict(base.operations) if base else {}
         for of in layers:
             for name, content, path in operations(of.content, of.path):
-                found[name] = OperationDefinition(name, content, found.get(name), of.names, path)
+                found[name] = OperationDefinition(
+                    name, content, found.get(name), of.names, path
+                )
         return found
 
 
@@ -573,4 +685,9 @@ def check_operations(content: Mapping[str, Json], path: Path, report: Report) ->
     """Report operations that an interface has twice: by their names, and under `operations` (1.3)."""
     for name in (content.get("operations") or {}).keys() & content.keys():
         where = (*path, "operations", name)
-        report.wrong(f"the operation {name} is there twice", where, "remove one of them", code="duplicate")
+        report.wrong(
+            f"the operation {name} is there twice",
+            where,
+            "remove one of them",
+            code="duplicate",
+        )

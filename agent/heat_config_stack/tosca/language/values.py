@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.tosca.language.constraints import Clause, SlowPattern, is_function
-from heat_config_stack.tosca.language.primitives import READERS, json_problem, xml_problem
+from heat_config_stack.tosca.language.constraints import (
+    Clause,
+    SlowPattern,
+    is_function,
+)
+from heat_config_stack.tosca.language.primitives import (
+    READERS,
+    json_problem,
+    xml_problem,
+)
 from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.text import json_value
 from heat_config_stack.tosca.language.types import PropertyDefinition, Schema, Type
 
-_TEXT_FORMATS = {"tosca.datatypes.json": json_problem, "tosca.datatypes.xml": xml_problem}
+_TEXT_FORMATS = {
+    "tosca.datatypes.json": json_problem,
+    "tosca.datatypes.xml": xml_problem,
+}
 _PORTS = "tosca.datatypes.network.PortSpec"
 
 
@@ -45,15 +56,23 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
         except (ValueError, TypeError):
             continue
         if not met:
-            report.wrong(f"{_named(path)} does not meet the constraint {clause}", path, code="constraint")
+            report.wrong(
+                f"{_named(path)} does not meet the constraint {clause}",
+                path,
+                code="constraint",
+            )
 
 
 def _tell_slow(slow: SlowPattern, clause: Clause, path: Path, report: Report) -> None:
     """Report that a pattern takes too long to be matched, once for a file."""
     if not report.budget.is_slow_told:
         report.budget.is_slow_told = True
-        problem = f"{_named(path)} cannot be held against the constraint {clause}: {slow}"
-        report.wrong(problem, path, "avoid repetitions inside of repetitions", code="constraint")
+        problem = (
+            f"{_named(path)} cannot be held against the constraint {clause}: {slow}"
+        )
+        report.wrong(
+            problem, path, "avoid repetitions inside of repetitions", code="constraint"
+        )
 
 
 def is_call(value: Json) -> bool:
@@ -75,7 +94,11 @@ def _named(path: Path) -> str:
 
 def _check_format(value: Json, type_: Type, path: Path, report: Report) -> None:
     for ancestor in type_.lineage:
-        problem = _TEXT_FORMATS[ancestor.name](value) if ancestor.name in _TEXT_FORMATS else ""
+        problem = (
+            _TEXT_FORMATS[ancestor.name](value)
+            if ancestor.name in _TEXT_FORMATS
+            else ""
+        )
         if problem:
             report.wrong(f"{_named(path)} {problem}", path, code="value")
 
@@ -99,13 +122,19 @@ def _check_complex(value: Json, type_: Type, path: Path, report: Report) -> None
         try:
             READERS["map"](value)
         except ValueError as error:
-            report.wrong(f"{_named(path)} {error} of the properties of {type_.name}", path, code="value")
+            report.wrong(
+                f"{_named(path)} {error} of the properties of {type_.name}",
+                path,
+                code="value",
+            )
         return
     if type_.is_incomplete:
         return
     if not type_.properties:  # it says nothing of its values
         return
-    check_properties(value, type_.properties, f"the type {type_.name}", (path, path), report)
+    check_properties(
+        value, type_.properties, f"the type {type_.name}", (path, path), report
+    )
     if any(ancestor.key == _PORTS for ancestor in type_.lineage):
         _check_ports(value, path, report)
 
@@ -126,22 +155,45 @@ def check_properties(
         definition = defined.get(name)
         if definition is None:
             hint = report.nearest(name, defined)
-            report.wrong(f"{owner} has no property {name}", (*path, name), hint, code="undeclared")
+            report.wrong(
+                f"{owner} has no property {name}",
+                (*path, name),
+                hint,
+                code="undeclared",
+            )
             continue
         if definition.status in {"deprecated", "unsupported"}:
-            report.warn(f"the property {name} is {definition.status}", (*path, name), code="status")
+            report.warn(
+                f"the property {name} is {definition.status}",
+                (*path, name),
+                code="status",
+            )
         check(value, definition.schema, (*path, name), report)
         if definition.fixed is not None and value not in (None, definition.fixed):
-            report.wrong(f"the type of {owner} fixes the value of {name}", (*path, name), "leave it out", code="refine")
+            report.wrong(
+                f"the type of {owner} fixes the value of {name}",
+                (*path, name),
+                "leave it out",
+                code="refine",
+            )
     for name, definition in defined.items():
         if name not in values and definition.required and definition.default is None:
-            report.wrong(f"{owner} needs a value for the property {name}", lacking, f"add {name}", code="required")
+            report.wrong(
+                f"{owner} needs a value for the property {name}",
+                lacking,
+                f"add {name}",
+                code="required",
+            )
 
 
 def _check_ports(value: Mapping[str, Json], path: Path, report: Report) -> None:
     """Report what is wrong with a PortSpec (section 5.3.8)."""
-    if not any(name in value for name in ("target", "target_range", "source", "source_range")):
-        problem = "a PortSpec needs a target, a target_range, a source or a source_range"
+    if not any(
+        name in value for name in ("target", "target_range", "source", "source_range")
+    ):
+        problem = (
+            "a PortSpec needs a target, a target_range, a source or a source_range"
+        )
         report.wrong(problem, path, code="value")
     for name in ("target", "source"):
         try:
@@ -150,7 +202,11 @@ def _check_ports(value: Mapping[str, Json], path: Path, report: Report) -> None:
         except ValueError:
             continue
         if not lower <= port <= upper:
-            report.wrong(f"the {name} is not within the {name}_range", (*path, name), code="value")
+            report.wrong(
+                f"the {name} is not within the {name}_range",
+                (*path, name),
+                code="value",
+            )
 
 
 # Values of inputs that someone gives (section 3.8.2).
@@ -171,7 +227,10 @@ def parsed(definition: PropertyDefinition, text: str) -> Json:
 
 
 def check_inputs(
-    defined: Mapping[str, PropertyDefinition], texts: Mapping[str, str], path: Path, report: Report
+    defined: Mapping[str, PropertyDefinition],
+    texts: Mapping[str, str],
+    path: Path,
+    report: Report,
 ) -> dict[str, Json]:
     """Return the values of inputs given as text; report invalid inputs, and required ones that have no value yet.
 
@@ -181,13 +240,22 @@ def check_inputs(
     for name, text in texts.items():
         definition = defined.get(name)
         if definition is None:
-            report.wrong(f"there is no input {name}", path, report.nearest(name, defined), code="input-unknown")
+            report.wrong(
+                f"there is no input {name}",
+                path,
+                report.nearest(name, defined),
+                code="input-unknown",
+            )
             continue
         chosen[name] = parsed(definition, text)
         check(chosen[name], definition.schema, (*path, name), report)
     for name, definition in defined.items():
-        has_value = definition.default is not None or definition.get("value") is not None
+        has_value = (
+            definition.default is not None or definition.get("value") is not None
+        )
         if definition.required and not has_value and name not in chosen:
             hint = f"give it: --input {name}=VALUE"
-            report.leave_open(f"the input {name} has no value", (*path, name), hint, code="open-input")
+            report.leave_open(
+                f"the input {name} has no value", (*path, name), hint, code="open-input"
+            )
     return chosen

@@ -40,10 +40,15 @@ class Profile(Namespace):
         self.file = f"the normative types of {version}"
         self.report = Report(None)
         self._types: dict[str, dict[str, Type]] = {
-            section: {name: Type(section, name, of, self, is_normative=True) for name, of in content[section].items()}
+            section: {
+                name: Type(section, name, of, self, is_normative=True)
+                for name, of in content[section].items()
+            }
             for section in SECTIONS
         }
-        primitives: dict[str, Type] = {name: self._type("data_types", name, {}) for name in READERS}
+        primitives: dict[str, Type] = {
+            name: self._type("data_types", name, {}) for name in READERS
+        }
         self._types["data_types"] = {**primitives, **self._types["data_types"]}
         self._short = {section: self._named(section) for section in SECTIONS}
 
@@ -55,7 +60,11 @@ class Profile(Namespace):
         types = self._types[section]
         begin = SECTIONS[section]
         shorter = {name.removeprefix(begin): type_ for name, type_ in types.items()}
-        last = {name.rpartition(".")[2]: type_ for name, type_ in types.items() if name not in READERS}
+        last = {
+            name.rpartition(".")[2]: type_
+            for name, type_ in types.items()
+            if name not in READERS
+        }
         aliases = {}
         for one, other in ALIASES.get(section, {}).items():
             for alias, name in ((one, other), (other, one)):
@@ -91,7 +100,9 @@ class Profile(Namespace):
 
 def is_normative(section: str, name: str) -> bool:
     """Return whether a version has a type of that full name, which documents may define as well."""
-    return name.startswith(SECTIONS[section]) and any(name in profile(version).names(section) for version in VERSIONS)
+    return name.startswith(SECTIONS[section]) and any(
+        name in profile(version).names(section) for version in VERSIONS
+    )
 
 
 @cache

@@ -21,25 +21,39 @@ _OPERATING_SYSTEM = "tosca.capabilities.OperatingSystem"
 
 
 def check_filter(
-    content: Mapping[str, Any], type_: Type | None, path: Path, document: Document, scope: Scope | None = None
+    content: Mapping[str, Any],
+    type_: Type | None,
+    path: Path,
+    document: Document,
+    scope: Scope | None = None,
 ) -> None:
     """Report what is wrong with a node filter; `type_` is the node type that it is for, where that is known."""
     defined = type_.properties if type_ else {}
-    _check_properties(content.get("properties"), defined, (*path, "properties"), document, scope)
+    _check_properties(
+        content.get("properties"), defined, (*path, "properties"), document, scope
+    )
     for index, entry in enumerate(content.get("capabilities") or ()):
         if entry is None:
             continue
         name, of = entry
         definition = type_.capabilities.get(name) if type_ else None
-        capability = definition.type if definition else document.find("capability_types", name)
+        capability = (
+            definition.type if definition else document.find("capability_types", name)
+        )
         owner = definition or capability
         properties = owner.properties if owner else {}
         where = (*path, "capabilities", index, name, "properties")
-        _check_properties((of or {}).get("properties"), properties, where, document, scope)
+        _check_properties(
+            (of or {}).get("properties"), properties, where, document, scope
+        )
 
 
 def _check_properties(
-    content: Any, defined: Mapping[str, PropertyDefinition], path: Path, document: Document, scope: Scope | None
+    content: Any,
+    defined: Mapping[str, PropertyDefinition],
+    path: Path,
+    document: Document,
+    scope: Scope | None,
 ) -> None:
     for index, entry in enumerate(content or ()):
         if entry is None:
@@ -49,17 +63,27 @@ def _check_properties(
         where = (*path, index, name)
         if clauses is None:
             document.report.warn(
-                f"nothing stands under {name}", where, "leave it out, or add a constraint", code="empty"
+                f"nothing stands under {name}",
+                where,
+                "leave it out, or add a constraint",
+                code="empty",
             )
             continue
         if clauses == []:
-            document.report.wrong(f"the filter of {name} has no constraint", where, "add one", code="constraint-bad")
+            document.report.wrong(
+                f"the filter of {name} has no constraint",
+                where,
+                "add one",
+                code="constraint-bad",
+            )
         check_clauses(clauses, schema, where, document)
         if scope is not None:
             functions.check(clauses, where, scope)
 
 
-def check_clauses(content: Json, schema: Schema | None, path: Path, document: Document) -> None:
+def check_clauses(
+    content: Json, schema: Schema | None, path: Path, document: Document
+) -> None:
     """Report what is wrong with a constraint, or a list of such, on values of a type (None where that is unknown)."""
     type_ = schema.type if schema else None
     is_complex = type_ is not None and not type_.primitive
@@ -100,7 +124,12 @@ class Holder(Protocol):
         """Return the value of a property of a capability; None if there is none."""
 
 
-def meets(node: Node, content: Mapping[str, Any], document: Document, values: Holder | None = None) -> bool:
+def meets(
+    node: Node,
+    content: Mapping[str, Any],
+    document: Document,
+    values: Holder | None = None,
+) -> bool:
     """Return whether a node meets a filter, as far as its values are known; one without value meets anything (3.7.2).
 
     `values` has the values of the node where they have been evaluated.
@@ -112,18 +141,26 @@ def meets(node: Node, content: Mapping[str, Any], document: Document, values: Ho
         return False
     for name, clauses in _entries(content.get("properties")):
         definition = type_.properties.get(name)
-        if definition is not None and not _holds(holder.property_value(name), clauses, definition.schema, budget):
+        if definition is not None and not _holds(
+            holder.property_value(name), clauses, definition.schema, budget
+        ):
             return False
     for name, content_ in _entries(content.get("capabilities")):
         capability = type_.capabilities.get(name)
         if capability is None:
             wanted = document.find("capability_types", name)
             offered = type_.capabilities.values()
-            fitting = [other for other in offered if wanted and other.type and other.type.is_a(wanted)]
+            fitting = [
+                other
+                for other in offered
+                if wanted and other.type and other.type.is_a(wanted)
+            ]
             if not fitting:
                 return False
             capability = fitting[0]
-        lower = capability.type is not None and _OPERATING_SYSTEM in capability.type.keys
+        lower = (
+            capability.type is not None and _OPERATING_SYSTEM in capability.type.keys
+        )
         for property_, clauses in _entries((content_ or {}).get("properties")):
             definition = capability.properties.get(property_)
             if definition is None:
@@ -139,7 +176,9 @@ def _entries(content: Any) -> Sequence[tuple[str, Any]]:
     return [entry for entry in content or () if entry is not None]
 
 
-def _holds(value: Json, clauses: Json, schema: Schema, budget: Budget, *, folded: bool = False) -> bool:
+def _holds(
+    value: Json, clauses: Json, schema: Schema, budget: Budget, *, folded: bool = False
+) -> bool:
     if value is None or clauses is None or schema.type is None or is_function(value):
         return True
     for item, _ in _each(clauses, ()):
@@ -148,9 +187,15 @@ def _holds(value: Json, clauses: Json, schema: Schema, budget: Budget, *, folded
         if folded:
             item, value = _lower(item), _lower(value)  # noqa: PLW2901
         is_complex = not schema.primitive
-        clause = check_clause(item, schema.primitive or None, (), Report(None), is_complex=is_complex)
+        clause = check_clause(
+            item, schema.primitive or None, (), Report(None), is_complex=is_complex
+        )
         try:
-            if clause is not None and not is_function(clause.argument) and not clause.is_met(value, budget):
+            if (
+                clause is not None
+                and not is_function(clause.argument)
+                and not clause.is_met(value, budget)
+            ):
                 return False
         except (ValueError, TypeError):
             return False

@@ -24,7 +24,10 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
             known = node.type.requirements if node.type else {}
             problem = f"{node.name} has no requirement {requirement.name}"
             scope.report.wrong(
-                problem, requirement.path, scope.report.nearest(requirement.name, known), code="undeclared"
+                problem,
+                requirement.path,
+                scope.report.nearest(requirement.name, known),
+                code="undeclared",
             )
         if requirement.content:
             _check_target(requirement, service, scope)
@@ -58,7 +61,9 @@ def _check_target(requirement: Requirement, service: Service, scope: Scope) -> N
         _check_sources(requirement, target, scope)
 
 
-def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope) -> None:
+def _check_capability(
+    requirement: Requirement, asked: Type | None, scope: Scope
+) -> None:
     name = requirement.content.get("capability")
     required = requirement.definition.capability if requirement.definition else None
     path = (*requirement.path, "capability")
@@ -70,18 +75,30 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
             if offered is None and (is_known or asked is None):
                 known = asked.capabilities if asked else ()
                 problem = f"{name} is neither a capability of the target nor a capability type"
-                scope.report.wrong(problem, path, scope.report.nearest(name, known), code="capability-unknown")
+                scope.report.wrong(
+                    problem,
+                    path,
+                    scope.report.nearest(name, known),
+                    code="capability-unknown",
+                )
             return
         if required is not None and not type_.may_be(required):
             problem = f"{requirement.name} needs a capability of the type {required.name}, and {name} is none"
             scope.report.wrong(problem, path, code="target-unfit")
             return
         required = None if offered else type_
-    if required is not None and requirement.target is not None and is_known and asked is not None:
+    if (
+        required is not None
+        and requirement.target is not None
+        and is_known
+        and asked is not None
+    ):
         types = [of.type for of in asked.capabilities.values()]
         if not any(of is None or of.may_be(required) for of in types):
             problem = f"{requirement.target.name} has no capability of the type {required.name}"
-            scope.report.wrong(problem, (*requirement.path, "node"), code="target-unfit")
+            scope.report.wrong(
+                problem, (*requirement.path, "node"), code="target-unfit"
+            )
 
 
 def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None:
@@ -98,7 +115,12 @@ def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None
     relationship = requirement.relationship_type
     offered = capability.type
     targets = _valid_targets(relationship) if relationship is not None else []
-    if relationship is not None and offered is not None and targets and not any(map(offered.may_be, targets)):
+    if (
+        relationship is not None
+        and offered is not None
+        and targets
+        and not any(map(offered.may_be, targets))
+    ):
         names = ", ".join(type_.name for type_ in targets)
         problem = f"the relationship {relationship.name} is for {names}, and {capability.name} of {target.name} is none"
         scope.report.warn(problem, requirement.path, code="unfit-source")
@@ -109,12 +131,16 @@ def _valid_targets(relationship: Type) -> list[Type]:
     for ancestor in relationship.lineage:
         names = ancestor.content.get("valid_target_types")
         if names:
-            found = [ancestor.names.find("capability_types", name) for name in names if name]
+            found = [
+                ancestor.names.find("capability_types", name) for name in names if name
+            ]
             return [type_ for type_ in found if type_ is not None]
     return []
 
 
-def _check_relationship(requirement: Requirement, service: Service, scope: Scope) -> None:
+def _check_relationship(
+    requirement: Requirement, service: Service, scope: Scope
+) -> None:
     """Report a relationship that is unknown, or is not of the type of the definition (section 3.7.2)."""
     relationship = requirement.content.get("relationship")
     if not relationship or relationship.get("type") is None:
@@ -124,9 +150,20 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
     template = service.relationships.get(name)
     type_ = template.type if template is not None else requirement.named_type
     if template is None and type_ is None:
-        names = [*service.relationships, "HostedOn", "ConnectsTo", "AttachesTo", "DependsOn"]
+        names = [
+            *service.relationships,
+            "HostedOn",
+            "ConnectsTo",
+            "AttachesTo",
+            "DependsOn",
+        ]
         problem = f"{name} is neither a relationship template nor a relationship type"
-        scope.report.wrong(problem, path, scope.report.nearest(name, names), code="relationship-unknown")
+        scope.report.wrong(
+            problem,
+            path,
+            scope.report.nearest(name, names),
+            code="relationship-unknown",
+        )
     wanted = requirement.definition.relationship if requirement.definition else None
     if type_ is not None and wanted is not None and not type_.may_be(wanted):
         problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is none"
@@ -139,7 +176,10 @@ def _check_occurrences(requirement: Requirement, scope: Scope) -> None:
     definition = requirement.definition
     if own is None or definition is None:
         return
-    (least, most), upper = definition.occurrences, float("inf") if own[1] == UNBOUNDED else own[1]
+    (least, most), upper = (
+        definition.occurrences,
+        float("inf") if own[1] == UNBOUNDED else own[1],
+    )
     if own[0] < least or upper > most:
         problem = f"the occurrences of {requirement.name} are not within those of its definition: {least:g} to {most:g}"
         scope.report.wrong(problem, (*requirement.path, "occurrences"), code="value")
@@ -152,12 +192,22 @@ def _check_filter(requirement: Requirement, scope: Scope) -> None:
     path = (*requirement.path, "node_filter")
     if requirement.target is not None:
         problem = f"{requirement.target.name} is named, so there is nothing to filter"
-        scope.report.wrong(problem, path, "name a node type, or leave the filter out", code="filter-unfit")
+        scope.report.wrong(
+            problem,
+            path,
+            "name a node type, or leave the filter out",
+            code="filter-unfit",
+        )
     document = requirement.node.document
     check_filter(content, requirement.node_type, path, document, scope)
 
 
-def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], service: Service, scope: Scope) -> None:
+def _check_number(
+    node: Node,
+    defined: Mapping[str, RequirementDefinition],
+    service: Service,
+    scope: Scope,
+) -> None:
     """Report too many targets, and leave it open where there are too few (section 3.7.2)."""
     assigned = Counter(requirement.name for requirement in node.requirements)
     for name, definition in defined.items():
@@ -171,11 +221,17 @@ def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], serv
             hint = f"name a node that fulfils it{_fulfilled(name, node, definition, service)}"
             scope.report.leave_open(problem, node.path, hint, code="open-requirement")
     for requirement in node.requirements:
-        if requirement.definition is not None and requirement.target is None and not node.directives:
+        if (
+            requirement.definition is not None
+            and requirement.target is None
+            and not node.directives
+        ):
             _check_candidates(requirement, service, scope)
 
 
-def _fulfilled(name: str, node: Node, definition: RequirementDefinition, service: Service) -> str:
+def _fulfilled(
+    name: str, node: Node, definition: RequirementDefinition, service: Service
+) -> str:
     """Return the end of a hint: what fulfils a requirement that is not assigned when the service is applied."""
     if (node.name, name) in service.mapped_requirements:
         return "; in the place of a node, the target is that of the node"
@@ -188,7 +244,11 @@ def _fulfilled(name: str, node: Node, definition: RequirementDefinition, service
     nodes = candidates(requirement, service)
     if len(nodes) == 1:
         return f"; otherwise it is {nodes[0].name}"
-    return "; otherwise it is this machine" if not nodes and is_for_machine(requirement) else ""
+    return (
+        "; otherwise it is this machine"
+        if not nodes and is_for_machine(requirement)
+        else ""
+    )
 
 
 def _check_candidates(requirement: Requirement, service: Service, scope: Scope) -> None:
@@ -203,10 +263,17 @@ def _check_candidates(requirement: Requirement, service: Service, scope: Scope) 
     if len(nodes) > 1:
         names = ", ".join(node.name for node in nodes[:5])
         problem = f"the requirement {requirement.name} of {requirement.node.name} can be fulfilled by several: {names}"
-        scope.report.leave_open(problem, requirement.path, "name one of them", code="open-requirement")
+        scope.report.leave_open(
+            problem, requirement.path, "name one of them", code="open-requirement"
+        )
     elif not nodes and not is_for_machine(requirement):
         problem = f"no node fulfils the requirement {requirement.name} of {requirement.node.name}"
-        scope.report.leave_open(problem, requirement.path, "name a node that fulfils it", code="open-requirement")
+        scope.report.leave_open(
+            problem,
+            requirement.path,
+            "name a node that fulfils it",
+            code="open-requirement",
+        )
 
 
 def candidates(requirement: Requirement, service: Service) -> list[Node]:
@@ -215,7 +282,11 @@ def candidates(requirement: Requirement, service: Service) -> list[Node]:
     if node_filter is None and requirement.definition is not None:
         node_filter = requirement.definition.node_filter
     found = fitting(requirement, service)
-    return [node for node in found if not node_filter or meets(node, node_filter, requirement.node.document)]
+    return [
+        node
+        for node in found
+        if not node_filter or meets(node, node_filter, requirement.node.document)
+    ]
 
 
 def fitting(requirement: Requirement, service: Service) -> list[Node]:
@@ -225,10 +296,15 @@ def fitting(requirement: Requirement, service: Service) -> list[Node]:
     nodes = []
     for node in service.nodes.values():
         type_ = node.type
-        if node is requirement.node or type_ is None or (wanted is not None and not type_.is_a(wanted)):
+        if (
+            node is requirement.node
+            or type_ is None
+            or (wanted is not None and not type_.is_a(wanted))
+        ):
             continue
         if capability is not None and not any(
-            of.type is not None and of.type.is_a(capability) for of in type_.capabilities.values()
+            of.type is not None and of.type.is_a(capability)
+            for of in type_.capabilities.values()
         ):
             continue
         nodes.append(node)
@@ -247,10 +323,17 @@ def check_circles(service: Service, scope: Scope) -> None:
     """Report nodes that need each other in a circle, each circle at its first node (section 3.7.2)."""
     graph: dict[str, list[str]] = {}
     for name, node in service.nodes.items():
-        graph[name] = [requirement.target.name for requirement in node.requirements if requirement.target is not None]
+        graph[name] = [
+            requirement.target.name
+            for requirement in node.requirements
+            if requirement.target is not None
+        ]
     for circle in circles(graph):
         names = shown_circle(circle)
         path: Path = service.nodes[circle[0]].path
         scope.report.wrong(
-            f"nodes need each other in a circle: {names}", path, "leave out one requirement", code="circle"
+            f"nodes need each other in a circle: {names}",
+            path,
+            "leave out one requirement",
+            code="circle",
         )

@@ -47,7 +47,12 @@ class Requirement:
     """A requirement of a node template, as it is assigned (section 3.7.2)."""
 
     def __init__(
-        self, name: str, content: Mapping[str, Json], node: Node, definition: RequirementDefinition | None, path: Path
+        self,
+        name: str,
+        content: Mapping[str, Json],
+        node: Node,
+        definition: RequirementDefinition | None,
+        path: Path,
     ) -> None:
         self.name = name
         self.content = content
@@ -67,7 +72,9 @@ class Requirement:
     def capability_type(self) -> Type | None:
         """The capability type that the target needs: the assignment's, else the definition's."""
         name = self.content.get("capability")
-        if name is not None and (self.target is None or name not in _capabilities(self.target)):
+        if name is not None and (
+            self.target is None or name not in _capabilities(self.target)
+        ):
             return self.node.document.find("capability_types", name)
         return self.definition.capability if self.definition else None
 
@@ -83,7 +90,11 @@ class Requirement:
         wanted = self.capability_type
         if wanted is None:
             return None
-        fitting = [of for of in offered.values() if of.type is not None and of.type.is_a(wanted)]
+        fitting = [
+            of
+            for of in offered.values()
+            if of.type is not None and of.type.is_a(wanted)
+        ]
         exact = [of for of in fitting if of.name == self.name]
         return (exact or fitting or [None])[0]  # type: ignore[list-item]
 
@@ -122,7 +133,9 @@ class Node(Template):
             if entry is not None:
                 name, content = entry
                 path = (*self.path, "requirements", index, name)
-                requirements.append(Requirement(name, content or {}, self, defined.get(name), path))
+                requirements.append(
+                    Requirement(name, content or {}, self, defined.get(name), path)
+                )
         return tuple(requirements)
 
     @property
@@ -136,14 +149,18 @@ class Node(Template):
         found = dict(self.type.artifacts) if self.type else {}
         for name, content in (self.content.get("artifacts") or {}).items():
             path = (*self.path, "artifacts", name)
-            found[name] = ArtifactDefinition(name, content, found.get(name), self.document, path)
+            found[name] = ArtifactDefinition(
+                name, content, found.get(name), self.document, path
+            )
         return found
 
     def artifact_names(self) -> Collection[str]:
         """Return the names of its artifacts."""
         return self.artifacts
 
-    def targets(self, requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
+    def targets(
+        self, requirement: str, /
+    ) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
         """Return the nodes that fulfil a requirement, each with the capability by which it does."""
         return [
             (assigned.target, assigned.capability)
@@ -165,7 +182,11 @@ class Node(Template):
         """The node that it is hosted on; None where nothing hosts it."""
         for requirement in self.requirements:
             type_ = requirement.relationship_type
-            if type_ is not None and "tosca.relationships.HostedOn" in type_.keys and requirement.target is not None:
+            if (
+                type_ is not None
+                and "tosca.relationships.HostedOn" in type_.keys
+                and requirement.target is not None
+            ):
                 return requirement.target
         return None
 
@@ -195,10 +216,14 @@ class Service:
     def __init__(self, document: Document) -> None:
         """Make the model of a document. Nothing is reported."""
         self.document = document
-        self.content: Mapping[str, Any] = document.content.get("topology_template") or {}
+        self.content: Mapping[str, Any] = (
+            document.content.get("topology_template") or {}
+        )
         self.path: Path = ("topology_template",)
         self.nodes: dict[str, Node] = self._copied("node_templates", Node)
-        self.relationships: dict[str, Relationship] = self._copied("relationship_templates", Relationship)
+        self.relationships: dict[str, Relationship] = self._copied(
+            "relationship_templates", Relationship
+        )
         groups = self.content.get("groups") or {}
         self.groups = {
             name: Group(name, of, document, (*self.path, "groups", name))
@@ -220,11 +245,15 @@ class Service:
         content = self.content.get("substitution_mappings") or {}
         mapping: Mapping[str, Json] = content.get("requirements") or {}
         entries = [mapped_to(entry) for entry in mapping.values()]
-        pairs = (entry for entry in entries if isinstance(entry, list) and len(entry) == 2)
+        pairs = (
+            entry for entry in entries if isinstance(entry, list) and len(entry) == 2
+        )
         return frozenset((str(node), str(name)) for node, name in pairs)
 
     def _parameters(self, section: str) -> Mapping[str, PropertyDefinition]:
-        return definitions(self.content.get(section) or {}, {}, self.document, (*self.path, section))
+        return definitions(
+            self.content.get(section) or {}, {}, self.document, (*self.path, section)
+        )
 
     def _copied(self, section: str, class_: type[Any]) -> dict[str, Any]:
         """Return templates by name; those that are copies have what they copy (section 3.7)."""
@@ -236,7 +265,9 @@ class Service:
             original = contents.get(content.get("copy") or "")
             if original is not None and original.get("copy") is None:
                 content = _merged(original, content)  # noqa: PLW2901  # the copy has it from here on
-            entities[name] = class_(name, content, self.document, (*self.path, section, name))
+            entities[name] = class_(
+                name, content, self.document, (*self.path, section, name)
+            )
         return entities
 
     def _policies(self) -> Iterator[Policy]:
@@ -244,9 +275,15 @@ class Service:
         if isinstance(section, dict):
             entries = [((name,), name, content) for name, content in section.items()]
         else:
-            entries = [((index, entry[0]), *entry) for index, entry in enumerate(section) if entry is not None]
+            entries = [
+                ((index, entry[0]), *entry)
+                for index, entry in enumerate(section)
+                if entry is not None
+            ]
         for step, name, content in entries:
-            yield Policy(name, content or {}, self.document, (*self.path, "policies", *step))
+            yield Policy(
+                name, content or {}, self.document, (*self.path, "policies", *step)
+            )
 
     def _connect(self, requirement: Requirement) -> None:
         """Find what a requirement names."""
@@ -271,17 +308,29 @@ class Service:
         name = content.get("type")
         template = self.relationships.get(name) if name is not None else None
         if template is None:
-            requirement.named_type = self.document.find("relationship_types", name) if name is not None else None
+            requirement.named_type = (
+                self.document.find("relationship_types", name)
+                if name is not None
+                else None
+            )
         elif len(content) == 1 and not is_refined:
             return template
         merged = _merged(template.content, content) if template else content
         described = Relationship(
-            requirement.name, merged, self.document, (*requirement.path, "relationship"), definition
+            requirement.name,
+            merged,
+            self.document,
+            (*requirement.path, "relationship"),
+            definition,
         )
         if template is not None:
             described.type = template.type
         else:
-            described.type = requirement.named_type if name is not None else requirement.relationship_type
+            described.type = (
+                requirement.named_type
+                if name is not None
+                else requirement.relationship_type
+            )
         return described
 
 
@@ -290,7 +339,9 @@ def mapped_to(entry: Json) -> Json:
     return entry.get("mapping") if isinstance(entry, dict) else entry
 
 
-def _merged(original: Mapping[str, Json], content: Mapping[str, Json]) -> Mapping[str, Json]:
+def _merged(
+    original: Mapping[str, Json], content: Mapping[str, Json]
+) -> Mapping[str, Json]:
     """Return the content of a template over that of another one; values are merged by name (section 3.7)."""
     merged = {**original, **content}
     for key in _MERGED:

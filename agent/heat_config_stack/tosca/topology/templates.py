@@ -59,7 +59,9 @@ class Interface:
         """All its operations by name; the template's own stand over those of the type."""
         found = dict(self.definition.operations) if self.definition else {}
         for name, content, path in operations(self.content, self.path):
-            found[name] = OperationDefinition(name, content, found.get(name), self.names, path)
+            found[name] = OperationDefinition(
+                name, content, found.get(name), self.names, path
+            )
         return found
 
     def input_definitions(self, operation: str) -> Mapping[str, PropertyDefinition]:
@@ -71,10 +73,14 @@ class Interface:
     def inputs(self, operation: str) -> Mapping[str, Json]:
         """Return the values of the inputs of an operation (chapter 13): those of the template over the defaults."""
         defaults = {
-            name: of.default for name, of in self.input_definitions(operation).items() if of.default is not None
+            name: of.default
+            for name, of in self.input_definitions(operation).items()
+            if of.default is not None
         }
         assigned = self.content.get("inputs") or {}
-        own = {name: content for name, content, _ in operations(self.content, ())}.get(operation) or {}
+        own = {name: content for name, content, _ in operations(self.content, ())}.get(
+            operation
+        ) or {}
         return {**defaults, **assigned, **(own.get("inputs") or {})}
 
 
@@ -84,7 +90,9 @@ class Template:
     kind = ""
     section = ""
 
-    def __init__(self, name: str, content: Mapping[str, Json], document: Document, path: Path) -> None:
+    def __init__(
+        self, name: str, content: Mapping[str, Json], document: Document, path: Path
+    ) -> None:
         self.name = name
         self.content = content
         self.document = document
@@ -136,15 +144,23 @@ class Template:
         assigned: Mapping[str, Json] = self.content.get("interfaces") or {}
         interfaces: dict[str, Interface] = {}
         for name, definition in self.declared.items():
-            interfaces[name] = Interface(name, {}, definition, self.document, (*self.path, "interfaces", name))
+            interfaces[name] = Interface(
+                name, {}, definition, self.document, (*self.path, "interfaces", name)
+            )
         for name, content in assigned.items():
             declared = self.declaration(name)
             path = (*self.path, "interfaces", name)
             if declared is None:
                 own = self.document.find("interface_types", name)
-                declared = InterfaceDefinition(name, {"type": name}, None, self.document, path) if own else None
+                declared = (
+                    InterfaceDefinition(name, {"type": name}, None, self.document, path)
+                    if own
+                    else None
+                )
             if declared is not None:
-                interfaces[declared.name] = Interface(declared.name, content, declared, self.document, path)
+                interfaces[declared.name] = Interface(
+                    declared.name, content, declared, self.document, path
+                )
         return interfaces
 
     def interface(self, name: str) -> Interface | None:
@@ -161,7 +177,11 @@ class Template:
     @property
     def implements_nothing(self) -> bool:
         """True if neither it nor its type can have an operation that is implemented: true of most relationships."""
-        if self.content.get("interfaces") or self.type is None or self.declared is not self.type.interfaces:
+        if (
+            self.content.get("interfaces")
+            or self.type is None
+            or self.declared is not self.type.interfaces
+        ):
             return False
         return self.type.implements_nothing
 
@@ -186,7 +206,9 @@ class Template:
         """Return the names of its artifacts."""
         return self.type.artifacts if self.type else ()
 
-    def targets(self, _requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
+    def targets(
+        self, _requirement: str, /
+    ) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
         """Return the templates that fulfil a requirement."""
         return ()
 
@@ -219,5 +241,7 @@ class Relationship(Template):
         for name, content in definition.interfaces.items():
             refined = self.type.interface(name) if self.type else None
             key = refined.name if refined else name
-            interfaces[key] = InterfaceDefinition(key, content, refined, definition.names, definition.path)
+            interfaces[key] = InterfaceDefinition(
+                key, content, refined, definition.names, definition.path
+            )
         return interfaces

@@ -16,7 +16,12 @@ from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
 from heat_config_stack.tosca.language.types import CapabilityDefinition, Type
 from heat_config_stack.tosca.topology import filters, requirements
-from heat_config_stack.tosca.topology.service import Node, Requirement, Service, mapped_to
+from heat_config_stack.tosca.topology.service import (
+    Node,
+    Requirement,
+    Service,
+    mapped_to,
+)
 from heat_config_stack.tosca.topology.templates import Relationship, Template, variable
 
 COMPUTE = "tosca.nodes.Compute"
@@ -32,14 +37,21 @@ Values = Mapping[str, Tree]
 class Layer:
     """A service template as it is applied."""
 
-    def __init__(self, service: Service, topology: Topology, inputs: Values, outer: Part | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        topology: Topology,
+        inputs: Values,
+        outer: Part | None = None,
+    ) -> None:
         self.service = service
         self.topology = topology
         self.inputs = inputs
         self.outer = outer
         self.prefix = f"{outer.name}." if outer else ""
         self.parts: dict[str, Part] = {
-            name: Part(node, self, f"{self.prefix}{name}") for name, node in service.nodes.items()
+            name: Part(node, self, f"{self.prefix}{name}")
+            for name, node in service.nodes.items()
         }
 
     @property
@@ -213,13 +225,21 @@ class Topology:
             part.id = variable(part.name)
             self._weave(part.inner)
 
-    def wrong(self, problem: str, template: Template, path: Path, hint: str = "", *, code: str) -> None:
+    def wrong(
+        self, problem: str, template: Template, path: Path, hint: str = "", *, code: str
+    ) -> None:
         """Record a mistake."""
-        self.mistakes[template.document.report.mistake(problem, path, hint, code=code)] = None
+        self.mistakes[
+            template.document.report.mistake(problem, path, hint, code=code)
+        ] = None
 
-    def warn(self, problem: str, template: Template, path: Path, hint: str = "", *, code: str) -> None:
+    def warn(
+        self, problem: str, template: Template, path: Path, hint: str = "", *, code: str
+    ) -> None:
         """Record a warning."""
-        self.warnings[template.document.report.mistake(problem, path, hint, code=code)] = None
+        self.warnings[
+            template.document.report.mistake(problem, path, hint, code=code)
+        ] = None
 
     # Requirements.
 
@@ -232,10 +252,18 @@ class Topology:
             number = sum(requirement.name == name for requirement in assigned)
             if name in outer and number:
                 problem = f"the requirement {name} of {part.name} is fulfilled here, and also by the substituted node"
-                self.wrong(problem, part.template, part.template.path, "leave out one of them", code="mapping-unfit")
+                self.wrong(
+                    problem,
+                    part.template,
+                    part.template.path,
+                    "leave out one of them",
+                    code="mapping-unfit",
+                )
             missing = 0 if name in outer else int(definition.occurrences[0]) - number
             for _ in range(missing):
-                assigned.append(Requirement(name, {}, part.template, definition, part.template.path))
+                assigned.append(
+                    Requirement(name, {}, part.template, definition, part.template.path)
+                )
                 assigned[-1].node_type = definition.node
         for requirement in assigned:
             target = self._target(requirement, part)
@@ -245,13 +273,17 @@ class Topology:
             for requirement, target in links:
                 yield self._link(requirement, part, target, name)
 
-    def _outer_requirements(self, part: Part) -> dict[str, list[tuple[Requirement, Part]]]:
+    def _outer_requirements(
+        self, part: Part
+    ) -> dict[str, list[tuple[Requirement, Part]]]:
         """Return the requirements that the node has because its template stands in for another one."""
         outer = part.layer.outer
         if outer is None:
             return {}
         requirements: dict[str, list[tuple[Requirement, Part]]] = {}
-        around = self._outer_requirements(outer)  # the substituted node may be within another one
+        around = self._outer_requirements(
+            outer
+        )  # the substituted node may be within another one
         for name, entry in (part.layer.mapping.get("requirements") or {}).items():
             mapped = mapped_to(entry)
             if not isinstance(mapped, list) or len(mapped) != 2:
@@ -259,7 +291,11 @@ class Topology:
             if mapped[0] != part.template.name:
                 continue
             for requirement in outer.template.requirements:
-                target = self._target(requirement, outer) if requirement.name == name else None
+                target = (
+                    self._target(requirement, outer)
+                    if requirement.name == name
+                    else None
+                )
                 if target is not None:
                     requirements.setdefault(mapped[1], []).append((requirement, target))
             if name in around:
@@ -280,12 +316,19 @@ class Topology:
         node_filter = requirement.content.get("node_filter")
         if node_filter is None and requirement.definition is not None:
             node_filter = requirement.definition.node_filter
-        node_filter = self.surroundings.static(node_filter, part) if node_filter else None
+        node_filter = (
+            self.surroundings.static(node_filter, part) if node_filter else None
+        )
         nodes = [
             node
             for node in requirements.fitting(requirement, part.layer.service)
             if not node_filter
-            or filters.meets(node, node_filter, part.template.document, _Known(part.layer.parts[node.name]))
+            or filters.meets(
+                node,
+                node_filter,
+                part.template.document,
+                _Known(part.layer.parts[node.name]),
+            )
         ]
         if len(nodes) == 1:
             return nodes[0]
@@ -293,18 +336,31 @@ class Topology:
         if nodes:
             names = ", ".join(node.name for node in nodes[:5])
             problem = f"{owner} can be fulfilled by several nodes: {names}"
-            self.wrong(problem, part.template, requirement.path, "name one of them", code="open-requirement")
+            self.wrong(
+                problem,
+                part.template,
+                requirement.path,
+                "name one of them",
+                code="open-requirement",
+            )
             return None
         machine = self.surroundings.machine
         problem = f"no node fulfils {owner}"
         hint = "name a node that fulfils it"
         if requirements.is_for_machine(requirement) and machine is not None:
-            if not node_filter or filters.meets(machine, node_filter, part.template.document):
+            if not node_filter or filters.meets(
+                machine, node_filter, part.template.document
+            ):
                 return machine
             problem += ", and this machine does not meet its filter"
             hint = f"this machine has {_facts(machine)}"
-        if not part.template.directives or part.layer.topology.surroundings.substitute(part) is None:
-            self.wrong(problem, part.template, requirement.path, hint, code="open-requirement")
+        if (
+            not part.template.directives
+            or part.layer.topology.surroundings.substitute(part) is None
+        ):
+            self.wrong(
+                problem, part.template, requirement.path, hint, code="open-requirement"
+            )
         return None
 
     def _this_machine(self, layer: Layer) -> Part:
@@ -319,7 +375,9 @@ class Topology:
             self.machine = Part(self.surroundings.machine, root, name)
         return self.machine
 
-    def _link(self, requirement: Requirement, part: Part, target: Part, name: str) -> Link:
+    def _link(
+        self, requirement: Requirement, part: Part, target: Part, name: str
+    ) -> Link:
         capability = requirement.capability
         inner = self.inside(target, capability.name if capability else "")
         return Link(name, part, inner[0], inner[1], _relationship(requirement))
@@ -372,7 +430,9 @@ class _Known:
 
     def capability_property(self, capability: str, name: str) -> Json:
         """Return the value of a property of a capability."""
-        return self._part.layer.topology.surroundings.capability_value(self._part, capability, name)
+        return self._part.layer.topology.surroundings.capability_value(
+            self._part, capability, name
+        )
 
 
 def _facts(machine: Node) -> str:
@@ -403,7 +463,13 @@ def _relationship(requirement: Requirement) -> Relationship:
     if relationship is not None:
         content = relationship.content
         path = relationship.path
-    made = Relationship(requirement.name, content, requirement.node.document, path, requirement.definition)
+    made = Relationship(
+        requirement.name,
+        content,
+        requirement.node.document,
+        path,
+        requirement.definition,
+    )
     made.type = requirement.relationship_type
     return made
 
@@ -436,7 +502,9 @@ def mapped_operations(part: Part) -> Iterator[MappedOperation]:
     for name, entry in (part.inner.mapping.get("interfaces") or {}).items():
         if isinstance(entry, dict):
             own = entry.get("operations")
-            for operation, workflow in (own if isinstance(own, dict) else entry).items():
+            for operation, workflow in (
+                own if isinstance(own, dict) else entry
+            ).items():
                 if isinstance(workflow, str):
                     yield _mapped(part, name, operation, workflow)
         elif isinstance(entry, str):
@@ -444,7 +512,9 @@ def mapped_operations(part: Part) -> Iterator[MappedOperation]:
             yield _mapped(part, interface, operation, entry)
 
 
-def mapped_operation(part: Part, interface: str, operation: str) -> MappedOperation | None:
+def mapped_operation(
+    part: Part, interface: str, operation: str
+) -> MappedOperation | None:
     """Return the mapped operation of a name; without an interface, the first of that name."""
     found = part.template.interface(interface) if interface else None
     wanted = found.name if found is not None else interface
@@ -454,13 +524,20 @@ def mapped_operation(part: Part, interface: str, operation: str) -> MappedOperat
     return None
 
 
-def _mapped(part: Part, interface: str, operation: str, workflow: str) -> MappedOperation:
+def _mapped(
+    part: Part, interface: str, operation: str, workflow: str
+) -> MappedOperation:
     template = part.template
     mapped = template.interface(interface) if interface else None
     if mapped is None and not interface:
-        mapped = next((of for of in template.interfaces.values() if operation in of.operations), None)
+        mapped = next(
+            (of for of in template.interfaces.values() if operation in of.operations),
+            None,
+        )
     if mapped is None:
         return MappedOperation(interface, operation, workflow, {}, is_standard=False)
     type_ = mapped.definition.type if mapped.definition is not None else None
     is_standard = type_ is not None and STANDARD in type_.keys
-    return MappedOperation(mapped.name, operation, workflow, mapped.inputs(operation), is_standard)
+    return MappedOperation(
+        mapped.name, operation, workflow, mapped.inputs(operation), is_standard
+    )

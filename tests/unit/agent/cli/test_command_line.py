@@ -37,7 +37,18 @@ def plainly(words: Sequence[str]) -> dict[str, object] | None:
         ["--state-dir", "/x", "a.json"],
         ["a.json", "--state-dir=/x"],
         ["--json", "--state-dir", "/x", "a.json", "b.json", "--plan"],
-        ["--only", "a", "--only=b", "--only", "a=b", "--hooks-dir", "h", "--hooks-dir", "i", "a.json"],
+        [
+            "--only",
+            "a",
+            "--only=b",
+            "--only",
+            "a=b",
+            "--hooks-dir",
+            "h",
+            "--hooks-dir",
+            "i",
+            "a.json",
+        ],
         ["--timeout", "5", "--grace=0.5", "--deliver-for", "1e1", "a.json"],
         ["--state-dir", "/x", "--state-dir", "/y", ""],
     ],
@@ -103,7 +114,9 @@ def test_both_read_the_same() -> None:
     taken = 0
     for length in range(1, 5):
         for line in itertools.product(words, repeat=length):
-            if (found := plainly(line)) is not None and (length < 4 or hash_of(line) % 8 == 0):
+            if (found := plainly(line)) is not None and (
+                length < 4 or hash_of(line) % 8 == 0
+            ):
                 assert found == by_argparse(line), line
                 taken += 1
     assert taken > 500

@@ -21,10 +21,14 @@ exit codes:
 
 
 @pytest.mark.parametrize("columns", ["40", "200"])
-def test_paragraphs_and_lists_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+def test_paragraphs_and_lists_fit_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
     """Paragraphs are filled, meanings are wrapped below themselves, and commands stay as they are."""
     monkeypatch.setenv("COLUMNS", columns)
-    text = argparse.ArgumentParser(prog="x", epilog=EPILOG, formatter_class=HelpFormatter).format_help()
+    text = argparse.ArgumentParser(
+        prog="x", epilog=EPILOG, formatter_class=HelpFormatter
+    ).format_help()
 
     assert all(len(line) <= min(int(columns), 100) for line in text.splitlines())
     assert "\n  heat-config-agent status\n" in text

@@ -17,7 +17,9 @@ from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes
 from support.machine import deployment
 
-DEPLOYMENT = metadata.parse(Document(source="test", content=[deployment()])).deployments[0]
+DEPLOYMENT = metadata.parse(
+    Document(source="test", content=[deployment()])
+).deployments[0]
 KEY = DEPLOYMENT.key
 
 
@@ -78,28 +80,42 @@ def at_work(tmp_path: Path) -> Iterator[AgentAtWork]:
         agent_at_work.close()
 
 
-def follow(state: Path, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]) -> None:
+def follow(
+    state: Path, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object]
+) -> None:
     """Run `log -f`; each time that it waits, the next step is taken instead."""
     left = list(steps)
     monkeypatch.setattr(time, "sleep", lambda _: left.pop(0)())
-    options = agent.parser("log").parse_args(["log", "-f", "d1", "--state-dir", str(state)])
+    options = agent.parser("log").parse_args(
+        ["log", "-f", "d1", "--state-dir", str(state)]
+    )
     assert options.run(options) == 0
     assert left == []
 
 
 def test_following_waits_for_the_record_of_a_run(
-    at_work: AgentAtWork, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    at_work: AgentAtWork,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`log -f` follows a run whose folder is there, and which the agent is about to record."""
     run = at_work.prepare(1)
 
-    follow(at_work.state, monkeypatch, lambda: None, lambda: at_work.record(run), at_work.end)
+    follow(
+        at_work.state,
+        monkeypatch,
+        lambda: None,
+        lambda: at_work.record(run),
+        at_work.end,
+    )
 
     assert capsys.readouterr().out == f"line of {KEY}.1\n"
 
 
 def test_following_waits_for_the_record_of_another_attempt(
-    at_work: AgentAtWork, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    at_work: AgentAtWork,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`log -f` follows the next attempt once its folder has taken the place of the last one's."""
     at_work.record(at_work.prepare(1))

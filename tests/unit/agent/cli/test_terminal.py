@@ -6,7 +6,10 @@ import pytest
 
 from heat_config_agent.cli import terminal
 
-ROWS = [("NAME", "STATE", "DETAILS"), ("web", "failed", "the certificate of the shop is not there")]
+ROWS = [
+    ("NAME", "STATE", "DETAILS"),
+    ("web", "failed", "the certificate of the shop is not there"),
+]
 
 
 @pytest.fixture
@@ -28,15 +31,17 @@ def test_the_last_column_is_wrapped_below_itself() -> None:
 @pytest.mark.usefixtures("narrow")
 def test_a_last_column_far_to_the_right_is_printed_below_its_row() -> None:
     """A last column far to the right is printed below its row, because it would be too narrow."""
-    assert terminal.table([("web", "a-column-that-is-quite-long", "the page is not there")]) == [
-        "web  a-column-that-is-quite-long\n    the page is not there"
-    ]
+    assert terminal.table(
+        [("web", "a-column-that-is-quite-long", "the page is not there")]
+    ) == ["web  a-column-that-is-quite-long\n    the page is not there"]
 
 
 @pytest.mark.usefixtures("narrow")
 def test_a_long_name_loses_its_middle_rather_than_the_columns_their_places() -> None:
     """A row that is too long is shortened at its name, down to 20 columns."""
-    [row] = terminal.table([("a-resource-with-a-very-long-name-indeed", "COMPLETE", "-")])
+    [row] = terminal.table(
+        [("a-resource-with-a-very-long-name-indeed", "COMPLETE", "-")]
+    )
     assert row.startswith("a-resource-")
     assert "…" in row
     assert len(row.split("\n")[0]) <= 40
@@ -44,13 +49,19 @@ def test_a_long_name_loses_its_middle_rather_than_the_columns_their_places() -> 
 
 def test_without_a_terminal_nothing_is_wrapped() -> None:
     """A program that reads the table gets a line for each row."""
-    assert terminal.table(ROWS)[1] == "web   failed  the certificate of the shop is not there"
+    assert (
+        terminal.table(ROWS)[1]
+        == "web   failed  the certificate of the shop is not there"
+    )
 
 
 def test_words_and_commands_stay_whole() -> None:
     """A command in backquotes is copied as a whole, even where the line is longer then."""
     command = "`heat-config-agent log shop/database`"
-    assert terminal.wrapped(f"{command} shows all of its output", 2, 40) == f"{command}\n  shows all of its output"
+    assert (
+        terminal.wrapped(f"{command} shows all of its output", 2, 40)
+        == f"{command}\n  shows all of its output"
+    )
     assert terminal.wrapped(f"see {command}", 2, 20) == f"see\n  {command}"
 
 

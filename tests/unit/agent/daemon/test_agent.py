@@ -38,7 +38,9 @@ def messages() -> Messages:
 def agent(tmp_path: Path, messages: Messages) -> Iterator[Agent]:
     """An agent that would ask a server nobody answers at; its answers are given to it by the test."""
     path = tmp_path / "agent.conf"
-    path.write_text(f"[agent]\nstate_dir = {tmp_path / 'state'}\ncollectors = local\n[local]\npath = {tmp_path}\n")
+    path.write_text(
+        f"[agent]\nstate_dir = {tmp_path / 'state'}\ncollectors = local\n[local]\npath = {tmp_path}\n"
+    )
     settings = effective.make({}, config=path)
     settings.state.mkdir()
     made = Agent(settings, messages, Notifier({}))
@@ -62,7 +64,12 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[Document]:
 
 def answer(content: object, *, changed: bool = True) -> Answer:
     """Return what the source `local` answers."""
-    return Answer(key="local", name="local", document=Document(source="local", content=content), changed=changed)
+    return Answer(
+        key="local",
+        name="local",
+        document=Document(source="local", content=content),
+        changed=changed,
+    )
 
 
 def turn(agent: Agent, *answers: Answer) -> None:
@@ -72,7 +79,9 @@ def turn(agent: Agent, *answers: Answer) -> None:
     agent.look()
 
 
-def test_a_changed_document_is_parsed_once(agent: Agent, messages: Messages, parsed: list[Document]) -> None:
+def test_a_changed_document_is_parsed_once(
+    agent: Agent, messages: Messages, parsed: list[Document]
+) -> None:
     """A changed document is parsed once: to put it in force, to report on it, and to plan it."""
     turn(agent)
     parsed.clear()
@@ -80,11 +89,19 @@ def test_a_changed_document_is_parsed_once(agent: Agent, messages: Messages, par
         turn(agent, answer(content))
         assert [each.content for each in parsed] == [content]
         parsed.clear()
-    skipped = [f"{name}: skipped: no `group` is given: nothing to run" for name in ("d1", "d2")]
-    assert messages.notes == ["local has 2 deployments", *skipped, "local has 0 deployments"]
+    skipped = [
+        f"{name}: skipped: no `group` is given: nothing to run" for name in ("d1", "d2")
+    ]
+    assert messages.notes == [
+        "local has 2 deployments",
+        *skipped,
+        "local has 0 deployments",
+    ]
 
 
-def test_a_document_that_is_the_same_is_not_parsed(agent: Agent, messages: Messages, parsed: list[Document]) -> None:
+def test_a_document_that_is_the_same_is_not_parsed(
+    agent: Agent, messages: Messages, parsed: list[Document]
+) -> None:
     """An unchanged document is not parsed again, however often its source returns it."""
     turn(agent, answer([]))
     parsed.clear()
@@ -105,14 +122,22 @@ def test_invalid_document_leaves_the_earlier_one_in_force(
     assert [each.content for each in parsed] == ["nonsense"] * 2
     [warning] = [text for text in messages.warnings if "not metadata" in text]
     assert list(agent.intake.troubles) == [warning]
-    assert [each.content for each in agent.intake.in_force() if each.source == "local"] == [[{"id": "d1"}]]
+    assert [
+        each.content for each in agent.intake.in_force() if each.source == "local"
+    ] == [[{"id": "d1"}]]
     turn(agent, answer([]))
     assert not agent.intake.troubles
 
 
-def test_metadata_without_deployments_counts_those_that_stay(agent: Agent, messages: Messages) -> None:
+def test_metadata_without_deployments_counts_those_that_stay(
+    agent: Agent, messages: Messages
+) -> None:
     """A document that is about settings alone takes no deployment away, and the note says so."""
     turn(agent, answer({"deployments": [{"id": "d1"}]}))
     turn(agent, answer({"os-collect-config": {}}))
     skipped = "d1: skipped: no `group` is given: nothing to run"
-    assert messages.notes == ["local has 1 deployment", skipped, "local has 1 deployment"]
+    assert messages.notes == [
+        "local has 1 deployment",
+        skipped,
+        "local has 1 deployment",
+    ]

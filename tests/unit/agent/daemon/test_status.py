@@ -63,20 +63,43 @@ def doing(state: Path) -> object:
     [
         ({}, "idle"),
         ({"answered": False}, "waiting for the first document"),
-        ({"running": ("a", "b", "c", "d"), "waiting": 2}, "running a, b, c …; 2 waiting"),
+        (
+            {"running": ("a", "b", "c", "d"), "waiting": 2},
+            "running a, b, c …; 2 waiting",
+        ),
         ({"reboots": ("a",)}, "about to reboot"),
         ({"reboots": ("a",), "rebooting": True}, "rebooting"),
-        ({"conditions": {"heat": Condition("heat", working=False)}}, "no answer from heat"),
-        ({"conditions": {"heat": Condition("heat", working=False, seldom=True)}}, "idle"),
+        (
+            {"conditions": {"heat": Condition("heat", working=False)}},
+            "no answer from heat",
+        ),
+        (
+            {"conditions": {"heat": Condition("heat", working=False, seldom=True)}},
+            "idle",
+        ),
         ({"paused": "paused: upgrade", "waiting": 1}, "1 waiting; paused: upgrade"),
         ({"answered": False, "followed": (Followed(name="web"),)}, "idle"),
-        ({"troubles": ("the settings stay as they were: x",)}, "idle; the settings stay as they were"),
-        ({"followed": (Followed(name="web", begun="git:abc x", refused="b"),)}, "carrying out a revision of web"),
-        ({"followed": (Followed(name="web", refused="b", reason="x: y"),)}, "idle; revision b is refused"),
-        ({"followed": (Followed(name="web", refused="b", failed=True),)}, "idle; revision b has failed"),
+        (
+            {"troubles": ("the settings stay as they were: x",)},
+            "idle; the settings stay as they were",
+        ),
+        (
+            {"followed": (Followed(name="web", begun="git:abc x", refused="b"),)},
+            "carrying out a revision of web",
+        ),
+        (
+            {"followed": (Followed(name="web", refused="b", reason="x: y"),)},
+            "idle; revision b is refused",
+        ),
+        (
+            {"followed": (Followed(name="web", refused="b", failed=True),)},
+            "idle; revision b has failed",
+        ),
     ],
 )
-def test_the_line_that_people_read(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+def test_the_line_that_people_read(
+    tmp_path: Path, changes: dict[str, Any], line: str
+) -> None:
     """The line names the present work and the troubles."""
     StatusWriter(tmp_path, Notifier({}), Log()).write(replace(IDLE, **changes))
     assert doing(tmp_path) == line
@@ -134,7 +157,9 @@ def test_metrics_that_cannot_be_written_are_a_trouble_until_they_can(
         writer.write(snapshot)
         clock.now += INTERVAL
     [warning] = warnings.texts
-    assert warning.startswith(f"cannot write the metrics to {folder}/agent.prom: No such file or directory")
+    assert warning.startswith(
+        f"cannot write the metrics to {folder}/agent.prom: No such file or directory"
+    )
     assert health.read(tmp_path)["troubles"] == [warning]
     folder.mkdir()
     for _ in range(2):

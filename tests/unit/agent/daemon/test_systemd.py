@@ -29,7 +29,9 @@ def heard(listener: socket.socket) -> list[str]:
             return found
 
 
-def test_status_is_reported_when_it_is_news(listener: socket.socket, tmp_path: Path) -> None:
+def test_status_is_reported_when_it_is_news(
+    listener: socket.socket, tmp_path: Path
+) -> None:
     """A status is sent to systemd when it changes, not at every turn."""
     notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
     for text in ("idle", "idle", "running d1 – é", "running d1 – é", "idle"):
@@ -48,20 +50,29 @@ def test_status_is_reported_when_it_is_news(listener: socket.socket, tmp_path: P
         ({"WATCHDOG_USEC": ""}, None),
     ],
 )
-def test_the_watchdog_is_fed_as_often_as_it_says(environ: dict[str, str], fed: float | None) -> None:
+def test_the_watchdog_is_fed_as_often_as_it_says(
+    environ: dict[str, str], fed: float | None
+) -> None:
     """Well within its time, if it is ours."""
     assert Notifier(environ).watchdog == fed
 
 
-def test_the_watchdog_is_not_fed_more_often_than_needed(listener: socket.socket, tmp_path: Path) -> None:
+def test_the_watchdog_is_not_fed_more_often_than_needed(
+    listener: socket.socket, tmp_path: Path
+) -> None:
     """The watchdog is notified no more often than needed, at any number of calls."""
-    notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"})
+    notifier = Notifier(
+        {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "60000000"}
+    )
     for _ in range(10):
         notifier.alive()
     assert heard(listener) == ["WATCHDOG=1"]
 
 
-@pytest.mark.parametrize("address", ["", "relative", "/no/such/socket", "@nobody-listens-here", "/" + "x" * 300])
+@pytest.mark.parametrize(
+    "address",
+    ["", "relative", "/no/such/socket", "@nobody-listens-here", "/" + "x" * 300],
+)
 def test_where_nobody_listens_nothing_happens(address: str) -> None:
     """Without a listener there is neither an error nor a wait."""
     notifier = Notifier({"NOTIFY_SOCKET": address})

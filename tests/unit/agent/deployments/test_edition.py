@@ -15,7 +15,9 @@ def _document(*configs: str, asked: list[str]) -> Document:
         asked.append(mistake.path)
         return replace(mistake, place=f"s.yaml:{len(asked)}")
 
-    content = [{"name": "same", "group": "script", "config": config} for config in configs]
+    content = [
+        {"name": "same", "group": "script", "config": config} for config in configs
+    ]
     return Document(source="file:s.yaml", content=content, located=located)
 
 

@@ -19,7 +19,16 @@ from heat_config_hooks.reply import NO_TOOL, UNKNOWN
 from heat_config_hooks.values import replace
 from support.machine import deployment
 
-RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+RUN = Run(
+    boot="b",
+    pid=1,
+    ticks=2,
+    began=3.0,
+    limit=None,
+    hook="builtin:script",
+    working="/w",
+    outputs="/o",
+)
 
 
 def parse(*entries: object, source: str = "test") -> tuple[Deployment, ...]:
@@ -43,14 +52,21 @@ def entry(given: Deployment, state: State, **fields: Any) -> Entry:
         accepted=1000.0,
     )
     started = {} if state is State.ACCEPTED else {"started": 1000.0, "run": RUN}
-    ended = {} if state in (State.ACCEPTED, State.RUNNING) else {"ended": 1001.0, "values": {}}
+    ended = (
+        {}
+        if state in (State.ACCEPTED, State.RUNNING)
+        else {"ended": 1001.0, "values": {}}
+    )
     return replace(result, **{**started, **ended, **fields})
 
 
 def known(*entries: Entry, hooks: tuple[Path, ...] = (), **fields: Any) -> Known:
     """Return what is known beside the deployments."""
     tools = Tools(hooks)
-    values = {"entries": {each.key: each for each in entries}, "tools": tools.installed()}
+    values = {
+        "entries": {each.key: each for each in entries},
+        "tools": tools.installed(),
+    }
     return Known(**{**values, "now": 5000.0, **fields})
 
 
@@ -77,7 +93,11 @@ def test_a_new_deployment_is_run() -> None:
     step = plan_one(deployment("a", "text", options={"timeout": "30"}))
     assert (step.verb, step.reason) == (Verb.RUN, "new")
     assert step.job is not None
-    assert (step.job.limit, step.job.config.config, step.job.tool.hook) == (30.0, "text", "builtin:script")
+    assert (step.job.limit, step.job.config.config, step.job.tool.hook) == (
+        30.0,
+        "text",
+        "builtin:script",
+    )
 
 
 def test_steps_are_in_the_order_of_the_document() -> None:
@@ -99,7 +119,10 @@ def test_finished_deployment_never_runs_again(state: State) -> None:
 
 def test_a_refused_result_is_explained() -> None:
     """The reason says what the server said."""
-    assert "HTTP 404 Not Found" in plan_in(State.REFUSED, trouble="HTTP 404 Not Found").reason
+    assert (
+        "HTTP 404 Not Found"
+        in plan_in(State.REFUSED, trouble="HTTP 404 Not Found").reason
+    )
 
 
 def test_accepted_deployment_is_run() -> None:
@@ -116,13 +139,18 @@ def test_running_deployment_is_followed_after_it_left() -> None:
     """A running deployment that has left is followed to its end, before all others."""
     (gone,) = parse(deployment("gone"))
     steps = plan.make(parse(deployment("a")), known(entry(gone, State.RUNNING)))
-    assert [(step.verb, step.deployment.id) for step in steps] == [(Verb.RESUME, "gone"), (Verb.RUN, "a")]
+    assert [(step.verb, step.deployment.id) for step in steps] == [
+        (Verb.RESUME, "gone"),
+        (Verb.RUN, "a"),
+    ]
 
 
 def test_a_run_in_the_metadata_has_one_step() -> None:
     """A run is not followed twice."""
     (given,) = parse(deployment("a"))
-    assert [step.verb for step in plan.make([given], known(entry(given, State.RUNNING)))] == [Verb.RESUME]
+    assert [
+        step.verb for step in plan.make([given], known(entry(given, State.RUNNING)))
+    ] == [Verb.RESUME]
 
 
 def test_a_result_that_was_not_delivered_is_sent_again() -> None:
@@ -132,8 +160,12 @@ def test_a_result_that_was_not_delivered_is_sent_again() -> None:
     assert "3 tries: Connection refused" in step.reason
 
 
-@pytest.mark.parametrize(("not_before", "verb"), [(4999.0, Verb.RESEND), (5001.0, Verb.WAIT)])
-def test_a_server_that_asked_for_time_is_given_it(not_before: float, verb: Verb) -> None:
+@pytest.mark.parametrize(
+    ("not_before", "verb"), [(4999.0, Verb.RESEND), (5001.0, Verb.WAIT)]
+)
+def test_a_server_that_asked_for_time_is_given_it(
+    not_before: float, verb: Verb
+) -> None:
     """Until then the result waits."""
     assert plan_in(State.FINISHED, not_before=not_before).verb is verb
 
@@ -149,7 +181,11 @@ def test_an_older_agents_mark_means_done() -> None:
     assert plan_one(deployment("a"), marked={"a"}).verb is Verb.SKIP
 
 
-@pytest.mark.parametrize("identity", ["web.1", "a b", "_x", "x" * 200], ids=["dot", "space", "underscore", "long"])
+@pytest.mark.parametrize(
+    "identity",
+    ["web.1", "a b", "_x", "x" * 200],
+    ids=["dot", "space", "underscore", "long"],
+)
 def test_an_older_agents_mark_is_found_by_the_id_that_it_used(identity: str) -> None:
     """heat-agents named its file after any id, whatever name we would give it."""
     assert plan_one(deployment(identity), marked={identity}).verb is Verb.SKIP
@@ -157,15 +193,35 @@ def test_an_older_agents_mark_is_found_by_the_id_that_it_used(identity: str) -> 
 
 @pytest.mark.parametrize(
     ("there", "folder", "verb"),
-    [({"a"}, "/deployed", Verb.SKIP), ((), "/deployed", Verb.RUN), ((), "/other", Verb.SKIP), ((), "", Verb.SKIP)],
+    [
+        ({"a"}, "/deployed", Verb.SKIP),
+        ((), "/deployed", Verb.RUN),
+        ((), "/other", Verb.SKIP),
+        ((), "", Verb.SKIP),
+    ],
 )
-def test_removing_the_mark_means_run_again(there: set[str], folder: str, verb: Verb) -> None:
+def test_removing_the_mark_means_run_again(
+    there: set[str], folder: str, verb: Verb
+) -> None:
     """As people do with heat-agents; but only in the folder that is known to have had it."""
     (given,) = parse(deployment("a"))
-    for state, otherwise in ((State.SIGNALLED, Verb.SKIP), (State.FINISHED, Verb.RESEND)):
-        found = plan_one(deployment("a"), entry(given, state, marked="/deployed"), marked=there, folder=folder)
+    for state, otherwise in (
+        (State.SIGNALLED, Verb.SKIP),
+        (State.FINISHED, Verb.RESEND),
+    ):
+        found = plan_one(
+            deployment("a"),
+            entry(given, state, marked="/deployed"),
+            marked=there,
+            folder=folder,
+        )
         assert found.verb is (Verb.RUN if verb is Verb.RUN else otherwise)
-    assert plan_one(deployment("a"), entry(given, State.SIGNALLED), marked=there, folder=folder).verb is Verb.SKIP
+    assert (
+        plan_one(
+            deployment("a"), entry(given, State.SIGNALLED), marked=there, folder=folder
+        ).verb
+        is Verb.SKIP
+    )
 
 
 @pytest.mark.parametrize("status", ["COMPLETE", "FAILED", "DELETE_IN_PROGRESS"])
@@ -194,7 +250,9 @@ def test_a_mistake_is_answered_with_its_path() -> None:
 
 def test_an_action_without_a_config_is_answered_as_done() -> None:
     """An action without a config is answered as done, with a note that nothing was run."""
-    step = plan_one(deployment("a", {"configs": []}, group="component", action="SUSPEND"))
+    step = plan_one(
+        deployment("a", {"configs": []}, group="component", action="SUSPEND")
+    )
     assert step.verb is Verb.ANSWER
     assert step.reply is not None
     assert step.reply["deploy_status_code"] == 0
@@ -204,14 +262,20 @@ def test_an_action_without_a_config_is_answered_as_done() -> None:
 def test_the_name_of_the_file_is_told_where_it_is_not_that_of_the_tool() -> None:
     """A hook `my.py` is never looked for: heat-agents leave out of a tool's name what could be a path."""
     step = plan_one(deployment("a", group="my.py"))
-    assert step.reason.startswith("no hook for the tool 'my.py' (its file would have to be named 'mypy'); installed: ")
+    assert step.reason.startswith(
+        "no hook for the tool 'my.py' (its file would have to be named 'mypy'); installed: "
+    )
     assert "would have to" not in plan_one(deployment("a", group="mypy")).reason
 
 
 @pytest.mark.parametrize(
-    "group", ["no-such-tool", "/", "..", "✗", "x" * 5000], ids=["unknown", "slash", "dots", "odd", "long"]
+    "group",
+    ["no-such-tool", "/", "..", "✗", "x" * 5000],
+    ids=["unknown", "slash", "dots", "odd", "long"],
 )
-def test_a_tool_without_a_hook_is_answered_as_failed(tmp_path: Path, group: str) -> None:
+def test_a_tool_without_a_hook_is_answered_as_failed(
+    tmp_path: Path, group: str
+) -> None:
     """The answer names the tool, and what is installed."""
     (tmp_path / "mine").touch()
     step = plan_one(deployment("a", group=group), hooks=(tmp_path,))
@@ -229,7 +293,9 @@ def test_a_group_that_names_no_tool_is_passed_over(group: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "timeout", ["soon", -1, 0, True, [], "inf", 10**400, "1e400"], ids=lambda value: str(value)[:8]
+    "timeout",
+    ["soon", -1, 0, True, [], "inf", 10**400, "1e400"],
+    ids=lambda value: str(value)[:8],
 )
 def test_a_time_limit_that_is_none_is_a_mistake(timeout: object) -> None:
     """A run that was meant to be limited is not started without its limit."""
@@ -241,14 +307,20 @@ def test_a_time_limit_that_is_none_is_a_mistake(timeout: object) -> None:
 def test_a_mistake_in_a_tools_section_is_reported_at_its_place() -> None:
     """The path is where it stands in the document."""
     component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": ""}]}
-    step = plan_one(deployment("a", component, group="component", options={"script": {"timeout": "soon"}}))
+    step = plan_one(
+        deployment(
+            "a", component, group="component", options={"script": {"timeout": "soon"}}
+        )
+    )
     assert step.reason.startswith("[0].options.script.timeout: ")
 
 
 def test_the_options_of_other_peoples_hooks_are_their_own(tmp_path: Path) -> None:
     """A `timeout` of another meaning is none of ours."""
     (tmp_path / "mine").touch()
-    step = plan_one(deployment("a", group="mine", options={"timeout": "soon"}), hooks=(tmp_path,))
+    step = plan_one(
+        deployment("a", group="mine", options={"timeout": "soon"}), hooks=(tmp_path,)
+    )
     assert (step.verb, limit(step)) == (Verb.RUN, None)
 
 
@@ -256,8 +328,12 @@ def test_the_options_of_other_peoples_hooks_are_their_own(tmp_path: Path) -> Non
 def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hooks of ours with options of their own."""
     for tool, name in (("one", "flag"), ("two", "tags")):
-        about = protocol.About(config="", options={name: Option(Kind.FLAG, "")}, tested="")
-        monkeypatch.setitem(sys.modules, f"test_hook_{tool}", SimpleNamespace(ABOUT=about))
+        about = protocol.About(
+            config="", options={name: Option(Kind.FLAG, "")}, tested=""
+        )
+        monkeypatch.setitem(
+            sys.modules, f"test_hook_{tool}", SimpleNamespace(ABOUT=about)
+        )
         monkeypatch.setitem(heat_config_hooks.HOOKS, tool, f"test_hook_{tool}")
 
 
@@ -273,39 +349,65 @@ def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"tags": True, "two": {"tags": True}}, ["[0].options.tags"]),
         ({"one": {"flag": True}, "tags": True, "anything": 1}, []),
         ({"one": {"tags": True}}, ["[0].options.one.tags"]),
-        ({"one": {"flag": 2, "tags": True}, "flag": 2}, ["[0].options.one.flag", "[0].options.one.tags"]),
+        (
+            {"one": {"flag": 2, "tags": True}, "flag": 2},
+            ["[0].options.one.flag", "[0].options.one.tags"],
+        ),
     ],
 )
-def test_options_may_be_for_several_tools_of_a_component(options: dict[str, object], paths: list[str]) -> None:
+def test_options_may_be_for_several_tools_of_a_component(
+    options: dict[str, object], paths: list[str]
+) -> None:
     """Options outside a section apply to all tools without a section, and options of the others are accepted."""
-    configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
-    step = plan_one(deployment("a", {"configs": configs}, group="component", options=options))
+    configs = [
+        {"actions": ["CREATE"], "tool": "one"},
+        {"actions": ["DELETE"], "tool": "two"},
+    ]
+    step = plan_one(
+        deployment("a", {"configs": configs}, group="component", options=options)
+    )
     assert step.verb is (Verb.ANSWER if paths else Verb.RUN)
-    assert [each.partition(":")[0] for each in step.reason.splitlines() if paths] == paths
+    assert [
+        each.partition(":")[0] for each in step.reason.splitlines() if paths
+    ] == paths
 
 
 @pytest.mark.usefixtures("two_tools")
 def test_the_options_of_a_tool_that_is_not_in_the_component_are_not_known() -> None:
     """Options of a tool that the component does not use are unknown, whichever other hooks exist."""
     configs = [{"actions": ["CREATE"], "tool": "one"}]
-    step = plan_one(deployment("a", {"configs": configs}, group="component", options={"tags": True}))
+    step = plan_one(
+        deployment("a", {"configs": configs}, group="component", options={"tags": True})
+    )
     assert step.reason.startswith("[0].options.tags: one has no such option")
 
 
 @pytest.mark.usefixtures("two_tools")
 @pytest.mark.parametrize("external", ["one", "two"])
-def test_options_beside_other_peoples_hooks_may_mean_anything(tmp_path: Path, external: str) -> None:
+def test_options_beside_other_peoples_hooks_may_mean_anything(
+    tmp_path: Path, external: str
+) -> None:
     """Options for an executable hook are not checked, also where it replaces a built-in hook."""
     (tmp_path / external).touch()
-    configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
-    given = deployment("a", {"configs": configs}, group="component", options={"tag": "x"})
+    configs = [
+        {"actions": ["CREATE"], "tool": "one"},
+        {"actions": ["DELETE"], "tool": "two"},
+    ]
+    given = deployment(
+        "a", {"configs": configs}, group="component", options={"tag": "x"}
+    )
     assert plan_one(given, hooks=(tmp_path,)).verb is Verb.RUN
 
 
 def test_the_time_limit_may_be_text() -> None:
     """The tool is ours or another one, or that of a component."""
     component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": ""}]}
-    given = deployment("a", component, group="component", options={"script": {"timeout": "5"}, "timeout": 7})
+    given = deployment(
+        "a",
+        component,
+        group="component",
+        options={"script": {"timeout": "5"}, "timeout": 7},
+    )
     assert limit(plan_one(given)) == 5.0
     assert limit(plan_one(deployment("a", options={"timeout": "5"}))) == 5.0
 
@@ -314,14 +416,26 @@ def test_the_time_limit_of_other_peoples_hooks_is_kept(tmp_path: Path) -> None:
     """Where it is one, whatever else they are given."""
     (tmp_path / "mine").touch()
     options = {"timeout": 7, "idempotent": "perhaps", "deploy_credentials": []}
-    assert limit(plan_one(deployment("a", group="mine", options=options), hooks=(tmp_path,))) == 7.0
+    assert (
+        limit(
+            plan_one(deployment("a", group="mine", options=options), hooks=(tmp_path,))
+        )
+        == 7.0
+    )
 
 
 @pytest.mark.parametrize("chosen", ["b", "name of b"])
 def test_only_those_chosen_by_name_or_id_are_done(chosen: str) -> None:
     """The others are passed over for now."""
-    steps = plan.make(parse(deployment("a"), deployment("b", name="name of b")), known(), only=[chosen])
-    assert [(step.verb, step.reason) for step in steps] == [(Verb.SKIP, "not chosen"), (Verb.RUN, "new")]
+    steps = plan.make(
+        parse(deployment("a"), deployment("b", name="name of b")),
+        known(),
+        only=[chosen],
+    )
+    assert [(step.verb, step.reason) for step in steps] == [
+        (Verb.SKIP, "not chosen"),
+        (Verb.RUN, "new"),
+    ]
 
 
 def test_a_run_is_followed_although_another_was_chosen() -> None:
@@ -342,24 +456,42 @@ def test_a_result_is_superseded_when_its_source_no_longer_has_its_deployment() -
 def test_nothing_is_known_of_a_source_that_did_not_answer() -> None:
     """Results of a source that did not answer stay pending."""
     (away,) = parse(deployment("away", signal="http://h/1"), source="other")
-    assert plan.superseded(parse(deployment("a")), {"test"}, {"away": entry(away, State.FINISHED)}) == []
+    assert (
+        plan.superseded(
+            parse(deployment("a")), {"test"}, {"away": entry(away, State.FINISHED)}
+        )
+        == []
+    )
 
 
 def test_a_result_is_superseded_by_the_next_action_of_its_addressee() -> None:
     """Even where its own source is silent, another deployment waits at the same address."""
     where = {"deploy_stack_id": "s/1", "deploy_resource_name": "web"}
-    (before,) = parse(deployment("before", inputs=where, signal="http://h/1"), source="other")
+    (before,) = parse(
+        deployment("before", inputs=where, signal="http://h/1"), source="other"
+    )
     after = parse(deployment("after", inputs=where, signal="http://h/2"))
-    assert plan.superseded(after, {"test"}, {"before": entry(before, State.FINISHED)}) == ["before"]
+    assert plan.superseded(
+        after, {"test"}, {"before": entry(before, State.FINISHED)}
+    ) == ["before"]
 
 
 def test_deployments_that_answer_nobody_supersede_nothing() -> None:
     """Deployments without an address do not supersede one another."""
     (before,) = parse(deployment("before"), source="other")
-    assert plan.superseded(parse(deployment("after")), {"test"}, {"before": entry(before, State.FINISHED)}) == []
+    assert (
+        plan.superseded(
+            parse(deployment("after")),
+            {"test"},
+            {"before": entry(before, State.FINISHED)},
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("state", [State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
+@pytest.mark.parametrize(
+    "state", [State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED]
+)
 def test_settled_deployment_is_not_superseded(state: State) -> None:
     """Nothing will be sent about a settled deployment."""
     (gone,) = parse(deployment("gone"))
@@ -379,7 +511,12 @@ RESOURCE = {"deploy_stack_id": "stack/1", "deploy_resource_name": "web"}
 def plan_of_a_delete(tool: str, **successor: Any) -> Step:
     """Plan a DELETE of a resource, with another deployment after it in the same document."""
     going = deployment("a", {"/x": 1}, group=tool, action="DELETE", inputs=RESOURCE)
-    steps = plan.make(parse(going, deployment("b", **{"inputs": RESOURCE, "config": {}, **successor})), known())
+    steps = plan.make(
+        parse(
+            going, deployment("b", **{"inputs": RESOURCE, "config": {}, **successor})
+        ),
+        known(),
+    )
     return steps[0]
 
 
@@ -387,14 +524,22 @@ def plan_of_a_delete(tool: str, **successor: Any) -> Step:
     ("tool", "successor"),
     [
         ("json-file", {"group": "json-file"}),
-        ("json-file", {"group": "component", "config": {"configs": [{"tool": "json-file"}]}}),
+        (
+            "json-file",
+            {"group": "component", "config": {"configs": [{"tool": "json-file"}]}},
+        ),
         ("docker-compose", {"group": "docker-compose", "name": "a", "inputs": {}}),
     ],
 )
-def test_a_delete_spares_what_another_deployment_has_taken_over(tool: str, successor: dict[str, Any]) -> None:
+def test_a_delete_spares_what_another_deployment_has_taken_over(
+    tool: str, successor: dict[str, Any]
+) -> None:
     """Heat replaces a resource by making the new one first: what the tool has made is that one's by then."""
     step = plan_of_a_delete(tool, **successor)
-    assert (step.verb, step.reply and step.reply["deploy_status_code"]) == (Verb.ANSWER, 0)
+    assert (step.verb, step.reply and step.reply["deploy_status_code"]) == (
+        Verb.ANSWER,
+        0,
+    )
     assert "nothing was undone" in step.reason
 
 
@@ -403,7 +548,13 @@ def test_a_delete_spares_what_another_deployment_has_taken_over(tool: str, succe
     [
         ("script", {"group": "script"}),
         ("json-file", {"group": "json-file", "action": "DELETE"}),
-        ("json-file", {"group": "json-file", "inputs": {**RESOURCE, "deploy_resource_name": "db"}}),
+        (
+            "json-file",
+            {
+                "group": "json-file",
+                "inputs": {**RESOURCE, "deploy_resource_name": "db"},
+            },
+        ),
         ("json-file", {"group": "json-file", "inputs": {}}),
         ("json-file", {"group": "script"}),
         ("docker-compose", {"group": "docker-compose", "name": "db"}),

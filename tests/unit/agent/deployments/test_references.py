@@ -26,7 +26,10 @@ def parsed(name: str, **item: Any) -> Deployment:
         {"type": "Json", "default": REFERENCE},
         {"type": "String", "value": '{"secret": "file:db/password"}'},
         {"type": "String", "value": "{'secret': 'file:db/password'}"},
-        {"type": "Json", "value": {"user": "x", "password": REFERENCE, "again": REFERENCE}},
+        {
+            "type": "Json",
+            "value": {"user": "x", "password": REFERENCE, "again": REFERENCE},
+        },
     ],
 )
 def test_an_input_may_refer_to_a_secret(item: dict[str, Any]) -> None:
@@ -34,8 +37,12 @@ def test_an_input_may_refer_to_a_secret(item: dict[str, Any]) -> None:
     found = parsed("password", **item)
     assert found.references == ("file:db/password",)
     assert found.mistakes == ()
-    value = metadata.resolved(item.get("value", item.get("default")), {"file:db/password": "s"})
-    assert value == ({"user": "x", "password": "s", "again": "s"} if "user" in str(item) else "s")
+    value = metadata.resolved(
+        item.get("value", item.get("default")), {"file:db/password": "s"}
+    )
+    assert value == (
+        {"user": "x", "password": "s", "again": "s"} if "user" in str(item) else "s"
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,12 +68,17 @@ def test_other_values_stay_as_they_are(value: object) -> None:
 
 def test_a_reference_is_shown_and_the_rest_of_its_object_is_not() -> None:
     """The name of an input tells that its value is secret; a reference by itself is not."""
-    alone, mixed = parsed("password", value=REFERENCE), parsed("password", value={"a": REFERENCE, "b": "hidden"})
+    alone, mixed = (
+        parsed("password", value=REFERENCE),
+        parsed("password", value={"a": REFERENCE, "b": "hidden"}),
+    )
     assert not redaction.is_secret(alone.inputs[0])
     assert redaction.is_secret(mixed.inputs[0])
 
 
-@pytest.mark.parametrize("reference", ["file:", "file:a\nb", f"file:{'x' * 501}", "file:a\0b"])
+@pytest.mark.parametrize(
+    "reference", ["file:", "file:a\nb", f"file:{'x' * 501}", "file:a\0b"]
+)
 def test_an_impossible_reference_is_a_mistake(reference: str) -> None:
     """An impossible reference fails its deployment, with the path of the value."""
     (mistake,) = parsed("x", value={"secret": reference}).mistakes
@@ -97,8 +109,13 @@ def test_a_policy_lists_references(rule: str, allowed: bool) -> None:
     rules = policy.parse("/p", f"[policy]\nsecrets = {rule}\n")
     found = parsed("x", value=REFERENCE)
     job = Job(
-        deployment=found, config=Config(tool="script", config=""), tool=Tool("script", "builtin:script"), request={}
+        deployment=found,
+        config=Config(tool="script", config=""),
+        tool=Tool("script", "builtin:script"),
+        request={},
     )
     sentence = rules.refusal(job)
-    wanted = "refused by the rule secrets of /p: the reference file:db/password is not in it"
+    wanted = (
+        "refused by the rule secrets of /p: the reference file:db/password is not in it"
+    )
     assert sentence == ("" if allowed else wanted)

@@ -20,7 +20,9 @@ def component(config: object, **fields: Any) -> Deployment:
     return metadata.parse(Document(source="test", content=[given])).deployments[0]
 
 
-def select(config: object, **fields: Any) -> Config | selection.Nothing | tuple[str, ...]:
+def select(
+    config: object, **fields: Any
+) -> Config | selection.Nothing | tuple[str, ...]:
     """Select; of mistakes return the paths."""
     found = selection.select(component(config, **fields))
     return tuple(each.path for each in found) if isinstance(found, tuple) else found
@@ -29,7 +31,9 @@ def select(config: object, **fields: Any) -> Config | selection.Nothing | tuple[
 def test_a_plain_deployment_is_its_own_config() -> None:
     """The group of a plain deployment is its tool, for any action."""
     given = component("text", group="puppet", options={"a": 1}, action="DELETE")
-    assert selection.select(given) == Config(tool="puppet", config="text", options={"a": 1})
+    assert selection.select(given) == Config(
+        tool="puppet", config="text", options={"a": 1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,9 @@ def test_a_plain_deployment_is_its_own_config() -> None:
         ("DELETE", "ansible", "two", "script"),
     ],
 )
-def test_the_config_whose_actions_name_the_action_is_chosen(action: str, tool: str, config: str, other: str) -> None:
+def test_the_config_whose_actions_name_the_action_is_chosen(
+    action: str, tool: str, config: str, other: str
+) -> None:
     """The config of a component is chosen with its tool."""
     found = select({"configs": [ONE, TWO]}, action=action)
     assert found == Config(tool=tool, config=config, others=frozenset({other}))
@@ -65,12 +71,16 @@ def test_a_component_may_be_json_text() -> None:
 @pytest.mark.parametrize("config", [{"configs": [ONE, TWO]}, {"configs": []}])
 def test_an_action_in_no_config_has_nothing_to_run(config: object) -> None:
     """An action in no config runs nothing, and that is not a mistake."""
-    assert select(config, action="SUSPEND") == selection.Nothing("the component has no config for SUSPEND")
+    assert select(config, action="SUSPEND") == selection.Nothing(
+        "the component has no config for SUSPEND"
+    )
 
 
 def test_an_action_twice_in_one_config_is_once_too_many_but_clear() -> None:
     """An action that one config names twice still selects that config."""
-    assert select({"configs": [{**ONE, "actions": ["CREATE", "CREATE"]}]}) == Config(tool="script", config="one")
+    assert select({"configs": [{**ONE, "actions": ["CREATE", "CREATE"]}]}) == Config(
+        tool="script", config="one"
+    )
 
 
 def test_an_action_in_two_configs_is_a_mistake_that_names_both() -> None:
@@ -108,7 +118,9 @@ def test_an_action_in_two_configs_is_a_mistake_that_names_both() -> None:
         ),
     ],
 )
-def test_a_component_of_another_shape_is_a_mistake_with_its_path(config: object, expected: list[str]) -> None:
+def test_a_component_of_another_shape_is_a_mistake_with_its_path(
+    config: object, expected: list[str]
+) -> None:
     """Every mistake is collected, also in configs for other actions."""
     assert select(config) == tuple(f"[0].{each}" for each in expected)
 
@@ -132,7 +144,9 @@ def test_a_component_needs_an_action() -> None:
         ({"script": "no section"}, {"script": "no section"}),
     ],
 )
-def test_the_options_are_the_tools_section_or_all(options: dict[str, object], chosen: dict[str, object]) -> None:
+def test_the_options_are_the_tools_section_or_all(
+    options: dict[str, object], chosen: dict[str, object]
+) -> None:
     """Where the component's options have a section under the tool's name, that is what the tool gets."""
     found = select({"configs": [ONE]}, options=options)
     assert isinstance(found, Config)
@@ -154,7 +168,12 @@ def test_options_without_a_section_are_for_all_tools_that_have_none(
     options: dict[str, object], section: str, others: set[str]
 ) -> None:
     """Options outside a section apply to all tools without a section, so that unknown ones can be reported."""
-    configs = [ONE, TWO, {"actions": ["SUSPEND"], "tool": "mine"}, {"actions": ["RESUME"], "tool": "script"}]
+    configs = [
+        ONE,
+        TWO,
+        {"actions": ["SUSPEND"], "tool": "mine"},
+        {"actions": ["RESUME"], "tool": "script"},
+    ]
     found = select({"configs": configs}, options=options)
     assert isinstance(found, Config)
     assert (found.section, set(found.others)) == (section, others)
@@ -162,7 +181,10 @@ def test_options_without_a_section_are_for_all_tools_that_have_none(
 
 def test_a_section_named_after_a_tool_of_the_component_is_that_tools() -> None:
     """A section named after a tool of the component belongs to that tool, also if the tool is unknown."""
-    found = select({"configs": [ONE, {"actions": ["DELETE"], "tool": "mine"}]}, options={"mine": {"x": 1}})
+    found = select(
+        {"configs": [ONE, {"actions": ["DELETE"], "tool": "mine"}]},
+        options={"mine": {"x": 1}},
+    )
     assert isinstance(found, Config)
     assert found.options == {}
 
@@ -170,21 +192,26 @@ def test_a_section_named_after_a_tool_of_the_component_is_that_tools() -> None:
 def test_the_options_of_a_plain_deployment_have_no_sections() -> None:
     """All options of a plain deployment belong to its tool, whatever their names."""
     found = select("text", group="script", options={"script": {"timeout": 3}})
-    assert found == Config(tool="script", config="text", options={"script": {"timeout": 3}})
+    assert found == Config(
+        tool="script", config="text", options={"script": {"timeout": 3}}
+    )
 
 
 def test_a_config_without_a_config_is_given_nothing() -> None:
     """Some tools need none."""
-    assert select({"configs": [{"actions": ["CREATE"], "tool": "apply-config"}]}) == Config(
-        tool="apply-config", config=None
-    )
+    assert select(
+        {"configs": [{"actions": ["CREATE"], "tool": "apply-config"}]}
+    ) == Config(tool="apply-config", config=None)
 
 
 def test_a_hook_gets_the_entry_as_it_came() -> None:
     """Unknown keys and all; only the config is chosen, and inputs said to be text are text."""
     given = component(
         {"configs": [ONE]},
-        inputs=[{"name": "n", "type": "String", "value": 7, "x": 1}, {"name": "m", "value": 7}],
+        inputs=[
+            {"name": "n", "type": "String", "value": 7, "x": 1},
+            {"name": "m", "value": 7},
+        ],
         options={"script": {"timeout": 3}},
         later={"unknown": True},
     )
@@ -192,17 +219,26 @@ def test_a_hook_gets_the_entry_as_it_came() -> None:
     inputs, before = chosen.pop("inputs"), given.document["inputs"]
     assert isinstance(inputs, list)
     assert isinstance(before, list)
-    assert inputs[:2] == [{"name": "n", "type": "String", "value": "7", "x": 1}, {"name": "m", "value": 7}]
-    assert inputs[2:] == before[2:], "what every deployment of the tests has beside them"
+    assert inputs[:2] == [
+        {"name": "n", "type": "String", "value": "7", "x": 1},
+        {"name": "m", "value": 7},
+    ]
+    assert inputs[2:] == before[2:], (
+        "what every deployment of the tests has beside them"
+    )
     whole = dict(given.document)
     assert chosen.pop("group") == "script"
     assert chosen.pop("config") == "one"
-    assert chosen == {name: whole[name] for name in whole if name not in ("group", "config", "inputs")}
+    assert chosen == {
+        name: whole[name] for name in whole if name not in ("group", "config", "inputs")
+    }
 
 
 def test_choosing_changes_nothing_of_the_deployment() -> None:
     """Selecting a config leaves the deployment's own content unchanged."""
-    given = component({"configs": [ONE]}, inputs=[{"name": "n", "type": "String", "value": 7}])
+    given = component(
+        {"configs": [ONE]}, inputs=[{"name": "n", "type": "String", "value": 7}]
+    )
     before = json.dumps(given.document)
     selection.request(given, Config(tool="script", config="one"))
     assert json.dumps(given.document) == before

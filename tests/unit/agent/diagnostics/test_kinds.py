@@ -27,7 +27,9 @@ TEMPLATE = "heat_template_version: 2018-08-31\n"
         ("text\n", kinds.HOT),
     ],
 )
-def test_language_is_that_of_the_version_or_the_sections(content: str, language: str, tmp_path: Path) -> None:
+def test_language_is_that_of_the_version_or_the_sections(
+    content: str, language: str, tmp_path: Path
+) -> None:
     """The first version in a text decides; without any, a section does; else it is HOT."""
     path = tmp_path / "file.yaml"
     path.write_text(content)

@@ -22,14 +22,40 @@ def read(text: str) -> Text:
 @pytest.mark.parametrize(
     ("written", "value"),
     [
-        *((word, word) for word in ("yes", "no", "on", "off", "y", "n", "=", "12:30", "2020-01-02", "1_000", "0b1")),
+        *(
+            (word, word)
+            for word in (
+                "yes",
+                "no",
+                "on",
+                "off",
+                "y",
+                "n",
+                "=",
+                "12:30",
+                "2020-01-02",
+                "1_000",
+                "0b1",
+            )
+        ),
         *((word, True) for word in ("true", "True", "TRUE")),
         *((word, False) for word in ("false", "False", "FALSE")),
         *((word, None) for word in ("~", "null", "Null", "NULL", "")),
         ("nUll", "nUll"),
         *(("0o17", 15), ("0x1F", 31), ("012", 12), ("-7", -7), ("+7", 7), ("0", 0)),
-        *(("14.10", 14.1), (".5", 0.5), ("5.", 5.0), ("1e3", 1000.0), ("-1.5E-1", -0.15)),
-        *(("'12'", "12"), ('"true"', "true"), ("!!str 12", "12"), ("!!timestamp 2020-01-02", "2020-01-02")),
+        *(
+            ("14.10", 14.1),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("1e3", 1000.0),
+            ("-1.5E-1", -0.15),
+        ),
+        *(
+            ("'12'", "12"),
+            ('"true"', "true"),
+            ("!!str 12", "12"),
+            ("!!timestamp 2020-01-02", "2020-01-02"),
+        ),
         ("!!float 1", 1.0),
     ],
 )
@@ -42,20 +68,30 @@ def test_scalars_are_those_of_the_core_schema(written: str, value: Json) -> None
 
 def test_the_written_form_is_kept() -> None:
     """A version may be written as a number."""
-    text = read("a: &a {version: 14.10, quoted: '1.0', list: [0x10, null]}\nb: {<<: *a, c: 1}")
+    text = read(
+        "a: &a {version: 14.10, quoted: '1.0', list: [0x10, null]}\nb: {<<: *a, c: 1}"
+    )
     assert text.value["a"]["version"] == 14.1
     assert text.written(("a", "version")) == "14.10"
     assert text.written(("b", "version")) == "14.10"
     assert text.written(("a", "quoted")) == "1.0"
     assert text.written(("a", "list", 0)) == "0x10"
     assert text.written(("a", "list", 1)) == "null"
-    for path in [("a",), ("a", "none"), ("a", "list", 2), ("a", "list", "x"), ("a", "version", "x")]:
+    for path in [
+        ("a",),
+        ("a", "none"),
+        ("a", "list", 2),
+        ("a", "list", "x"),
+        ("a", "version", "x"),
+    ]:
         assert text.written(path) is None
 
 
 def test_all_mistakes_are_found_together() -> None:
     """The rest of the text has its values."""
-    text = read("a: 1\nb: !secret x\na: 2\nc: {d: .nan, e: !!int x, e: 5, f: 6}\n<<: {g: 7}\n<<: {h: 8}\n")
+    text = read(
+        "a: 1\nb: !secret x\na: 2\nc: {d: .nan, e: !!int x, e: 5, f: 6}\n<<: {g: 7}\n<<: {h: 8}\n"
+    )
     report = Diagnostics(text)
     with pytest.raises(Invalid) as caught:
         report.finish(OPEN)
@@ -70,7 +106,13 @@ def test_all_mistakes_are_found_together() -> None:
     assert [mistake.code for mistake in caught.value.mistakes] == [
         *("yaml", "duplicate", "yaml", "yaml", "duplicate", "duplicate")
     ]
-    assert text.value == {"g": 7, "h": 8, "a": 2, "b": None, "c": {"d": None, "e": 5, "f": 6}}
+    assert text.value == {
+        "g": 7,
+        "h": 8,
+        "a": 2,
+        "b": None,
+        "c": {"d": None, "e": 5, "f": 6},
+    }
 
 
 def test_a_text_that_cannot_be_read_is_refused() -> None:

@@ -10,12 +10,21 @@ from heat_config_hooks.words import CERTAIN, closest
 
 @pytest.mark.parametrize(
     ("word", "name"),
-    [("gruop", "group"), ("GROUP", "group"), ("conifg", "config"), ("x", ""), ("", ""), ("g" * 101, "")],
+    [
+        ("gruop", "group"),
+        ("GROUP", "group"),
+        ("conifg", "config"),
+        ("x", ""),
+        ("", ""),
+        ("g" * 101, ""),
+    ],
 )
 def test_close_name_is_the_hint(word: str, name: str) -> None:
     """Letters that are missing, exchanged or of another case do not matter; words that are far away have no hint."""
     assert closest(word, ["group", "config", "inputs"]) == name
-    assert meant(word, ["group", "config", "inputs"]) == (f"did you mean {name}?" if name else "")
+    assert meant(word, ["group", "config", "inputs"]) == (
+        f"did you mean {name}?" if name else ""
+    )
 
 
 def test_certain_names_are_closer() -> None:

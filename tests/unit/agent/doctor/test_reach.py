@@ -30,7 +30,13 @@ def status(mode: int, user: int, group: int) -> os.stat_result:
 )
 @pytest.mark.parametrize("as_root", [False, True], ids=["user", "root"])
 def test_settings_of_a_user_stay_readable_for_that_user(
-    monkeypatch: pytest.MonkeyPatch, mode: int, user: int, group: int, advice: str, *, as_root: bool
+    monkeypatch: pytest.MonkeyPatch,
+    mode: int,
+    user: int,
+    group: int,
+    advice: str,
+    *,
+    as_root: bool,
 ) -> None:
     """Root's file is opened to the group of the agent's user, also if root asks."""
     monkeypatch.setattr(os, "geteuid", lambda: 0 if as_root else 700)
@@ -40,14 +46,20 @@ def test_settings_of_a_user_stay_readable_for_that_user(
     assert reach.privately(FILE, status(mode, user, group), 0o044) == advice
 
 
-@pytest.mark.parametrize(("mode", "advice"), [(0o640, "chmod 600 /etc/a.conf"), (0o600, "")])
-def test_settings_of_root_are_for_root_alone(monkeypatch: pytest.MonkeyPatch, mode: int, advice: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "advice"), [(0o640, "chmod 600 /etc/a.conf"), (0o600, "")]
+)
+def test_settings_of_root_are_for_root_alone(
+    monkeypatch: pytest.MonkeyPatch, mode: int, advice: str
+) -> None:
     """The group of a file of root's agent has no business with it."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert reach.privately("/etc/a.conf", status(mode, 0, 0), 0o044) == advice
 
 
-def test_folder_of_root_stays_open_to_the_user_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_root_stays_open_to_the_user_of_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A folder can be searched by the group that has the agent's user."""
     monkeypatch.setattr(os, "geteuid", lambda: 700)
     monkeypatch.setattr(os, "getegid", lambda: 700)

@@ -38,17 +38,35 @@ def settings(folder: Path, text: str = "") -> effective.Settings:
 @pytest.mark.parametrize(
     ("rule", "text", "says"),
     [
-        ("users = daemon", "", [f"runs are those of {OWN} unless their deployments say otherwise; the rule users"]),
-        ("users = root", "user = nobody\n", ["runs are those of nobody unless their deployments say otherwise"]),
+        (
+            "users = daemon",
+            "",
+            [
+                f"runs are those of {OWN} unless their deployments say otherwise; the rule users"
+            ],
+        ),
+        (
+            "users = root",
+            "user = nobody\n",
+            ["runs are those of nobody unless their deployments say otherwise"],
+        ),
         ("users = nobody", "user = nobody\n", []),
-        ("users = root, no-such-user", "", ["the rule users names 'no-such-user', and there is no such user"]),
+        (
+            "users = root, no-such-user",
+            "",
+            ["the rule users names 'no-such-user', and there is no such user"],
+        ),
         (
             "sources = heat",
             "collectors = heat, cfn\n",
             ["the setting collectors names cfn, whose deployments the rule"],
         ),
         ("sources = heat, file:/a", "collectors = heat\n", []),
-        ("sources = heat", "[follow web]\nurl = /a\n", ["what is followed (web) is refused by the rule sources"]),
+        (
+            "sources = heat",
+            "[follow web]\nurl = /a\n",
+            ["what is followed (web) is refused by the rule sources"],
+        ),
         ("sources = stack", "[follow web]\nurl = /a\n", []),
         (
             "network = a.example",
@@ -56,37 +74,70 @@ def settings(folder: Path, text: str = "") -> effective.Settings:
             ["[follow web] is refused by the rule"],
         ),
         ("network = a.example", "[follow web]\nurl = /a\n", []),
-        ("network = a.example", "report_url = https://b.example/\n", ["events are refused by the rule network of /p"]),
+        (
+            "network = a.example",
+            "report_url = https://b.example/\n",
+            ["events are refused by the rule network of /p"],
+        ),
         ("tools = script", "", []),
         (
             "tools = script, tosca\nusers = nobody",
             "user = nobody\n",
             ["tosca always runs as root, which the rule users"],
         ),
-        ("tools = json-file, chef\nisolate = network", "", ["json-file cannot be isolated, so the rule isolate"]),
-        ("tools = /no/hook", "", ["the rule tools names /no/hook, which is not an executable file"]),
-        ("tools = /bin/sh", "", ["the rule tools names /bin/sh, which is in no hook directory"]),
+        (
+            "tools = json-file, chef\nisolate = network",
+            "",
+            ["json-file cannot be isolated, so the rule isolate"],
+        ),
+        (
+            "tools = /no/hook",
+            "",
+            ["the rule tools names /no/hook, which is not an executable file"],
+        ),
+        (
+            "tools = /bin/sh",
+            "",
+            ["the rule tools names /bin/sh, which is in no hook directory"],
+        ),
     ],
 )
 def test_a_conflict_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, text: str, says: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rule: str,
+    text: str,
+    says: list[str],
 ) -> None:
     """Each setting that a rule refuses is a warning, and nothing else is."""
-    monkeypatch.setattr(rules, "policy_in_force", lambda: policy.parse("/p", f"[policy]\n{rule}\n"))
+    monkeypatch.setattr(
+        rules, "policy_in_force", lambda: policy.parse("/p", f"[policy]\n{rule}\n")
+    )
     first, *found = rules.check_policy(settings(tmp_path, text))
     assert first.verdict is Verdict.OK
     assert first.text.startswith(f"/p has the rules {rule.partition(' ')[0]}")
     assert all(each.verdict is Verdict.WARNING and each.todo for each in found)
     assert len(found) == len(says)
-    assert all(each.text.startswith(said) for each, said in zip(found, says, strict=True))
+    assert all(
+        each.text.startswith(said) for each, said in zip(found, says, strict=True)
+    )
 
 
-def test_hooks_that_are_not_allowed_are_named(tmp_path: Path, hooks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_that_are_not_allowed_are_named(
+    tmp_path: Path, hooks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So are those that others than root may change: their content is not checked."""
 
     def found(tools: str) -> list[str]:
-        monkeypatch.setattr(rules, "policy_in_force", lambda: policy.parse("/p", f"[policy]\ntools = {tools}\n"))
-        return [each.text for each in rules.check_policy(settings(tmp_path, f"hooks_dir = {hooks}\n"))][1:]
+        monkeypatch.setattr(
+            rules,
+            "policy_in_force",
+            lambda: policy.parse("/p", f"[policy]\ntools = {tools}\n"),
+        )
+        return [
+            each.text
+            for each in rules.check_policy(settings(tmp_path, f"hooks_dir = {hooks}\n"))
+        ][1:]
 
     refused = "its deployments are refused"
     assert found("ansible, script") == [
@@ -101,14 +152,29 @@ def test_hooks_that_are_not_allowed_are_named(tmp_path: Path, hooks: Path, monke
 
 def _first_loose(path: Path) -> Path:
     places = (*reversed(path.resolve().parents), path)
-    return next(each for each in places if each.stat().st_uid or each.stat().st_mode & 0o022)
+    return next(
+        each for each in places if each.stat().st_uid or each.stat().st_mode & 0o022
+    )
 
 
-def test_deployments_that_are_refused_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deployments_that_are_refused_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first ones by name, and the others by their number."""
-    monkeypatch.setattr(rules, "policy_in_force", lambda: policy.parse("/p", "[policy]\ntools = python\n"))
-    given = [*(deployment(f"d{number}") for number in range(7)), deployment("good", group="python")]
-    found = list(rules.check_refused(settings(tmp_path), [Document(source="local", content=given)]))
+    monkeypatch.setattr(
+        rules,
+        "policy_in_force",
+        lambda: policy.parse("/p", "[policy]\ntools = python\n"),
+    )
+    given = [
+        *(deployment(f"d{number}") for number in range(7)),
+        deployment("good", group="python"),
+    ]
+    found = list(
+        rules.check_refused(
+            settings(tmp_path), [Document(source="local", content=given)]
+        )
+    )
     assert [each.text for each in found] == [
         *(
             f"d{number} (CREATE) is refused by the rule tools of /p: the tool 'script' is not in it"

@@ -20,10 +20,27 @@ def test_outputs_that_a_reboot_removed_count_unless_the_run_has_reported(
     content = [{"id": "d1", "group": "script", "outputs": [{"name": "one"}]}]
     [deployment] = metadata.parse(Document(source="file", content=content)).deployments
     gone = str(tmp_path / "d1.5" / "outputs")
-    fields: dict[str, Any] = {"mark": "d1.5", "boot": "another", "pid": 1, "ticks": 1, "began": 0.0, "limit": None}
-    run = Run(**fields, hook="builtin:script", working=f"{tmp_path}/d1.5/working", outputs=gone, user=user)
-    settings = RunSettings(state=tmp_path, root=None, environment={}, limit=None, grace=1)
-    assert launch.end_of(settings, deployment, run, "0 flushed", "").recorded == recorded
+    fields: dict[str, Any] = {
+        "mark": "d1.5",
+        "boot": "another",
+        "pid": 1,
+        "ticks": 1,
+        "began": 0.0,
+        "limit": None,
+    }
+    run = Run(
+        **fields,
+        hook="builtin:script",
+        working=f"{tmp_path}/d1.5/working",
+        outputs=gone,
+        user=user,
+    )
+    settings = RunSettings(
+        state=tmp_path, root=None, environment={}, limit=None, grace=1
+    )
+    assert (
+        launch.end_of(settings, deployment, run, "0 flushed", "").recorded == recorded
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,9 +52,20 @@ def test_outputs_that_a_reboot_removed_count_unless_the_run_has_reported(
         ("nobody", "", ""),
     ],
 )
-def test_only_a_folder_that_is_named_after_the_run_is_removed_as_a_whole(user: str, working: str, private: str) -> None:
+def test_only_a_folder_that_is_named_after_the_run_is_removed_as_a_whole(
+    user: str, working: str, private: str
+) -> None:
     """Only the folder of a run is removed as a whole, whatever the journal says."""
     run = Run(
-        mark="d1.5", boot="", pid=1, ticks=1, began=0, limit=None, hook="", working=working, outputs="", user=user
+        mark="d1.5",
+        boot="",
+        pid=1,
+        ticks=1,
+        began=0,
+        limit=None,
+        hook="",
+        working=working,
+        outputs="",
+        user=user,
     )
     assert run.private == private

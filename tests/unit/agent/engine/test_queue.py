@@ -27,7 +27,16 @@ class Started:
     """A run, as the queue sees it."""
 
     def __init__(self, began: float) -> None:
-        self.run = Run(boot="b", pid=1, ticks=2, began=began, limit=None, hook="h", working="/w", outputs="/o")
+        self.run = Run(
+            boot="b",
+            pid=1,
+            ticks=2,
+            began=began,
+            limit=None,
+            hook="h",
+            working="/w",
+            outputs="/o",
+        )
 
 
 def active(step: Step, seconds: float = 0.0) -> Active:
@@ -53,7 +62,10 @@ def test_steps_begin_in_their_order_as_far_as_there_is_room() -> None:
 
 def test_two_deployments_of_one_resource_never_run_together() -> None:
     """Two deployments of one resource never run together, even if there is room."""
-    assert queue(step("b", resource="web")).next([active(step("a", resource="web"))], 9) is None
+    assert (
+        queue(step("b", resource="web")).next([active(step("a", resource="web"))], 9)
+        is None
+    )
 
 
 def test_a_delete_waits_only_for_other_deletes_and_not_for_long() -> None:
@@ -61,7 +73,9 @@ def test_a_delete_waits_only_for_other_deletes_and_not_for_long() -> None:
     last = step("z", "DELETE")
     assert queue(last).next([active(step("a"))], 1) is last
     assert queue(last).next([active(step("a", "DELETE"))], 1) is None
-    assert queue(last).next([active(step("a", "DELETE"), DELETE_PATIENCE + 1)], 1) is last
+    assert (
+        queue(last).next([active(step("a", "DELETE"), DELETE_PATIENCE + 1)], 1) is last
+    )
 
 
 def test_a_cleanup_ends_before_anything_else_begins() -> None:
@@ -98,7 +112,9 @@ def test_a_queue_by_name_has_cleanups_first() -> None:
 def test_a_retry_keeps_its_place_and_begins_when_it_is_due() -> None:
     """Until then, it counts among the runs; another deployment begins only if there is room for it as well."""
     now = processes.since_boot()
-    later, due = (replace(step("a"), attempt=2, due=moment) for moment in (now + 60, now - 1))
+    later, due = (
+        replace(step("a"), attempt=2, due=moment) for moment in (now + 60, now - 1)
+    )
     other = step("b")
     assert queue(later, other).next([], 1) is None
     assert queue(later, other).next([], 2) is other
@@ -120,7 +136,10 @@ def test_a_retry_begins_nothing_while_the_queue_is_held() -> None:
 
 def test_a_delete_replaces_a_retry_of_its_resource() -> None:
     """A DELETE waits for no retry of any resource."""
-    retry, other = (replace(step(each, resource=each), attempt=2, due=float("inf")) for each in ("web", "db"))
+    retry, other = (
+        replace(step(each, resource=each), attempt=2, due=float("inf"))
+        for each in ("web", "db")
+    )
     delete = step("z", "DELETE", resource="web")
     waiting = queue(retry, other, delete)
     assert waiting.replaced() == [retry]

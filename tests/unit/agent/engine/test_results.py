@@ -12,10 +12,21 @@ from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_hooks.reply import TIMED_OUT, UNKNOWN
 from support.machine import deployment
 
-RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+RUN = Run(
+    boot="b",
+    pid=1,
+    ticks=2,
+    began=3.0,
+    limit=None,
+    hook="builtin:script",
+    working="/w",
+    outputs="/o",
+)
 
 
-def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> str | int | BrokenOff:
+def concluded(
+    reruns: int = 0, *, idempotent: bool = False, **end: Any
+) -> str | int | BrokenOff:
     """Return what follows from the end of a run."""
     content = [deployment("a", "text", options={"idempotent": idempotent})]
     (parsed,) = metadata.parse(Document(source="test", content=content)).deployments
@@ -45,7 +56,10 @@ def test_an_exit_code_is_what_counts() -> None:
 
 def test_a_command_that_was_not_run_is_planned_again() -> None:
     """The supervisor of such a command exited without the agent's word."""
-    assert concluded(recorded="unstarted", ending="its deployment was replaced") == "not started"
+    assert (
+        concluded(recorded="unstarted", ending="its deployment was replaced")
+        == "not started"
+    )
 
 
 def test_a_run_that_the_agent_ended_has_timed_out() -> None:
@@ -76,7 +90,9 @@ def test_a_run_that_the_agent_ended_has_timed_out() -> None:
         ),
     ],
 )
-def test_a_run_without_a_record_is_never_a_success(end: dict[str, Any], reason: str) -> None:
+def test_a_run_without_a_record_is_never_a_success(
+    end: dict[str, Any], reason: str
+) -> None:
     """The reason says why nothing is known about its end."""
     assert concluded(**end) == BrokenOff(UNKNOWN, reason)
 

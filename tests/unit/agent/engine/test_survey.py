@@ -19,7 +19,16 @@ from support.machine import deployment
 
 HOOK = Tool("script", "/hooks/script")
 
-RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+RUN = Run(
+    boot="b",
+    pid=1,
+    ticks=2,
+    began=3.0,
+    limit=None,
+    hook="builtin:script",
+    working="/w",
+    outputs="/o",
+)
 
 
 def one(action: str = "CREATE") -> Deployment:
@@ -60,7 +69,9 @@ MORE: tuple[dict[str, object], ...] = (
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("action", ["CREATE", cleanup.ACTION])
-def test_a_plan_never_lacks_the_tools_that_it_needs(tmp_path: Path, state: State, action: str) -> None:
+def test_a_plan_never_lacks_the_tools_that_it_needs(
+    tmp_path: Path, state: State, action: str
+) -> None:
     """The plan is the same, whether or not the hook directories were read."""
     folder = tmp_path / "deployed"
     folder.mkdir()
@@ -71,11 +82,15 @@ def test_a_plan_never_lacks_the_tools_that_it_needs(tmp_path: Path, state: State
         if present:
             (folder / "a.json").write_text("{}")
         for more, back in itertools.product(MORE, [(), ("a",)]):
-            marked = str(folder) if more.get("marked") == "here" else more.get("marked", "")
+            marked = (
+                str(folder) if more.get("marked") == "here" else more.get("marked", "")
+            )
             entries = {"a": entry(state, **{**more, "marked": marked})}
             known = facts([one(action)], entries, ground, now=2.0, back=back)
             complete = replace(known, tools={"script": HOOK})
-            assert plan.make([one(action)], known) == plan.make([one(action)], complete), (more, back, present)
+            assert plan.make([one(action)], known) == plan.make(
+                [one(action)], complete
+            ), (more, back, present)
 
 
 def test_hook_directories_are_not_read_for_what_is_settled(tmp_path: Path) -> None:

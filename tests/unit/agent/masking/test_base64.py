@@ -31,7 +31,10 @@ def letters(count: int) -> str:
 
 def key(line: int, count: int) -> str:
     """Return a private key of so many lines."""
-    lines = [letters(line * count)[begin : begin + line] for begin in range(0, line * count, line)]
+    lines = [
+        letters(line * count)[begin : begin + line]
+        for begin in range(0, line * count, line)
+    ]
     return "\n".join(["-----BEGIN KEY-----", *lines, "-----END KEY-----"])
 
 
@@ -74,12 +77,22 @@ PLACES: dict[str, Callable[[list[str]], str]] = {
     "in quotes": lambda lines: "\n".join(f'  "{line}"' for line in lines),
     "in a list of JSON": json.dumps,
     "in a text of JSON": lambda lines: json.dumps({"key": "\n".join(lines)}),
-    "in JSON within JSON": lambda lines: json.dumps(json.dumps({"key": "\r\n".join(lines)})),
-    "in YAML": lambda lines: yaml.safe_dump({"key": "\n".join(lines)}, default_style='"', width=1000),
+    "in JSON within JSON": lambda lines: json.dumps(
+        json.dumps({"key": "\r\n".join(lines)})
+    ),
+    "in YAML": lambda lines: yaml.safe_dump(
+        {"key": "\n".join(lines)}, default_style='"', width=1000
+    ),
     "in Python": lambda lines: repr("\n".join(lines)),
-    "in a URL": lambda lines: "https://example.test/?key=" + quote("\n".join(lines), safe=""),
-    "in a URL in a URL": lambda lines: quote("?key=" + quote("\r\n".join(lines), safe=""), safe=""),
-    "in XML": lambda lines: f"<key>{html.escape('&#10;'.join(lines))}</key>".replace("&amp;#10;", "&#10;"),
+    "in a URL": lambda lines: (
+        "https://example.test/?key=" + quote("\n".join(lines), safe="")
+    ),
+    "in a URL in a URL": lambda lines: quote(
+        "?key=" + quote("\r\n".join(lines), safe=""), safe=""
+    ),
+    "in XML": lambda lines: f"<key>{html.escape('&#10;'.join(lines))}</key>".replace(
+        "&amp;#10;", "&#10;"
+    ),
     "in a comment": lambda lines: "".join(f"# {line}\n" for line in lines),
     "continued by backslashes": " \\\n".join,
     "in columns": lambda lines: "".join(f"| {line} |\n" for line in lines),
@@ -87,7 +100,9 @@ PLACES: dict[str, Callable[[list[str]], str]] = {
 
 
 def _said(given: bytes, *command: str) -> bytes:
-    return subprocess.run(command, input=given, capture_output=True, check=True).stdout.strip()
+    return subprocess.run(
+        command, input=given, capture_output=True, check=True
+    ).stdout.strip()
 
 
 def _cut(text: str, width: int) -> list[str]:
@@ -98,7 +113,11 @@ def _shown_again(found: str) -> bytes:
     """Return what can still be decoded from a masked text, at any place."""
     left = html.unescape(found).replace("%25", "%")
     left = re.sub(r"%0[AD]|\\+[nr]", "", left).replace("%2B", "+").replace("%2F", "/")
-    left = re.sub(r"[^A-Za-z0-9+/_*-]", "", left).translate(str.maketrans("-_", "+/")).replace("*", "=")
+    left = (
+        re.sub(r"[^A-Za-z0-9+/_*-]", "", left)
+        .translate(str.maketrans("-_", "+/"))
+        .replace("*", "=")
+    )
     parts = [part[shift:] for part in re.split("=+", left) for shift in range(4)]
     return b"\n".join(base64.b64decode(part[: len(part) // 4 * 4]) for part in parts)
 
@@ -108,15 +127,21 @@ def cases() -> Iterator[tuple[str, str, int, str]]:
     return itertools.product(SECRETS, ENCODERS, WIDTHS, PLACES)
 
 
-def refuted(secret: str, encoder: str, width: int, place: str, encoded: dict[tuple[str, str], bytes]) -> bool:
+def refuted(
+    secret: str,
+    encoder: str,
+    width: int,
+    place: str,
+    encoded: dict[tuple[str, str], bytes],
+) -> bool:
     """Return True if a secret can be read in one place of the grid."""
     text = SECRETS[secret]
     if (secret, encoder) not in encoded:
         encoded[secret, encoder] = ENCODERS[encoder](text.encode())
     written = PLACES[place](_cut(encoded[secret, encoder].decode(), width))
-    found = _SEARCHES.setdefault(secret, Secrets([text, *(line for line in text.split("\n") if len(line) > 7)])).hide(
-        f"before\n{written}"
-    )
+    found = _SEARCHES.setdefault(
+        secret, Secrets([text, *(line for line in text.split("\n") if len(line) > 7)])
+    ).hide(f"before\n{written}")
     return MASK not in found or text.encode() in _shown_again(found)
 
 
@@ -131,7 +156,9 @@ _SEARCHES: dict[str, Secrets] = {}
 @pytest.mark.torture
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("secret", SECRETS)
-def test_secret_in_base64_is_hidden_at_any_width_and_place(secret: str, seconds: float) -> None:
+def test_secret_in_base64_is_hidden_at_any_width_and_place(
+    secret: str, seconds: float
+) -> None:
     """The short form tries a sample of the grid, `make torture` all of it."""
     encoded: dict[tuple[str, str], bytes] = {}
     everything = [case for case in cases() if case[0] == secret]
@@ -148,8 +175,14 @@ PROGRAMS: dict[str, Callable[[int], list[str]]] = {
     "as a comment": lambda width: ["sh", "-c", f"base64 -w {width} | sed 's/^/# /'"],
     "openssl": lambda _: [need("openssl", "openssl"), "base64"],
     "jq": lambda _: [need("jq", "jq"), "-Rs", "{key: @base64}"],
-    "Python": lambda _: [*PYTHON_PRINTS, "import base64, sys; print(base64.encodebytes(sys.stdin.buffer.read()))"],
-    "YAML": lambda _: [*PYTHON_PRINTS, "import sys, yaml; print(yaml.dump({'key': sys.stdin.buffer.read()}))"],
+    "Python": lambda _: [
+        *PYTHON_PRINTS,
+        "import base64, sys; print(base64.encodebytes(sys.stdin.buffer.read()))",
+    ],
+    "YAML": lambda _: [
+        *PYTHON_PRINTS,
+        "import sys, yaml; print(yaml.dump({'key': sys.stdin.buffer.read()}))",
+    ],
     "mail": lambda _: [
         *PYTHON_PRINTS,
         "import sys; from email.mime.application import MIMEApplication as M; print(M(sys.stdin.buffer.read()))",
@@ -162,36 +195,51 @@ ENDS = ["", "\n", "\r\n", "\nnext line of output\n", "\0", " # done", '"}\n']
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("size", [8, 17, 40, 72, 1700])
-def test_base64_of_real_programs_is_hidden_however_the_text_ends(program: str, size: int) -> None:
+def test_base64_of_real_programs_is_hidden_however_the_text_ends(
+    program: str, size: int
+) -> None:
     """Nothing that can be decoded is left, at any width and before any end."""
     secret = key(24, size // 24) if size > 40 else letters(size)
     search = Secrets([secret, *(line for line in secret.split("\n") if len(line) > 7)])
     parts = [secret, *secret.split("\n")[1:-1]]
-    for command in {tuple(PROGRAMS[program](width)) for width in (1, 8, 20, 21, 64, 76)}:
+    for command in {
+        tuple(PROGRAMS[program](width)) for width in (1, 8, 20, 21, 64, 76)
+    }:
         written = _said(secret.encode(), *command).decode()
         for end in ENDS:
             hidden = search.hide(f"before\n{written}{end}")
             assert MASK in hidden, (command, end)
             shown = _shown_again(hidden)
-            assert not [part for part in parts if part.encode() in shown], (command, end)
+            assert not [part for part in parts if part.encode() in shown], (
+                command,
+                end,
+            )
 
 
 @pytest.mark.parametrize("before", range(4))
 @pytest.mark.parametrize("size", range(1, 30))
-def test_beginning_of_a_secret_tells_if_a_text_has_it_in_base64(size: int, before: int) -> None:
+def test_beginning_of_a_secret_tells_if_a_text_has_it_in_base64(
+    size: int, before: int
+) -> None:
     """Whatever precedes and follows the secret."""
     chance = random.Random(size)  # noqa: S311  # the same each time
     secret = chance.randbytes(size)
     beginnings = Beginnings([secret])
     for after in range(4):
-        written = base64.b64encode(chance.randbytes(before) + secret + chance.randbytes(after))
-        assert beginnings.occur(b" ".join(written[at : at + 3] for at in range(0, len(written), 3)))
+        written = base64.b64encode(
+            chance.randbytes(before) + secret + chance.randbytes(after)
+        )
+        assert beginnings.occur(
+            b" ".join(written[at : at + 3] for at in range(0, len(written), 3))
+        )
     if size > 8:
         assert not beginnings.occur(base64.b64encode(chance.randbytes(1000)))
 
 
 @pytest.mark.parametrize("count", [1, 20, 5000])
-def test_text_without_a_secret_in_base64_is_not_decoded(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_without_a_secret_in_base64_is_not_decoded(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With few secrets, other base64 of any length is not decoded; with very many, every text is."""
     decoded: list[int] = []
 

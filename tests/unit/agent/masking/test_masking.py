@@ -20,14 +20,25 @@ import pytest
 import yaml
 
 from heat_config_agent.masking import MASK
-from heat_config_agent.masking.secrets import CHUNK, MOST_BYTES, MOST_WORDS, WITHHELD, Secrets
+from heat_config_agent.masking.secrets import (
+    CHUNK,
+    MOST_BYTES,
+    MOST_WORDS,
+    WITHHELD,
+    Secrets,
+)
 from support.loopback import SignalServer
 from support.tools import need
 
 QUOTED = "it's a s3cret, isn't it"
 SPECIAL = 'p@ss&<w>"\u00f6rd\\d\\$x`+y/z%\u20ac\U0001f511'
 KEY = "-----BEGIN KEY-----\nMIIEpAIBAAKCAQEA+x/9w==\n-----END KEY-----\n"
-SECRETS = {"quotes": QUOTED, "special characters": SPECIAL, "several lines": KEY, "plain": "Tr0ub4dor-3xyz"}
+SECRETS = {
+    "quotes": QUOTED,
+    "special characters": SPECIAL,
+    "several lines": KEY,
+    "plain": "Tr0ub4dor-3xyz",
+}
 
 
 def letters(count: int) -> str:
@@ -37,7 +48,9 @@ def letters(count: int) -> str:
 
 def said(*command: str, given: str = "") -> str:
     """Return what a program prints, to whichever stream."""
-    done = subprocess.run(command, input=given.encode(), capture_output=True, check=True)
+    done = subprocess.run(
+        command, input=given.encode(), capture_output=True, check=True
+    )
     return (done.stdout + done.stderr).decode()
 
 
@@ -55,7 +68,10 @@ def go(secret: str) -> str:
 def small(text: str) -> str:
     """Return a text in percent signs with small digits."""
     return "".join(
-        f"%{each:02x}" if chr(each) not in string.ascii_letters + string.digits else chr(each) for each in text.encode()
+        f"%{each:02x}"
+        if chr(each) not in string.ascii_letters + string.digits
+        else chr(each)
+        for each in text.encode()
     )
 
 
@@ -70,7 +86,9 @@ PYTHON: dict[str, Callable[[str], str]] = {
     "HTML": html.escape,
     "XML": escape,
     "an attribute in XML": quoteattr,
-    "numbers in XML": lambda secret: "".join(f"&#{ord(each)};" if not each.isalnum() else each for each in secret),
+    "numbers in XML": lambda secret: "".join(
+        f"&#{ord(each)};" if not each.isalnum() else each for each in secret
+    ),
     "hexadecimal numbers in XML": lambda secret: "".join(
         f"&#x{ord(each):X};" if not each.isalnum() else each for each in secret
     ),
@@ -82,30 +100,50 @@ PYTHON: dict[str, Callable[[str], str]] = {
     "quoted for a shell by Python": shlex.quote,
     "YAML": lambda secret: yaml.safe_dump({"a": secret}),
     "YAML in UTF-8": lambda secret: yaml.safe_dump({"a": secret}, allow_unicode=True),
-    "YAML in single quotes": lambda secret: yaml.safe_dump({"a": secret}, default_style="'"),
-    "YAML in double quotes": lambda secret: yaml.safe_dump({"a": secret}, default_style='"', width=20),
+    "YAML in single quotes": lambda secret: yaml.safe_dump(
+        {"a": secret}, default_style="'"
+    ),
+    "YAML in double quotes": lambda secret: yaml.safe_dump(
+        {"a": secret}, default_style='"', width=20
+    ),
     "YAML as a block": lambda secret: yaml.safe_dump({"a": secret}, default_style="|"),
     "base64": lambda secret: base64.b64encode(secret.encode()).decode(),
-    "base64 for URLs": lambda secret: base64.urlsafe_b64encode(secret.encode()).decode(),
+    "base64 for URLs": lambda secret: base64.urlsafe_b64encode(
+        secret.encode()
+    ).decode(),
     "base64 in a URL": lambda secret: quote(base64.b64encode(secret.encode()), safe=""),
-    "base64 in lines": lambda secret: base64.encodebytes(b"some other text, and then: " * 5 + secret.encode()).decode()[
-        180:
-    ],
+    "base64 in lines": lambda secret: base64.encodebytes(
+        b"some other text, and then: " * 5 + secret.encode()
+    ).decode()[180:],
 }
 TOOLS: dict[str, Callable[[str], str]] = {
     "bash -x": lambda secret: said("bash", "-xc", ': "$1"', "x", secret),
-    "bash -x in the locale C": lambda secret: said("env", "LC_ALL=C", "bash", "-xc", ': "$1"', "x", secret),
+    "bash -x in the locale C": lambda secret: said(
+        "env", "LC_ALL=C", "bash", "-xc", ': "$1"', "x", secret
+    ),
     "sh -x": lambda secret: said("sh", "-xc", ': "$1"', "x", secret),
     "printf %q": lambda secret: said("bash", "-c", 'printf %q "$1"', "x", secret),
-    "printf %q in the locale C": lambda secret: said("env", "LC_ALL=C", "bash", "-c", 'printf %q "$1"', "x", secret),
-    "declare -p": lambda secret: said("env", f"it={secret}", "bash", "-c", "declare -p it"),
+    "printf %q in the locale C": lambda secret: said(
+        "env", "LC_ALL=C", "bash", "-c", 'printf %q "$1"', "x", secret
+    ),
+    "declare -p": lambda secret: said(
+        "env", f"it={secret}", "bash", "-c", "declare -p it"
+    ),
     "base64": lambda secret: said("base64", given=secret),
     "base64 of more": lambda secret: said("base64", "-w64", given=secret * 9),
     "jq": lambda secret: said(need("jq", "jq"), "-R", "-s", ".", given=secret),
-    "jq in ASCII": lambda secret: said(need("jq", "jq"), "-R", "-s", "-a", ".", given=secret),
-    "jq's @sh": lambda secret: said(need("jq", "jq"), "-R", "-s", "-r", "@sh", given=secret),
-    "jq's @uri": lambda secret: said(need("jq", "jq"), "-R", "-s", "-r", "@uri", given=secret),
-    "jq's @html": lambda secret: said(need("jq", "jq"), "-R", "-s", "-r", "@html", given=secret),
+    "jq in ASCII": lambda secret: said(
+        need("jq", "jq"), "-R", "-s", "-a", ".", given=secret
+    ),
+    "jq's @sh": lambda secret: said(
+        need("jq", "jq"), "-R", "-s", "-r", "@sh", given=secret
+    ),
+    "jq's @uri": lambda secret: said(
+        need("jq", "jq"), "-R", "-s", "-r", "@uri", given=secret
+    ),
+    "jq's @html": lambda secret: said(
+        need("jq", "jq"), "-R", "-s", "-r", "@html", given=secret
+    ),
 }
 
 
@@ -116,15 +154,24 @@ TOOLS: dict[str, Callable[[str], str]] = {
 )
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
 @pytest.mark.parametrize(
-    "write", [*PYTHON.values(), *TOOLS.values()], ids=[*PYTHON, *(f"{each} itself" for each in TOOLS)]
+    "write",
+    [*PYTHON.values(), *TOOLS.values()],
+    ids=[*PYTHON, *(f"{each} itself" for each in TOOLS)],
 )
-def test_a_secret_is_hidden_in_whatever_form_a_program_writes_it(write: Callable[[str], str], secret: str) -> None:
+def test_a_secret_is_hidden_in_whatever_form_a_program_writes_it(
+    write: Callable[[str], str], secret: str
+) -> None:
     """Nothing is left of it."""
     whole = write(secret)
     if secret is KEY:  # of what stands around its lines nothing is secret
         hidden = Secrets([secret, *secret.split("\n")]).hide(whole)
         assert MASK in hidden
-        assert [each for line in KEY.split("\n") for each in pieces(line, 10) if each in hidden] == []
+        assert [
+            each
+            for line in KEY.split("\n")
+            for each in pieces(line, 10)
+            if each in hidden
+        ] == []
     else:
         hidden = Secrets([secret]).hide(whole)
         assert MASK in hidden
@@ -139,7 +186,10 @@ def test_base64_of_user_and_secret_is_hidden(user: str, secret: str) -> None:
         written = encode(f"{user}:{secret}".encode()).decode()
         found = Secrets([secret]).hide(f"Authorization: Basic {written}\n")
         begin = (len(user) + 1) * 8 // 6
-        assert found == f"Authorization: Basic {written[:begin]}{MASK}{'=' * written.count('=')}\n"
+        assert (
+            found
+            == f"Authorization: Basic {written[:begin]}{MASK}{'=' * written.count('=')}\n"
+        )
 
 
 def test_password_in_the_output_of_curl_is_hidden() -> None:
@@ -148,14 +198,24 @@ def test_password_in_the_output_of_curl_is_hidden() -> None:
     server.start()
     try:
         for user in ("a", "ab", "abc"):
-            command = [need("curl", "curl"), "-sv", "--noproxy", "*", "--user", f"{user}:{QUOTED}", server.url()]
+            command = [
+                need("curl", "curl"),
+                "-sv",
+                "--noproxy",
+                "*",
+                "--user",
+                f"{user}:{QUOTED}",
+                server.url(),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if "Basic" not in done.stderr:
                 pytest.skip("this curl does not show the header")
             written = base64.b64encode(f"{user}:{QUOTED}".encode()).decode()
             assert written in done.stderr
             found = Secrets([QUOTED]).hide(done.stderr)
-            assert [each for each in pieces(written.rstrip("=")[4:]) if each in found] == []
+            assert [
+                each for each in pieces(written.rstrip("=")[4:]) if each in found
+            ] == []
     finally:
         server.stop()
 
@@ -167,7 +227,9 @@ def test_base64_in_lines_is_hidden(width: int, wrap: str) -> None:
     secret = letters(40)
     text = f"{'some other text ' * 3}{secret}{' and more text' * 5}"
     whole = base64.b64encode(text.encode()).decode()
-    written = wrap.join(whole[begin : begin + width] for begin in range(0, len(whole), width))
+    written = wrap.join(
+        whole[begin : begin + width] for begin in range(0, len(whole), width)
+    )
     found = Secrets([secret]).hide(written)
     assert MASK in found
     alone = whole[66 : 66 + 48]
@@ -175,7 +237,9 @@ def test_base64_in_lines_is_hidden(width: int, wrap: str) -> None:
 
 
 @pytest.mark.parametrize("write", PYTHON.values(), ids=PYTHON)
-def test_half_of_a_secret_waits_for_the_rest_in_every_form(write: Callable[[str], str]) -> None:
+def test_half_of_a_secret_waits_for_the_rest_in_every_form(
+    write: Callable[[str], str],
+) -> None:
     """Wherever a growing text ends, it shows at most a few characters of a secret."""
     secrets, whole = Secrets([SPECIAL]), write(SPECIAL)
     for end in range(len(whole)):
@@ -190,20 +254,52 @@ def test_half_of_a_secret_waits_for_the_rest_in_every_form(write: Callable[[str]
 
 
 @pytest.mark.parametrize(
-    "text", ["begun\n", "begun\n\n  ", "100%", "a\\", "it's said'", "a & ", 'x"', "line\r\n", "&amp;"]
+    "text",
+    [
+        "begun\n",
+        "begun\n\n  ",
+        "100%",
+        "a\\",
+        "it's said'",
+        "a & ",
+        'x"',
+        "line\r\n",
+        "&amp;",
+    ],
 )
 def test_line_without_the_beginning_of_a_secret_is_shown_at_once(text: str) -> None:
     """A line that has ended is shown, though it might go on in one that is folded, or with an escape."""
-    assert Secrets([SPECIAL, "several words, it's 'quoted' \"twice\" & more", KEY[5:]]).begun(text) == 0
+    assert (
+        Secrets(
+            [SPECIAL, "several words, it's 'quoted' \"twice\" & more", KEY[5:]]
+        ).begun(text)
+        == 0
+    )
 
 
 def test_adjacent_secrets_are_masked_as_one() -> None:
     """Adjacent and overlapping secrets are masked as one."""
-    assert Secrets(["abcdef", "defghi"]).hide("abcdefghi abcdefabcdef") == f"{MASK} {MASK}"
+    assert (
+        Secrets(["abcdef", "defghi"]).hide("abcdefghi abcdefabcdef") == f"{MASK} {MASK}"
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["100 %", "a\\", "&", "&unknown;", "%zz", "\\u12", "'", "''", "\udc80\udcff", "", "====", "\\ud800"]
+    "text",
+    [
+        "100 %",
+        "a\\",
+        "&",
+        "&unknown;",
+        "%zz",
+        "\\u12",
+        "'",
+        "''",
+        "\udc80\udcff",
+        "",
+        "====",
+        "\\ud800",
+    ],
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     """Other text is unchanged, also half of an escape and invalid UTF-8."""
@@ -221,7 +317,10 @@ def test_a_long_secret_is_hidden_whole_and_in_part() -> None:
 
 def test_where_more_is_secret_than_can_be_looked_for_nothing_is_shown() -> None:
     """With more secrets than can be searched for, nothing is shown at all."""
-    for many in ((f"secret {number}" for number in range(MOST_WORDS + 1)), [letters(MOST_BYTES + 1)]):
+    for many in (
+        (f"secret {number}" for number in range(MOST_WORDS + 1)),
+        [letters(MOST_BYTES + 1)],
+    ):
         secrets = Secrets(many)
         assert secrets.hide("some text") == WITHHELD
         assert secrets.spans(b"some text") == [(0, 9)]
@@ -236,7 +335,9 @@ def lines(count: int) -> list[str]:
 
 TEXTS: dict[str, Callable[[list[str], int], str]] = {
     "no secrets": lambda _, size: "yes\n" * (size // 4),
-    "only secrets": lambda words, size: "\n".join(words * (size // 24 // len(words) + 1))[:size],
+    "only secrets": lambda words, size: "\n".join(
+        words * (size // 24 // len(words) + 1)
+    )[:size],
     "escapes": lambda _, size: "\\n%41&amp;''\n  + x" * (size // 20),
     "nearly secrets": lambda words, size: (words[0][:-1] + "?") * (size // 24),
 }

@@ -27,8 +27,15 @@ URL = "http://h:8000/v1/signal/arn%3Aopenstack?Timestamp=2026&SignatureMethod=Hm
 
 def parse(*outputs: str, **inputs: Any) -> Deployment:
     """Return a deployment; an input given as an object says more of itself than its value."""
-    items = [{"name": name, **(each if isinstance(each, dict) else {"value": each})} for name, each in inputs.items()]
-    entry = {"id": "a", "inputs": items, "outputs": [{"name": each} for each in outputs]}
+    items = [
+        {"name": name, **(each if isinstance(each, dict) else {"value": each})}
+        for name, each in inputs.items()
+    ]
+    entry = {
+        "id": "a",
+        "inputs": items,
+        "outputs": [{"name": each} for each in outputs],
+    }
     return metadata.parse(Document(source="test", content=[entry])).deployments[0]
 
 
@@ -56,7 +63,16 @@ def test_inputs_that_the_document_hides_are_hidden_everywhere(flag: str) -> None
 @pytest.mark.parametrize(
     "name",
     [
-        *("db_password", "adminPasswd", "API_KEY", "auth_key", "clientSecret", "x_token", "PassPhrase", "passcode"),
+        *(
+            "db_password",
+            "adminPasswd",
+            "API_KEY",
+            "auth_key",
+            "clientSecret",
+            "x_token",
+            "PassPhrase",
+            "passcode",
+        ),
         *("DB_PASS", "pass", "MYSQL_PWD"),
     ],
 )
@@ -73,7 +89,18 @@ def test_a_declared_stream_is_still_a_stream(name: str) -> None:
     assert redact("hunter22", name, name, db_password="hunter22") == MASK
 
 
-@pytest.mark.parametrize("name", ["port", "user", "deploy_action", "deploy_stack_id", "monkey", "passenger", "compass"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "port",
+        "user",
+        "deploy_action",
+        "deploy_stack_id",
+        "monkey",
+        "passenger",
+        "compass",
+    ],
+)
 def test_other_inputs_are_shown(name: str) -> None:
     """Masking them would destroy text that people need."""
     assert not is_secret(Input(name=name, value="value"))
@@ -81,7 +108,17 @@ def test_other_inputs_are_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["plain", "json", "json in UTF-8", "URL", "URL path", "form", "base64", "base64 of a line"]
+    "form",
+    [
+        "plain",
+        "json",
+        "json in UTF-8",
+        "URL",
+        "URL path",
+        "form",
+        "base64",
+        "base64 of a line",
+    ],
 )
 def test_a_secret_is_hidden_in_every_form_in_which_programs_write_it(form: str) -> None:
     """Escaped for JSON, for a URL, or in base64."""
@@ -110,7 +147,9 @@ def test_base64_is_hidden_whatever_the_length(length: int) -> None:
         assert encoded[: length * 4 // 3] not in redact(encoded, db_password=secret)
 
 
-@pytest.mark.parametrize("part", ["c2ln%2Bbm%2Fk%3D", "c2ln+bm/k=", "0123456789abcdef", URL])
+@pytest.mark.parametrize(
+    "part", ["c2ln%2Bbm%2Fk%3D", "c2ln+bm/k=", "0123456789abcdef", URL]
+)
 def test_signature_of_a_signed_url_is_hidden_alone(part: str) -> None:
     """The signature and the key, as they stand in it and decoded."""
     assert redact(f"<{part}>", deploy_signal_id=URL) == f"<{MASK}>"
@@ -124,14 +163,24 @@ def test_a_temporary_url_is_signed_too() -> None:
 
 def test_every_text_and_number_in_a_hidden_structure_is_hidden() -> None:
     """Lists and maps of secrets are as secret as these."""
-    value = {"a": ["first secret", {"b": "second secret"}], "pin": 123456, "on": True, "none": None}
-    text = redact("first secret, second secret, 123456, true, null", x={"value": value, "hidden": True})
+    value = {
+        "a": ["first secret", {"b": "second secret"}],
+        "pin": 123456,
+        "on": True,
+        "none": None,
+    }
+    text = redact(
+        "first secret, second secret, 123456, true, null",
+        x={"value": value, "hidden": True},
+    )
     assert text == f"{MASK}, {MASK}, {MASK}, true, null"
 
 
 def test_a_secret_within_another_leaves_nothing_of_it() -> None:
     """The longer one is hidden whole."""
-    assert redact("abcdefgh abcd", x_token="abcd", y_token="abcdefgh") == f"{MASK} {MASK}"
+    assert (
+        redact("abcdefgh abcd", x_token="abcd", y_token="abcdefgh") == f"{MASK} {MASK}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,16 +198,23 @@ def test_a_secret_within_another_leaves_nothing_of_it() -> None:
 )
 def test_beginning_of_a_secret_is_recognised(text: str, length: int) -> None:
     """At the end of what was printed so far; of a secret of several lines, also the lines that are there."""
-    found = parse(db_password="hunter22", key={"value": "the first\nline, the second\nline", "hidden": True})
+    found = parse(
+        db_password="hunter22",
+        key={"value": "the first\nline, the second\nline", "hidden": True},
+    )
     assert beginning(found)(text) == length
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", " ", "\n\n"])
 @pytest.mark.parametrize("secret", ["pass", "hunter2"])
-def test_white_space_at_the_end_of_a_secret_does_not_count(secret: str, end: str) -> None:
+def test_white_space_at_the_end_of_a_secret_does_not_count(
+    secret: str, end: str
+) -> None:
     """A secret is masked without the newline at its end too, also a short one."""
     assert redact(f"it is {secret}.", db_password=f"{secret}{end}") == f"it is {MASK}."
-    assert redact(f"it is {secret}.", db_password=f"\n{secret}{end}") == f"it is {MASK}."
+    assert (
+        redact(f"it is {secret}.", db_password=f"\n{secret}{end}") == f"it is {MASK}."
+    )
 
 
 def test_white_space_is_not_masked() -> None:
@@ -168,9 +224,15 @@ def test_white_space_is_not_masked() -> None:
 
 def test_secret_declared_by_a_stack_is_hidden() -> None:
     """In what was printed and in what people are shown; a declared output keeps it, as another resource may need it."""
-    entry = {"id": "a", "inputs": [{"name": "x", "value": "db://hunter22@h"}], "outputs": [{"name": "out"}]}
+    entry = {
+        "id": "a",
+        "inputs": [{"name": "x", "value": "db://hunter22@h"}],
+        "outputs": [{"name": "out"}],
+    }
     for secrets in (["hunter22"], [{"a": ["hunter22"]}]):
-        found = metadata.parse(Document(source="test", content=[{**entry, "secrets": secrets}])).deployments[0]
+        found = metadata.parse(
+            Document(source="test", content=[{**entry, "secrets": secrets}])
+        ).deployments[0]
         assert redactor(found)("deploy_stdout", "db://hunter22@h") == f"db://{MASK}@h"
         assert redactor(found)("out", "db://hunter22@h") == "db://hunter22@h"
         assert concealer(found)({"out": "hunter22"}) == {"out": MASK}
@@ -180,7 +242,12 @@ def test_secret_declared_by_a_stack_is_hidden() -> None:
 @pytest.mark.parametrize("secret", ["demo", "swordfish", "18080"])
 def test_common_secret_of_a_stack_is_masked_for_people_alone(secret: str) -> None:
     """Names and values that contain it by chance stay exact, because other resources get them."""
-    entry = {"id": "a", "name": f"{secret}-host", "outputs": [{"name": "out"}], "secrets": [secret]}
+    entry = {
+        "id": "a",
+        "name": f"{secret}-host",
+        "outputs": [{"name": "out"}],
+        "secrets": [secret],
+    }
     found = metadata.parse(Document(source="test", content=[entry])).deployments[0]
     assert concealer(found).text(f"{secret}-host") == f"{MASK}-host"
     assert redactor(found)("deploy_stdout", f"{secret}-host") == f"{secret}-host"
@@ -192,9 +259,17 @@ def test_common_secret_of_a_stack_is_masked_for_people_alone(secret: str) -> Non
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("hunter2", True), ("a1b2", False), ("swordfish", False), ("1234567", False), ("x-y-z!", False)],
+    [
+        ("hunter2", True),
+        ("a1b2", False),
+        ("swordfish", False),
+        ("1234567", False),
+        ("x-y-z!", False),
+    ],
 )
-def test_secret_of_letters_and_digits_is_distinctive(text: str, *, expected: bool) -> None:
+def test_secret_of_letters_and_digits_is_distinctive(
+    text: str, *, expected: bool
+) -> None:
     """It is masked inside other values too, from six characters on."""
     assert is_distinctive(text) is expected
 
@@ -202,20 +277,30 @@ def test_secret_of_letters_and_digits_is_distinctive(text: str, *, expected: boo
 @pytest.mark.parametrize("secrets", ["hunter22", {"a": "hunter22"}, None, 7])
 def test_only_a_list_of_secrets_counts(secrets: object) -> None:
     """Only a list does: Heat itself has no such key."""
-    found = metadata.parse(Document(source="test", content=[{"id": "a", "secrets": secrets}])).deployments[0]
+    found = metadata.parse(
+        Document(source="test", content=[{"id": "a", "secrets": secrets}])
+    ).deployments[0]
     assert redactor(found)("deploy_stdout", "hunter22") == "hunter22"
 
 
 def test_a_concealer_knows_which_secrets_are_in_a_value() -> None:
     """In keys, texts and numbers, and in whatever form."""
     prepared = Concealer(
-        [Input(name=name, value=value) for name, value in (("a", "it's one"), ("b", 123456), ("c", "three"))]
+        [
+            Input(name=name, value=value)
+            for name, value in (("a", "it's one"), ("b", 123456), ("c", "three"))
+        ]
     )
-    assert prepared.within({"x": [f"{json.dumps({'it': 'it'})} it'\\''s one", 123456]}) == ["it's one", 123456]
+    assert prepared.within(
+        {"x": [f"{json.dumps({'it': 'it'})} it'\\''s one", 123456]}
+    ) == ["it's one", 123456]
     assert prepared.finds({"three": 1})
     assert not prepared.finds(["one", 12345])
     assert prepared.also(prepared) is prepared
-    assert prepared.also(Concealer([Input(name="d", value="four")])).text("four three") == f"{MASK} {MASK}"
+    assert (
+        prepared.also(Concealer([Input(name="d", value="four")])).text("four three")
+        == f"{MASK} {MASK}"
+    )
 
 
 @pytest.mark.parametrize("secret", ["", "a", "abc"])

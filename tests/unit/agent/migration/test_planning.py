@@ -9,13 +9,28 @@ from typing import Any
 import pytest
 
 import heat_config_hooks
-from heat_config_agent.migration import OURS, Deed, Inventory, Plan, Unit, Verdict, planning, survey, units
+from heat_config_agent.migration import (
+    OURS,
+    Deed,
+    Inventory,
+    Plan,
+    Unit,
+    Verdict,
+    planning,
+    survey,
+    units,
+)
 from heat_config_agent.model.deployment import BUILTIN, Tool
 from heat_config_agent.settings import effective, layers
 from heat_config_hooks.values import replace
 
 NAME = "os-collect-config.service"
-COMPONENT = {"configs": [{"actions": ["CREATE"], "tool": "kubelet"}, {"actions": ["DELETE"], "tool": "script"}]}
+COMPONENT = {
+    "configs": [
+        {"actions": ["CREATE"], "tool": "kubelet"},
+        {"actions": ["DELETE"], "tool": "script"},
+    ]
+}
 
 
 def unit(*texts: str) -> Unit:
@@ -32,14 +47,27 @@ def test_a_unit_is_read_as_systemd_reads_it() -> None:
         "[Service]\nExecStart=\nExecStart=/opt/bin/os-collect-config --debug\n[Install]\nWantedBy=x\n",
     )
 
-    assert collector.variables == {"LC_ALL": "C", "PATH": "/a b:/c", "P": "100%", "D": ""}
+    assert collector.variables == {
+        "LC_ALL": "C",
+        "PATH": "/a b:/c",
+        "P": "100%",
+        "D": "",
+    }
     assert collector.commands == (("/opt/bin/os-collect-config", "--debug"),)
-    assert (collector.kill, collector.rest, collector.variable_files) == ("process", ("Nice",), ("-/etc/default/x",))
+    assert (collector.kill, collector.rest, collector.variable_files) == (
+        "process",
+        ("Nice",),
+        ("-/etc/default/x",),
+    )
 
 
 def test_a_unit_that_says_little() -> None:
     """The defaults of systemd apply: all processes of the unit end with it."""
-    assert (unit("").kill, unit("").commands, unit("[Service]\nno directive\n").rest) == ("control-group", (), ())
+    assert (
+        unit("").kill,
+        unit("").commands,
+        unit("[Service]\nno directive\n").rest,
+    ) == ("control-group", (), ())
 
 
 @pytest.mark.parametrize(
@@ -54,7 +82,10 @@ def test_a_unit_that_says_little() -> None:
 )
 def test_which_units_are_theirs(command: str, starts: bool) -> None:
     """Units that start one of their programs in any way are theirs, and units that only name one are not."""
-    assert units.runs(unit(f"[Service]\nExecStart={command}\n"), "os-collect-config") is starts
+    assert (
+        units.runs(unit(f"[Service]\nExecStart={command}\n"), "os-collect-config")
+        is starts
+    )
 
 
 def test_variables_are_handed_on_whole(tmp_path: Path) -> None:
@@ -67,12 +98,20 @@ def test_variables_are_handed_on_whole(tmp_path: Path) -> None:
     assert len(text.splitlines()) == 2 + 5
 
     (tmp_path / "file").write_text("# no\nF='of a file'\nA=later\n")
-    assert units.variables(tmp_path, replace(found, variable_files=("-/file", "/none")))["F"] == "of a file"
+    assert (
+        units.variables(tmp_path, replace(found, variable_files=("-/file", "/none")))[
+            "F"
+        ]
+        == "of a file"
+    )
 
 
 def test_units_are_found_where_systemd_finds_them(tmp_path: Path) -> None:
     """The first folder counts, drop-ins of all, a link to another unit is none, and one to nowhere is masked."""
-    for folder, text in (("etc", "[Service]\nExecStart=/first\n"), ("usr/lib", "[Service]\nExecStart=/second\n")):
+    for folder, text in (
+        ("etc", "[Service]\nExecStart=/first\n"),
+        ("usr/lib", "[Service]\nExecStart=/second\n"),
+    ):
         path = tmp_path / folder / "systemd/system" / NAME
         path.parent.mkdir(parents=True)
         path.write_text(text)
@@ -88,7 +127,11 @@ def test_units_are_found_where_systemd_finds_them(tmp_path: Path) -> None:
     assert units.names(tmp_path) == ["masked.service", NAME]
     assert found is not None
     assert masked is not None
-    assert (found.commands, found.variables, masked.masked) == ((("/first",),), {"X": "1"}, True)
+    assert (found.commands, found.variables, masked.masked) == (
+        (("/first",),),
+        {"X": "1"},
+        True,
+    )
     assert units.read(tmp_path, "none.service") is None
 
 
@@ -97,7 +140,9 @@ def test_units_are_found_where_systemd_finds_them(tmp_path: Path) -> None:
 THEIRS = Unit(
     name=NAME,
     path=Path("/etc/systemd/system", NAME),
-    commands=(("/usr/bin/os-collect-config", "--config-file", "/etc/os-collect-config.conf"),),
+    commands=(
+        ("/usr/bin/os-collect-config", "--config-file", "/etc/os-collect-config.conf"),
+    ),
     active=True,
     enabled=True,
     process=7,
@@ -107,13 +152,21 @@ THEIRS = Unit(
 def found(**values: Any) -> Inventory:
     """Return what a usual machine has, and what is said of it."""
     given = effective.make({})
-    usual: dict[str, Any] = {"settings": given, "old_units": (THEIRS,), "own_unit": Unit(name=OURS, path=Path("/x"))}
+    usual: dict[str, Any] = {
+        "settings": given,
+        "old_units": (THEIRS,),
+        "own_unit": Unit(name=OURS, path=Path("/x")),
+    }
     return Inventory(**{**usual, "command": "os-refresh-config --timeout 60", **values})
 
 
 def says(plan: Plan, verdict: Verdict) -> str:
     """Return all findings of a kind, with what to do about them."""
-    return "\n".join(f"{each.text} → {each.todo}" for each in plan.findings if each.verdict is verdict)
+    return "\n".join(
+        f"{each.text} → {each.todo}"
+        for each in plan.findings
+        if each.verdict is verdict
+    )
 
 
 def deeds(plan: Plan) -> list[tuple[Deed, bool]]:
@@ -126,9 +179,19 @@ def test_the_usual_machine() -> None:
     plan = planning.plan(found(variables={"HEAT_X": "secret"}))
 
     assert not plan.refused
-    order = [Deed.WAIT, Deed.VARIABLES, Deed.ENABLE, Deed.DISABLE, Deed.STOP, Deed.START]
+    order = [
+        Deed.WAIT,
+        Deed.VARIABLES,
+        Deed.ENABLE,
+        Deed.DISABLE,
+        Deed.STOP,
+        Deed.START,
+    ]
     assert deeds(plan) == [(each, False) for each in order]
-    assert plan.back == (f"systemctl disable --now {OURS}", f"systemctl enable --now {NAME}")
+    assert plan.back == (
+        f"systemctl disable --now {OURS}",
+        f"systemctl enable --now {NAME}",
+    )
     assert "secret" not in repr(plan)
 
 
@@ -138,17 +201,33 @@ def test_a_machine_that_was_migrated() -> None:
         replace(THEIRS, active=False, enabled=False),
         Unit(name=OURS, path=Path("/"), active=True, enabled=True),
     )
-    plan = planning.plan(found(old_units=(theirs,), own_unit=ours, variables={"A": ""}, variables_taken=True))
+    plan = planning.plan(
+        found(
+            old_units=(theirs,),
+            own_unit=ours,
+            variables={"A": ""},
+            variables_taken=True,
+        )
+    )
 
     assert not plan.refused
-    assert deeds(plan) == [(each, True) for each in (Deed.VARIABLES, Deed.ENABLE, Deed.DISABLE, Deed.STOP, Deed.START)]
+    assert deeds(plan) == [
+        (each, True)
+        for each in (Deed.VARIABLES, Deed.ENABLE, Deed.DISABLE, Deed.STOP, Deed.START)
+    ]
 
 
 def test_without_systemd_and_without_a_start() -> None:
     """Nothing is started, in an image or where one does not want it."""
     idle = replace(THEIRS, active=False)
-    assert Deed.START not in [each.deed for each in planning.plan(found(), start=False).steps]
-    assert [each.deed for each in planning.plan(found(systemd=False, old_units=(idle,))).steps if not each.done] == [
+    assert Deed.START not in [
+        each.deed for each in planning.plan(found(), start=False).steps
+    ]
+    assert [
+        each.deed
+        for each in planning.plan(found(systemd=False, old_units=(idle,))).steps
+        if not each.done
+    ] == [
         Deed.ENABLE,
         Deed.DISABLE,
     ]
@@ -156,15 +235,23 @@ def test_without_systemd_and_without_a_start() -> None:
 
 def test_a_masked_unit_is_left_alone() -> None:
     """A masked unit starts nothing, and is not among the units to enable for going back."""
-    plan = planning.plan(found(old_units=(Unit(name=NAME, path=Path("/x"), masked=True),)))
+    plan = planning.plan(
+        found(old_units=(Unit(name=NAME, path=Path("/x"), masked=True),))
+    )
     assert [each.deed for each in plan.steps] == [Deed.ENABLE, Deed.START]
     assert plan.back == (f"systemctl disable --now {OURS}",)
 
 
 def test_a_timer_goes_before_what_it_starts() -> None:
     """Else it would start it again."""
-    timer = Unit(name="os-collect-config.timer", path=Path("/x"), active=True, enabled=True)
-    stopped = [each.about for each in planning.plan(found(old_units=(THEIRS, timer))).steps if each.deed is Deed.STOP]
+    timer = Unit(
+        name="os-collect-config.timer", path=Path("/x"), active=True, enabled=True
+    )
+    stopped = [
+        each.about
+        for each in planning.plan(found(old_units=(THEIRS, timer))).steps
+        if each.deed is Deed.STOP
+    ]
     assert stopped == [timer.name, NAME]
 
 
@@ -172,16 +259,27 @@ def test_a_timer_goes_before_what_it_starts() -> None:
     ("values", "sentence"),
     [
         ({"own_unit": None}, f"there is no {OURS}"),
-        ({"own_unit": Unit(name=OURS, path=Path("/x"), masked=True)}, f"systemctl unmask {OURS}"),
+        (
+            {"own_unit": Unit(name=OURS, path=Path("/x"), masked=True)},
+            f"systemctl unmask {OURS}",
+        ),
         ({"program": "agent"}, "starts agent, which does not exist"),
         ({"mistakes": ("a mistake",)}, "a mistake → correct it"),
         ({"strays": (12,)}, "process 12 is an os-collect-config that was not started"),
-        ({"schedules": (Path("/etc/cron.d/x"),)}, "/etc/cron.d/x starts os-collect-config"),
-        ({"more_settings": (Path("/etc/o.conf.d/a.conf"),)}, "reads /etc/o.conf.d/a.conf, but the agent does not"),
+        (
+            {"schedules": (Path("/etc/cron.d/x"),)},
+            "/etc/cron.d/x starts os-collect-config",
+        ),
+        (
+            {"more_settings": (Path("/etc/o.conf.d/a.conf"),)},
+            "reads /etc/o.conf.d/a.conf, but the agent does not",
+        ),
     ],
 )
 @pytest.mark.parametrize("without_scripts", [False, True])
-def test_obstacle_refuses_the_migration(values: dict[str, Any], sentence: str, without_scripts: bool) -> None:
+def test_obstacle_refuses_the_migration(
+    values: dict[str, Any], sentence: str, without_scripts: bool
+) -> None:
     """An obstacle refuses the migration, whichever options are given."""
     plan = planning.plan(found(**values), without_scripts=without_scripts)
     assert plan.refused
@@ -191,7 +289,9 @@ def test_obstacle_refuses_the_migration(values: dict[str, Any], sentence: str, w
 def test_a_command_line_in_a_shell() -> None:
     """Words of the shell are not mistaken for options of os-collect-config."""
     line = "/bin/sh -c 'exec os-collect-config --config-file /etc/mine.conf 2>&1 | logger -t x'"
-    assert units.arguments(unit(f"[Service]\nExecStart={line}\n"), "os-collect-config") == [
+    assert units.arguments(
+        unit(f"[Service]\nExecStart={line}\n"), "os-collect-config"
+    ) == [
         "--config-file",
         "/etc/mine.conf",
     ]
@@ -204,10 +304,14 @@ def test_unreadable_hook_directory_is_reported(tmp_path: Path) -> None:
     settings = effective.make({"HEAT_CONFIG_HOOKS": str(folder)})
     tools, unreadable = survey.installed_tools(settings)
     plan = planning.plan(found(tools=tools, unreadable_hooks=unreadable))
-    assert f"cannot read the hook directory {folder}: Not a directory" in says(plan, Verdict.WARNING)
+    assert f"cannot read the hook directory {folder}: Not a directory" in says(
+        plan, Verdict.WARNING
+    )
 
 
-def test_the_package_of_older_tools_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_of_older_tools_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If recorded or given deployments need it, and it is not installed; nothing is installed."""
     for tool in heat_config_hooks.COMPAT:
         monkeypatch.delitem(heat_config_hooks.HOOKS, tool)
@@ -217,7 +321,9 @@ def test_the_package_of_older_tools_is_named(tmp_path: Path, monkeypatch: pytest
         "d3": {"group": "component", "config": COMPONENT},
     }
     for name, fields in done.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps({"id": name, "inputs": [], **fields}))
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps({"id": name, "inputs": [], **fields})
+        )
     given = tmp_path / "given"
     given.write_text(json.dumps([{"id": "d4", "group": "cfn-init"}]))
     settings = effective.make({"HEAT_SHELL_CONFIG": str(given)})
@@ -228,21 +334,29 @@ def test_the_package_of_older_tools_is_named(tmp_path: Path, monkeypatch: pytest
 
     assert list(absent) == ["cfn-init", "hiera", "kubelet"]
     for tool in absent:
-        assert f"deployments here use {tool}: the hook for the tool {tool!r} is not installed" in said
+        assert (
+            f"deployments here use {tool}: the hook for the tool {tool!r} is not installed"
+            in said
+        )
     assert "install the package heat-config-agent-compat" in said
 
 
 def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
     """Running work is waited for without a unit, as os-refresh-config may be started by hand."""
     idle = replace(THEIRS, active=False, enabled=False)
-    plan = planning.plan(found(old_units=(idle,), busy="os-refresh-config (process 3) is at work"))
+    plan = planning.plan(
+        found(old_units=(idle,), busy="os-refresh-config (process 3) is at work")
+    )
     assert plan.steps[0].deed is Deed.WAIT
 
 
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ("--config-file /etc/os-collect-config.conf --debug -c os-refresh-config --cachedir /var/x", ""),
+        (
+            "--config-file /etc/os-collect-config.conf --debug -c os-refresh-config --cachedir /var/x",
+            "",
+        ),
         ("--config-file=/etc/os-collect-config.conf --command=x", ""),
         ("--config-file /etc/mine.conf", "'--config-file /etc/mine.conf'"),
         ("--heat-password secret", "'--heat-password'"),
@@ -252,7 +366,9 @@ def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
 )
 def test_unused_option_is_named_without_its_value(words: str, named: str) -> None:
     """An option that the agent does not use is named without its value, which may be a secret."""
-    theirs = replace(THEIRS, commands=(("/bin/python3", "/bin/os-collect-config", *words.split()),))
+    theirs = replace(
+        THEIRS, commands=(("/bin/python3", "/bin/os-collect-config", *words.split()),)
+    )
     plan = planning.plan(found(old_units=(theirs,)))
     assert named in says(plan, Verdict.REFUSED)
     assert plan.refused is bool(named)
@@ -266,15 +382,27 @@ TEMPLATES = Path("/usr/libexec/os-apply-config/templates")
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"scripts": (BASE / "configure.d/50-mine",)}, "50-mine is a script of your own"),
-        ({"scripts": (BASE / "migration.d/55-heat-config",)}, "migration.d/55-heat-config is a script of your own"),
-        ({"scripts": (BASE / "environment.d/10-x",)}, "10-x sets variables for the scripts"),
+        (
+            {"scripts": (BASE / "configure.d/50-mine",)},
+            "50-mine is a script of your own",
+        ),
+        (
+            {"scripts": (BASE / "migration.d/55-heat-config",)},
+            "migration.d/55-heat-config is a script of your own",
+        ),
+        (
+            {"scripts": (BASE / "environment.d/10-x",)},
+            "10-x sets variables for the scripts",
+        ),
         ({"command": "/usr/local/bin/mine --x"}, "runs a command of your own"),
         ({"command": "os-refresh-config-mine"}, "runs a command of your own"),
         (
             {
                 "scripts": (BASE / "configure.d/20-os-apply-config",),
-                "templates": (TEMPLATES / "etc/mine.conf", TEMPLATES / "etc/os-collect-config.conf"),
+                "templates": (
+                    TEMPLATES / "etc/mine.conf",
+                    TEMPLATES / "etc/os-collect-config.conf",
+                ),
                 "template_folders": (TEMPLATES,),
             },
             "/etc/mine.conf will no longer be generated from it",
@@ -296,9 +424,13 @@ def test_scripts_of_heat_agents_do_not_refuse_the_migration() -> None:
     """The agent does what they do; so they stand in nobody's way."""
     scripts = tuple(BASE / "configure.d" / each for each in sorted(planning.SCRIPTS))
     templates = tuple(TEMPLATES / each for each in planning.TEMPLATES)
-    plan = planning.plan(found(scripts=scripts, templates=templates, template_folders=(TEMPLATES,)))
+    plan = planning.plan(
+        found(scripts=scripts, templates=templates, template_folders=(TEMPLATES,))
+    )
     assert not plan.refused
-    assert says(plan, Verdict.OK).count("is part of heat-agents: the agent replaces it") == len(scripts)
+    assert says(plan, Verdict.OK).count(
+        "is part of heat-agents: the agent replaces it"
+    ) == len(scripts)
 
 
 def test_who_carries_out_which_tool() -> None:
@@ -311,7 +443,10 @@ def test_who_carries_out_which_tool() -> None:
     )
     said = says(planning.plan(found(tools=tools)), Verdict.OK)
     assert f"hooks in {hooks} stay in use: mine →" in said
-    assert f"hooks in {hooks} stay in use, and override the agent's own: script; the agent's own is used when" in said
+    assert (
+        f"hooks in {hooks} stay in use, and override the agent's own: script; the agent's own is used when"
+        in said
+    )
     assert "the agent has its own hooks for puppet →" in said
 
 
@@ -319,8 +454,18 @@ def test_finished_deployments_do_not_run_again_after_the_migration() -> None:
     """Finished deployments do not run again, and interrupted ones are named with the command to run them."""
     names = ("a b", *(f"d{number}" for number in range(8)))
     done = (*names, "d8", "d9", "half")
-    plan = planning.plan(found(deployed=Path("/d"), done=done, unanswered=names, hollow=("half",), lasting=("d1",)))
-    assert "2 deployments are recorded as done in /d, and will not run again" in says(plan, Verdict.OK)
+    plan = planning.plan(
+        found(
+            deployed=Path("/d"),
+            done=done,
+            unanswered=names,
+            hollow=("half",),
+            lasting=("d1",),
+        )
+    )
+    assert "2 deployments are recorded as done in /d, and will not run again" in says(
+        plan, Verdict.OK
+    )
     warnings = says(plan, Verdict.WARNING)
     assert "for a b, d0, d1, d2, d3 and 4 more" in warnings
     assert "rm '/d/a b.json'" in warnings
@@ -331,7 +476,10 @@ def test_deployments_skipped_by_heat_agents_are_named() -> None:
     """Deployments that heat-agents skipped silently are named, because the agent would run them."""
     plan = planning.plan(found(deployed=Path("/d"), undone=("d1", "d2")))
     warnings = says(plan, Verdict.WARNING)
-    assert "heat-agents were given d1, d2, but have not begun: the agent runs it" in warnings
+    assert (
+        "heat-agents were given d1, d2, but have not begun: the agent runs it"
+        in warnings
+    )
     assert "touch /d/d1.json" in warnings
     assert not plan.refused
 
@@ -345,10 +493,19 @@ def test_plan_shows_running_work_and_settings(tmp_path: Path) -> None:
     other = layers.file(path)
     given = replace(effective.make({}), other=other, warnings=("mistaken",))
     theirs = replace(THEIRS, rest=("Nice", "User"), fixed=True, enabled=False)
-    plan = planning.plan(found(settings=given, old_units=(theirs,), busy="os-refresh-config (process 3) is at work"))
+    plan = planning.plan(
+        found(
+            settings=given,
+            old_units=(theirs,),
+            busy="os-refresh-config (process 3) is at work",
+        )
+    )
 
     warnings = says(plan, Verdict.WARNING)
-    assert "os-refresh-config (process 3) is at work: the migration waits for it" in warnings
+    assert (
+        "os-refresh-config (process 3) is at work: the migration waits for it"
+        in warnings
+    )
     assert "also sets Nice, User" in warnings
     assert f"systemctl mask {NAME}" in warnings
     assert "mistaken →" in warnings
@@ -361,9 +518,16 @@ def test_plan_shows_running_work_and_settings(tmp_path: Path) -> None:
 def test_a_message_from_zaqar_is_taken_over_after_theirs_has_stopped() -> None:
     """The only copy of the message is taken over, unless our agent runs and asks the queue itself."""
     plan = planning.plan(found(message=Path("/var/x/zaqar.json")))
-    assert [each.deed for each in plan.steps][-3:] == [Deed.STOP, Deed.MESSAGE, Deed.START]
+    assert [each.deed for each in plan.steps][-3:] == [
+        Deed.STOP,
+        Deed.MESSAGE,
+        Deed.START,
+    ]
     at_work = Unit(name=OURS, path=Path("/"), active=True, enabled=True)
-    assert Deed.MESSAGE not in [each.deed for each in planning.plan(found(message=Path("/z"), own_unit=at_work)).steps]
+    assert Deed.MESSAGE not in [
+        each.deed
+        for each in planning.plan(found(message=Path("/z"), own_unit=at_work)).steps
+    ]
     plan = planning.plan(found(message_trouble="cannot read it"))
     assert "cannot be taken over: cannot read it" in says(plan, Verdict.WARNING)
 
@@ -383,9 +547,15 @@ def test_marks_that_are_empty_are_named(tmp_path: Path) -> None:
     (tmp_path / "answered.notify.json").write_text("{}")
 
     done, unanswered, hollow, _ = survey._deployed(tmp_path, {"ours"})  # noqa: SLF001
-    shown = planning.plan(found(deployed=tmp_path, done=done, unanswered=unanswered, hollow=hollow)).findings
+    shown = planning.plan(
+        found(deployed=tmp_path, done=done, unanswered=unanswered, hollow=hollow)
+    ).findings
 
-    assert (done, unanswered, hollow) == (tuple(sorted(whole)), ("made", "whole"), ("broken", "empty"))
+    assert (done, unanswered, hollow) == (
+        tuple(sorted(whole)),
+        ("made", "whole"),
+        ("broken", "empty"),
+    )
     [finding] = [each for each in shown if "is empty or truncated" in each.text]
     assert finding.verdict is Verdict.WARNING
     assert finding.text.startswith("the record of broken, empty is empty")

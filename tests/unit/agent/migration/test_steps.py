@@ -31,14 +31,18 @@ def collector(tmp_path: Path) -> Iterator[Unit]:
     """An os-collect-config that begins something as soon as there is a file `change`, and waits for it."""
     program = tmp_path / "os-collect-config"
     program.write_text(TEXT)
-    with endings.ended(subprocess.Popen([sys.executable, program, tmp_path / "change"])) as process:
+    with endings.ended(
+        subprocess.Popen([sys.executable, program, tmp_path / "change"])
+    ) as process:
         wait_until(lambda: bool(survey.collectors(unit_of(process.pid))))
         yield unit_of(process.pid)
 
 
 def unit_of(process: int) -> Unit:
     """Return a unit that has this main process."""
-    return Unit(name="os-collect-config.service", path=Path("/x"), active=True, process=process)
+    return Unit(
+        name="os-collect-config.service", path=Path("/x"), active=True, process=process
+    )
 
 
 def status(unit: Unit) -> str:
@@ -54,7 +58,9 @@ def test_it_stands_still_where_it_has_begun_nothing(collector: Unit) -> None:
     wait_until(lambda: status(collector) != psutil.STATUS_STOPPED)
 
 
-def test_collector_with_running_work_is_not_stopped(collector: Unit, tmp_path: Path) -> None:
+def test_collector_with_running_work_is_not_stopped(
+    collector: Unit, tmp_path: Path
+) -> None:
     """A collector with running work is not stopped, so that it sees the end of it."""
     (tmp_path / "change").touch()
     wait_until(lambda: bool(survey.commands(collector)))
@@ -69,7 +75,9 @@ def test_collector_with_running_work_is_not_stopped(collector: Unit, tmp_path: P
         wait.until(lambda held: steps.hold_still(collector, held))
     (tmp_path / "change").unlink()
     survey.commands(collector)[0].kill()
-    with steps.Wait(float("inf"), told.append).until(lambda held: steps.hold_still(collector, held)):
+    with steps.Wait(float("inf"), told.append).until(
+        lambda held: steps.hold_still(collector, held)
+    ):
         assert status(collector) == psutil.STATUS_STOPPED
 
 

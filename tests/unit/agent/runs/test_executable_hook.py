@@ -17,7 +17,11 @@ def finish(run: Path, stdout: bytes | str, stderr: str = "", code: int = 0) -> R
     """Return what is made of a hook that printed this and ended so, its captures read."""
     (run / "stdout").write_bytes(stdout.encode() if isinstance(stdout, str) else stdout)
     (run / "stderr").write_text(stderr)
-    return fit(executable_hook.finish(HOOK, Ended(code=code, stdout=run / "stdout", stderr=run / "stderr")))
+    return fit(
+        executable_hook.finish(
+            HOOK, Ended(code=code, stdout=run / "stdout", stderr=run / "stderr")
+        )
+    )
 
 
 def test_a_hook_reads_the_deployment_on_its_standard_input(tmp_path: Path) -> None:
@@ -36,7 +40,12 @@ def test_a_hook_reads_the_deployment_on_its_standard_input(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "reply",
     [
-        {"deploy_stdout": "o", "deploy_stderr": "e", "deploy_status_code": 0, "out": {"a": [1, None]}},
+        {
+            "deploy_stdout": "o",
+            "deploy_stderr": "e",
+            "deploy_status_code": 0,
+            "out": {"a": [1, None]},
+        },
         {"deploy_status_code": "0"},
         {"deploy_status_code": 3, "deploy_stdout": "o"},
         {"deploy_status_code": "3"},
@@ -58,19 +67,36 @@ def test_missing_reply_is_a_failure(tmp_path: Path, stdout: str) -> None:
 
 @pytest.mark.parametrize(
     "stdout",
-    ["hello", "[]", "7", '"text"', "null", '{"deploy_status_code": 0', "[" * 100_000, "{}{}", b"\xff\xfe", "\0"],
+    [
+        "hello",
+        "[]",
+        "7",
+        '"text"',
+        "null",
+        '{"deploy_status_code": 0',
+        "[" * 100_000,
+        "{}{}",
+        b"\xff\xfe",
+        "\0",
+    ],
     ids=lambda value: ascii(value)[:12],
 )
-def test_reply_of_a_wrong_type_is_a_failure(tmp_path: Path, stdout: bytes | str) -> None:
+def test_reply_of_a_wrong_type_is_a_failure(
+    tmp_path: Path, stdout: bytes | str
+) -> None:
     """The output is in the result, for people to read."""
     reply = finish(tmp_path, stdout)
     assert reply["deploy_status_code"] == UNKNOWN
     assert "did not reply with a JSON object" in str(reply["deploy_stderr"])
-    assert reply["deploy_stdout"] == (stdout if isinstance(stdout, str) else stdout.decode("utf-8", "replace"))
+    assert reply["deploy_stdout"] == (
+        stdout if isinstance(stdout, str) else stdout.decode("utf-8", "replace")
+    )
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_a_reply_with_what_json_cannot_say_can_still_be_sent(tmp_path: Path, number: str) -> None:
+def test_a_reply_with_what_json_cannot_say_can_still_be_sent(
+    tmp_path: Path, number: str
+) -> None:
     """Python reads more than JSON has; no server does."""
     reply = finish(tmp_path, f'{{"deploy_status_code": 0, "out": {number}}}')
     json.dumps(reply, allow_nan=False)
@@ -86,7 +112,9 @@ def test_a_reply_with_what_json_cannot_say_can_still_be_sent(tmp_path: Path, num
 )
 def test_reply_without_a_status_code_is_a_failure(tmp_path: Path, code: str) -> None:
     """To Heat it would be one; what the reply says besides is kept."""
-    reply = finish(tmp_path, f'{{"deploy_stdout": "o", "deploy_stderr": "e", "out": 1{code}}}')
+    reply = finish(
+        tmp_path, f'{{"deploy_stdout": "o", "deploy_stderr": "e", "out": 1{code}}}'
+    )
     assert reply["deploy_status_code"] == UNKNOWN
     assert (reply["deploy_stdout"], reply["out"]) == ("o", 1)
     assert str(reply["deploy_stderr"]).endswith("\ne")
@@ -95,15 +123,25 @@ def test_reply_without_a_status_code_is_a_failure(tmp_path: Path, code: str) -> 
 def test_a_hook_that_dies_is_answered_with_what_it_printed(tmp_path: Path) -> None:
     """The exit code of a hook that dies is the status code."""
     reply = finish(tmp_path, "half a rep", "Traceback\n", 139)
-    assert reply == {"deploy_stdout": "half a rep", "deploy_stderr": "Traceback\n", "deploy_status_code": 139}
+    assert reply == {
+        "deploy_stdout": "half a rep",
+        "deploy_stderr": "Traceback\n",
+        "deploy_status_code": 139,
+    }
 
 
-@pytest.mark.parametrize("text", ["{}", '{"deploy_status_code": 0}', '{"deploy_status_code": "0", "out": 1}'])
-def test_an_exit_code_wins_over_a_reply_that_claims_success(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["{}", '{"deploy_status_code": 0}', '{"deploy_status_code": "0", "out": 1}']
+)
+def test_an_exit_code_wins_over_a_reply_that_claims_success(
+    tmp_path: Path, text: str
+) -> None:
     """The reply was written before whatever went wrong."""
     reply = finish(tmp_path, text, "", 3)
     assert reply["deploy_status_code"] == 3
-    assert "exit code 3, although its reply reports no failure" in str(reply["deploy_stderr"])
+    assert "exit code 3, although its reply reports no failure" in str(
+        reply["deploy_stderr"]
+    )
 
 
 def test_a_failure_that_a_dying_hook_explains_is_its_own(tmp_path: Path) -> None:
@@ -124,20 +162,30 @@ def test_oversized_reply_is_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_hook_that_cleans_up_its_own_streams_has_failed(tmp_path: Path, code: int) -> None:
+def test_a_hook_that_cleans_up_its_own_streams_has_failed(
+    tmp_path: Path, code: int
+) -> None:
     """A hook that removes the files of its output has failed."""
-    reply = executable_hook.finish(HOOK, Ended(code=code, stdout=tmp_path / "stdout", stderr=tmp_path / "stderr"))
+    reply = executable_hook.finish(
+        HOOK, Ended(code=code, stdout=tmp_path / "stdout", stderr=tmp_path / "stderr")
+    )
     assert fit(reply)["deploy_status_code"] == (code or UNKNOWN)
 
 
 @pytest.mark.parametrize(
     ("text", "mode", "why"),
     [
-        ("#!/no/such/interpreter\n", 0o755, "its interpreter /no/such/interpreter does not exist"),
+        (
+            "#!/no/such/interpreter\n",
+            0o755,
+            "its interpreter /no/such/interpreter does not exist",
+        ),
         ("#!/bin/sh\n", 0o644, "it is not executable; make it so with «chmod +x "),
     ],
 )
-def test_a_hook_that_cannot_be_started_is_answered_at_once(tmp_path: Path, text: str, mode: int, why: str) -> None:
+def test_a_hook_that_cannot_be_started_is_answered_at_once(
+    tmp_path: Path, text: str, mode: int, why: str
+) -> None:
     """With the reason, which the kernel would tell nobody."""
     hook = tmp_path / "hook"
     hook.write_text(text)

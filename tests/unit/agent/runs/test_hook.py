@@ -12,8 +12,19 @@ from support.machine import deployment
 
 def may_rerun(**fields: Any) -> bool:
     """Return whether a deployment may be run again if the outcome of its run is unknown."""
-    (parsed,) = metadata.parse(Document(source="test", content=[deployment("a", **fields)])).deployments
-    run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+    (parsed,) = metadata.parse(
+        Document(source="test", content=[deployment("a", **fields)])
+    ).deployments
+    run = Run(
+        boot="b",
+        pid=1,
+        ticks=2,
+        began=3.0,
+        limit=None,
+        hook="builtin:script",
+        working="/w",
+        outputs="/o",
+    )
     job = jobs.of_run(parsed, run)
     return job is not None and job.idempotent
 
@@ -35,7 +46,9 @@ def may_rerun(**fields: Any) -> bool:
     ],
 )
 @pytest.mark.parametrize("group", ["script", "mine"])
-def test_only_who_says_so_is_run_again(options: dict[str, object], may: bool, group: str) -> None:
+def test_only_who_says_so_is_run_again(
+    options: dict[str, object], may: bool, group: str
+) -> None:
     """Only a built-in hook that declares it is run again, as options of other hooks may mean anything."""
     assert may_rerun(group=group, options=options) is may
 
@@ -43,8 +56,12 @@ def test_only_who_says_so_is_run_again(options: dict[str, object], may: bool, gr
 def test_of_a_component_the_options_of_the_tool_say_it() -> None:
     """As for everything else."""
     component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": ""}]}
-    assert may_rerun(config=component, group="component", options={"script": {"idempotent": True}})
-    assert not may_rerun(config=component, group="component", options={"script": {}, "idempotent": True})
+    assert may_rerun(
+        config=component, group="component", options={"script": {"idempotent": True}}
+    )
+    assert not may_rerun(
+        config=component, group="component", options={"script": {}, "idempotent": True}
+    )
 
 
 def test_deployment_without_a_config_is_not_run_again() -> None:

@@ -62,7 +62,12 @@ def test_the_first_look_is_soon(clock: Clock) -> None:
 
 @pytest.mark.parametrize(
     ("taken", "limit", "seconds"),
-    [(0, LIMIT, 2), (LIMIT // 8, LIMIT, 2), (LIMIT // 2, LIMIT, 0.2), (LIMIT // 2, 0, 2)],
+    [
+        (0, LIMIT, 2),
+        (LIMIT // 8, LIMIT, 2),
+        (LIMIT // 2, LIMIT, 0.2),
+        (LIMIT // 2, 0, 2),
+    ],
 )
 def test_noisy_runs_are_checked_more_often(
     tmp_path: Path, clock: Clock, taken: int, limit: int, seconds: float
@@ -84,12 +89,16 @@ def test_all_streams_of_a_run_are_shortened(tmp_path: Path, report: mock.Mock) -
     try:
         streams.bound(folder / "stderr", LIMIT)
     except OSError as error:
-        pytest.skip(f"no holes can be made in files in {tmp_path} ({error.strerror}): set TMPDIR to another place")
+        pytest.skip(
+            f"no holes can be made in files in {tmp_path} ({error.strerror}): set TMPDIR to another place"
+        )
     left = (folder / "stderr").stat().st_blocks * 512
 
     assert OutputLimit(report).shorten(folder, LIMIT) == 2 * LIMIT + left
 
-    assert all((folder / name).stat().st_blocks * 512 <= LIMIT for name in run_folder.STREAMS)
+    assert all(
+        (folder / name).stat().st_blocks * 512 <= LIMIT for name in run_folder.STREAMS
+    )
     report.warn.assert_not_called()
 
 
@@ -98,7 +107,11 @@ def test_output_that_cannot_be_shortened_is_reported_once(
 ) -> None:
     """Output that cannot be shortened is reported once, and the run continues: some file systems have no holes."""
     folder = run(tmp_path / "run", {"stdout": 2 * LIMIT, "stderr": 2 * LIMIT})
-    monkeypatch.setattr(streams, "_punch", mock.Mock(side_effect=OSError(errno.EOPNOTSUPP, "no holes here")))
+    monkeypatch.setattr(
+        streams,
+        "_punch",
+        mock.Mock(side_effect=OSError(errno.EOPNOTSUPP, "no holes here")),
+    )
     bounding = OutputLimit(report)
 
     bounding.shorten(folder, LIMIT)

@@ -45,8 +45,27 @@ def test_a_file_of_the_folder_is_read(secrets: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("../outside", "/etc/passwd", "db/../../outside", "", ".", "db/", "db//password", "./db", "db"),
-        *("link", "linked/x", "pipe", "hard\0link", "nothing", "db/password/x", "open", "theirs"),
+        *(
+            "../outside",
+            "/etc/passwd",
+            "db/../../outside",
+            "",
+            ".",
+            "db/",
+            "db//password",
+            "./db",
+            "db",
+        ),
+        *(
+            "link",
+            "linked/x",
+            "pipe",
+            "hard\0link",
+            "nothing",
+            "db/password/x",
+            "open",
+            "theirs",
+        ),
     ],
 )
 def test_nothing_else_is_read(secrets: Path, name: str) -> None:
@@ -65,13 +84,21 @@ def test_nothing_else_is_read(secrets: Path, name: str) -> None:
         folder.read(name)
 
 
-def test_a_swapped_folder_is_not_followed(secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_swapped_folder_is_not_followed(
+    secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A folder that becomes a link between two steps is the folder that was opened, or an error."""
     (tmp_path / "password").write_text("outside\n")
     opened = os.open
 
-    def swap(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if path == "password" and (secrets / "db").is_dir() and not (secrets / "db").is_symlink():
+    def swap(
+        path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        if (
+            path == "password"
+            and (secrets / "db").is_dir()
+            and not (secrets / "db").is_symlink()
+        ):
             (secrets / "db").rename(secrets / "was")
             (secrets / "db").symlink_to(tmp_path)
         return opened(path, flags, mode, dir_fd=dir_fd)
@@ -93,7 +120,10 @@ def test_only_variables_for_that_purpose_are_shown() -> None:
 def test_a_provider_gets_the_reference_on_its_standard_input(tmp_path: Path) -> None:
     """A reference is neither an option nor a path, and a provider in a directory replaces a built-in one."""
     found = provider(tmp_path, 'read -r name; echo "[$name] $# $0"', "file")
-    assert providers.resolve("file:--help; $(x) ../y", found, PATH) == f"[--help; $(x) ../y] 0 {found[1]}/file"
+    assert (
+        providers.resolve("file:--help; $(x) ../y", found, PATH)
+        == f"[--help; $(x) ../y] 0 {found[1]}/file"
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +131,10 @@ def test_a_provider_gets_the_reference_on_its_standard_input(tmp_path: Path) -> 
     [
         ("echo no such secret >&2; exit 3", "'mine' has failed: no such secret"),
         ("exit 3", "'mine' has failed: exit code 3"),
-        ("echo hunter2-of-db; echo cannot use hunter2-of-db >&2; exit 3", "'mine' has failed: cannot use ***"),
+        (
+            "echo hunter2-of-db; echo cannot use hunter2-of-db >&2; exit 3",
+            "'mine' has failed: cannot use ***",
+        ),
         ("kill -9 $$", "'mine' has failed: exit code -9"),
         ("exit 0", "the secret is empty"),
         (r"printf '\377'", "is not UTF-8"),
@@ -122,10 +155,14 @@ def test_a_provider_that_fails_says_why(tmp_path: Path, script: str, why: str) -
     assert time.monotonic() - began < pace.seconds(10)
 
 
-@pytest.mark.parametrize("scheme", ["none", "../file", "/bin/sh", "-x", "File", "", ".", "a b"])
+@pytest.mark.parametrize(
+    "scheme", ["none", "../file", "/bin/sh", "-x", "File", "", ".", "a b"]
+)
 def test_a_scheme_names_no_path(tmp_path: Path, scheme: str) -> None:
     """Names from metadata are looked up as they are, and only if they are plain."""
-    with pytest.raises(ProviderError, match=r"there is no provider|not the name of a provider"):
+    with pytest.raises(
+        ProviderError, match=r"there is no provider|not the name of a provider"
+    ):
         providers.find(scheme, [str(tmp_path), "/bin"])
 
 

@@ -16,7 +16,10 @@ SECRET = "correct-horse-battery-staple"
 
 def parse(**inputs: Any) -> Deployment:
     """Return a deployment; an input given as an object says more of itself than its value."""
-    items = [{"name": name, **(each if isinstance(each, dict) else {"value": each})} for name, each in inputs.items()]
+    items = [
+        {"name": name, **(each if isinstance(each, dict) else {"value": each})}
+        for name, each in inputs.items()
+    ]
     outputs = [{"name": "out"}, {"name": "error", "error_output": True}]
     entry = {"id": "a", "inputs": items, "outputs": outputs}
     return metadata.parse(Document(source="test", content=[entry])).deployments[0]
@@ -24,7 +27,9 @@ def parse(**inputs: Any) -> Deployment:
 
 def make(reply: Reply, reason: str = "", **inputs: Any) -> Result:
     """Return the result of a reply, which always can be sent."""
-    found = result.make({"deploy_stdout": "", "deploy_stderr": "", **reply}, parse(**inputs), reason)
+    found = result.make(
+        {"deploy_stdout": "", "deploy_stderr": "", **reply}, parse(**inputs), reason
+    )
     assert len(json.dumps(found.values, allow_nan=False)) <= BODY_LIMIT
     return found
 
@@ -38,7 +43,13 @@ def pieces(secret: str, length: int = 12) -> set[str]:
 def test_the_code_0_is_success(code: object) -> None:
     """As a number and as text."""
     assert make({"deploy_status_code": code, "out": "x"}) == Result(
-        values={"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": code, "out": "x"}, failed=False
+        values={
+            "deploy_stdout": "",
+            "deploy_stderr": "",
+            "deploy_status_code": code,
+            "out": "x",
+        },
+        failed=False,
     )
 
 
@@ -71,7 +82,10 @@ def test_other_outputs_do_not_fail_a_run(name: str) -> None:
 
 def test_the_reason_is_the_code_and_the_last_line() -> None:
     """The reason has the exit code and the last line of the output."""
-    assert make({"deploy_status_code": 3, "deploy_stderr": "one\ntwo \n\n"}).reason == "exit code 3: two"
+    assert (
+        make({"deploy_status_code": 3, "deploy_stderr": "one\ntwo \n\n"}).reason
+        == "exit code 3: two"
+    )
     assert make({"deploy_status_code": 3}).reason == "exit code 3"
     assert make({"deploy_status_code": 139}).reason == "exit code 139 (SIGSEGV)"
     assert make({"deploy_status_code": 194}).reason == "exit code 194"
@@ -79,12 +93,20 @@ def test_the_reason_is_the_code_and_the_last_line() -> None:
 
 def test_a_reason_that_is_known_is_kept() -> None:
     """The agent knows better why it ended a run."""
-    assert make(failure(124, "too long"), "its time was over").reason == "its time was over"
+    assert (
+        make(failure(124, "too long"), "its time was over").reason
+        == "its time was over"
+    )
 
 
 def test_values_keep_their_types() -> None:
     """The values of a reply are sent with their types."""
-    values = {"deploy_status_code": 0, "out": {"a": [1, 2.5, None, True, "é"]}, "n": 7, "none": None}
+    values = {
+        "deploy_status_code": 0,
+        "out": {"a": [1, 2.5, None, True, "é"]},
+        "n": 7,
+        "none": None,
+    }
     assert make(values).values == {"deploy_stdout": "", "deploy_stderr": "", **values}
 
 
@@ -102,15 +124,22 @@ def test_no_secret_is_in_a_result() -> None:
     assert found.reason == "exit code 1: bad ***"
 
 
-def test_the_reason_of_an_error_output_has_no_secret_of_which_only_the_name_tells() -> None:
+def test_the_reason_of_an_error_output_has_no_secret_of_which_only_the_name_tells() -> (
+    None
+):
     """The output itself keeps it, as it may be what it is about."""
-    found = make({"deploy_status_code": 0, "error": f"one\nlogin failed: {SECRET}"}, db_password=SECRET)
+    found = make(
+        {"deploy_status_code": 0, "error": f"one\nlogin failed: {SECRET}"},
+        db_password=SECRET,
+    )
     assert found.values["error"] == f"one\nlogin failed: {SECRET}"
     assert found.reason == "error output 'error' was produced: login failed: ***"
 
 
 @pytest.mark.parametrize("before", [185, 195, 475_000 - 20, 475_000, 475_000 + 20])
-def test_the_reason_of_an_error_output_has_no_half_of_such_a_secret(tmp_path: Path, before: int) -> None:
+def test_the_reason_of_an_error_output_has_no_half_of_such_a_secret(
+    tmp_path: Path, before: int
+) -> None:
     """A shortened reason has no part of a secret, whether it is cut for people or for a signal."""
     path = tmp_path / "error"
     path.write_text("x" * before + SECRET * 40_000)
@@ -121,7 +150,12 @@ def test_the_reason_of_an_error_output_has_no_half_of_such_a_secret(tmp_path: Pa
 def test_signs_of_life_are_given_between_the_texts() -> None:
     """To look for many secrets in much text takes a while."""
     signs: list[None] = []
-    reply: Reply = {"deploy_stdout": "a", "deploy_stderr": "b", "deploy_status_code": 0, "out": ["c", {"d": "e"}]}
+    reply: Reply = {
+        "deploy_stdout": "a",
+        "deploy_stderr": "b",
+        "deploy_status_code": 0,
+        "out": ["c", {"d": "e"}],
+    }
     result.make(reply, parse(), alive=lambda: signs.append(None))
     assert len(signs) >= 4
 
@@ -129,7 +163,10 @@ def test_signs_of_life_are_given_between_the_texts() -> None:
 @pytest.mark.parametrize("value", [123456, [1, 123456], {"pin": 123456}, "123456"])
 def test_a_secret_number_is_hidden_where_it_is_a_number(value: object) -> None:
     """An output that is or holds it is still an output."""
-    found = make({"deploy_status_code": 0, "out": value}, pin={"type": "Number", "value": 123456, "hidden": True})
+    found = make(
+        {"deploy_status_code": 0, "out": value},
+        pin={"type": "Number", "value": 123456, "hidden": True},
+    )
     assert "123456" not in json.dumps(found.values)
     assert "out" in found.values
     assert not found.failed
@@ -147,9 +184,14 @@ def test_a_secret_number_is_hidden_where_it_is_a_number(value: object) -> None:
         ("name", {"name": 1}),
     ],
 )
-def test_a_secret_that_looks_like_json_breaks_no_output(secret: str, value: object) -> None:
+def test_a_secret_that_looks_like_json_breaks_no_output(
+    secret: str, value: object
+) -> None:
     """A structured output is sent whole, whatever characters a password has."""
-    assert "out" in make({"deploy_status_code": 0, "out": value}, deploy_password=secret).values
+    assert (
+        "out"
+        in make({"deploy_status_code": 0, "out": value}, deploy_password=secret).values
+    )
 
 
 def test_the_status_code_is_sent_whatever_is_secret() -> None:
@@ -163,7 +205,12 @@ def test_a_cut_leaves_no_half_of_a_secret(tmp_path: Path, shift: int) -> None:
     """A cut leaves no part of a secret, wherever it is and however much of the stream is secret."""
     path = tmp_path / "stdout"
     path.write_text("." * shift + SECRET * (3_000_000 // len(SECRET)))
-    text = json.dumps(make({"deploy_status_code": 0, "deploy_stdout": Capture(path)}, deploy_password=SECRET).values)
+    text = json.dumps(
+        make(
+            {"deploy_status_code": 0, "deploy_stdout": Capture(path)},
+            deploy_password=SECRET,
+        ).values
+    )
     assert [each for each in pieces(SECRET) if each in text] == []
 
 
@@ -172,7 +219,9 @@ def test_a_failure_leaves_no_half_of_a_secret(tmp_path: Path, shift: int) -> Non
     """The output of a tool that was ended has no part of a secret."""
     path = tmp_path / "stderr"
     path.write_text("." * shift + f"{SECRET}....\n" * 10_000)
-    text = json.dumps(make(failure(124, "too long", "", Capture(path)), deploy_password=SECRET).values)
+    text = json.dumps(
+        make(failure(124, "too long", "", Capture(path)), deploy_password=SECRET).values
+    )
     assert [each for each in pieces(SECRET) if each in text] == []
 
 

@@ -18,7 +18,11 @@ def anew() -> None:
 def properties(scope: Scope) -> list[str]:
     """Return the properties that systemd is told of a scope."""
     words = scopes.words("d1.7", scope)
-    return [each.removeprefix("--property=") for each in words if each.startswith("--property=")]
+    return [
+        each.removeprefix("--property=")
+        for each in words
+        if each.startswith("--property=")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -37,13 +41,23 @@ def test_a_unit_is_named_after_its_run(mark: str, name: str) -> None:
 def test_limits_are_told_as_systemd_has_them() -> None:
     """Bytes, percentages, numbers."""
     given = {"memory_max": 1024, "cpu_quota": 150, "tasks_max": 9}
-    assert {"MemoryMax=1024", "CPUQuota=150%", "TasksMax=9"} <= set(properties(Scope("x", given)))
-    assert not {each.partition("=")[0] for each in properties(Scope("x", {}))} & {"MemoryMax", "CPUQuota", "TasksMax"}
+    assert {"MemoryMax=1024", "CPUQuota=150%", "TasksMax=9"} <= set(
+        properties(Scope("x", given))
+    )
+    assert not {each.partition("=")[0] for each in properties(Scope("x", {}))} & {
+        "MemoryMax",
+        "CPUQuota",
+        "TasksMax",
+    }
 
 
 def test_description_of_a_scope_is_one_line() -> None:
     """The description of a scope is one plain line, whatever the name of the deployment contains."""
-    said = next(each for each in scopes.words("d1.7", Scope("a\nb\x1b[1m\0é", {})) if "description" in each)
+    said = next(
+        each
+        for each in scopes.words("d1.7", Scope("a\nb\x1b[1m\0é", {}))
+        if "description" in each
+    )
     assert said == "--description=a?b?[1m??"
     assert scopes.words("d1.7", Scope("x", {}))[-1] == "--"
 
@@ -64,7 +78,9 @@ def test_a_process_elsewhere_has_no_scope() -> None:
     """A process outside scopes has none, and neither has one that does not exist."""
     assert scopes.folder(os.getpid(), "d1.7") == ""
     assert scopes.folder(2**22 + 1, "d1.7") == ""
-    assert scopes.unenforced(os.getpid(), "d1.7", {"memory_max": 1, "tasks_max": 1}) == ["memory", "pids"]
+    assert scopes.unenforced(
+        os.getpid(), "d1.7", {"memory_max": 1, "tasks_max": 1}
+    ) == ["memory", "pids"]
 
 
 def test_it_is_said_why_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:

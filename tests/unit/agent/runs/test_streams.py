@@ -28,7 +28,9 @@ def long(path: Path, size: int) -> bytes:
         os.pwrite(descriptor, b"x" * 8192, 0)
         streams._punch(descriptor, 0, 4096)  # noqa: SLF001
     except OSError as error:
-        pytest.skip(f"no holes can be made in files in {path.parent} ({error.strerror}): set TMPDIR to another place")
+        pytest.skip(
+            f"no holes can be made in files in {path.parent} ({error.strerror}): set TMPDIR to another place"
+        )
     finally:
         os.close(descriptor)
     return content
@@ -120,7 +122,13 @@ def test_secrets_are_written_over(tmp_path: Path) -> None:
     path = tmp_path / "stdout"
     block = streams._BLOCK  # noqa: SLF001
     content = bytearray(b"." * (2 * block + 100))
-    for place in (0, 50, block - 5, 2 * block - len(SECRET), len(content) - len(SECRET)):
+    for place in (
+        0,
+        50,
+        block - 5,
+        2 * block - len(SECRET),
+        len(content) - len(SECRET),
+    ):
         content[place : place + len(SECRET)] = SECRET
     path.write_bytes(content)
     number = path.stat().st_ino

@@ -50,7 +50,9 @@ class Runs:
         self.mark = f"{self.folder}.1"
         run_folder.make(self.folder, self.mark)
 
-    def announce(self, pid: int, ticks: int, scope: str = "", limit: float | None = None) -> Run:
+    def announce(
+        self, pid: int, ticks: int, scope: str = "", limit: float | None = None
+    ) -> Run:
         return Run(
             mark=self.mark,
             boot=processes.boot_id(),
@@ -72,8 +74,17 @@ class Runs:
         stdin: Path | None = None,
         scope: Scope | None = None,
     ) -> Running:
-        command = Command(argv=argv, cwd=cwd or self.work, environment={"X": "y"}, stdin=stdin)
-        return supervisor.start(self.folder, command, ENVIRONMENT, self.mark, announce or self.announce, scope=scope)
+        command = Command(
+            argv=argv, cwd=cwd or self.work, environment={"X": "y"}, stdin=stdin
+        )
+        return supervisor.start(
+            self.folder,
+            command,
+            ENVIRONMENT,
+            self.mark,
+            announce or self.announce,
+            scope=scope,
+        )
 
     def recorded(self) -> str:
         """Return what is recorded of the run."""
@@ -82,9 +93,13 @@ class Runs:
     def shell(self, script: str) -> Running:
         return self.start("sh", "-c", script)
 
-    def sleeper(self, announce: Callable[[int, int, str], Run] | None = None) -> Running:
+    def sleeper(
+        self, announce: Callable[[int, int, str], Run] | None = None
+    ) -> Running:
         """Start a command that obeys TERM, and wait until it does."""
-        running = self.start("sh", "-c", "echo x >begun; exec sleep 60", announce=announce)
+        running = self.start(
+            "sh", "-c", "echo x >begun; exec sleep 60", announce=announce
+        )
         wait_until(self.made("begun"))
         return running
 
@@ -98,7 +113,9 @@ class Runs:
 
     def made(self, name: str) -> Callable[[], bool]:
         """Return whether there is a file that is not empty."""
-        return lambda: (self.work / name).exists() and bool((self.work / name).read_text())
+        return lambda: (
+            (self.work / name).exists() and bool((self.work / name).read_text())
+        )
 
     def living(self) -> list[psutil.Process]:
         return marked(self.mark)
@@ -126,7 +143,11 @@ supervisor.start(Path({str(self.folder)!r}), command, {ENVIRONMENT!r}, {self.mar
 sys.stdin.readline()
 """
         return subprocess.Popen(
-            [sys.executable, "-c", agent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            [sys.executable, "-c", agent],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
 
 
@@ -158,8 +179,13 @@ def test_how_the_command_ended_is_recorded(runs: Runs, script: str, code: str) -
     assert runs.recorded() == code
 
 
-@pytest.mark.parametrize(("name", "code"), [("missing", "127"), ("folder", "126"), ("text", "126"), ("bad", "127")])
-def test_command_that_cannot_be_started_is_recorded_and_reported(runs: Runs, name: str, code: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("missing", "127"), ("folder", "126"), ("text", "126"), ("bad", "127")],
+)
+def test_command_that_cannot_be_started_is_recorded_and_reported(
+    runs: Runs, name: str, code: str
+) -> None:
     """With a word about why, where the deployment's own errors are."""
     (runs.work / "folder").mkdir()
     (runs.work / "text").write_text("no program")
@@ -174,7 +200,9 @@ def test_a_folder_to_work_in_that_is_not_there_fails_the_run(runs: Runs) -> None
     """The command is not run anywhere else; no more than this deployment fails, however quickly it does."""
     for _ in range(20):
         try:
-            running = runs.start("touch", str(runs.folder / "ran"), cwd=runs.work / "missing")
+            running = runs.start(
+                "touch", str(runs.folder / "ran"), cwd=runs.work / "missing"
+            )
         except OSError:
             continue
         assert runs.end(running) == "126"
@@ -217,7 +245,9 @@ def test_arguments_and_values_come_unchanged(runs: Runs) -> None:
     assert runs.text("stdout") == "".join(f"<{each}>" for each in odd)
 
 
-def test_the_environment_is_the_given_one(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_the_given_one(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing of the agent's environment is handed on; the mark is the run's."""
     monkeypatch.setenv("OS_PASSWORD", "secret")
     runs.end(runs.start("env", "-0"))
@@ -230,7 +260,9 @@ def test_the_environment_is_the_given_one(runs: Runs, monkeypatch: pytest.Monkey
     }
 
 
-@pytest.mark.parametrize("name", ["HUP", "INT", "QUIT", "TERM", "PIPE", "XFSZ", "USR1", "USR2"])
+@pytest.mark.parametrize(
+    "name", ["HUP", "INT", "QUIT", "TERM", "PIPE", "XFSZ", "USR1", "USR2"]
+)
 def test_signals_do_what_programs_expect(runs: Runs, name: str) -> None:
     """A run has default signal handling, also for signals that the agent ignores."""
     number = signal.Signals[f"SIG{name}"]
@@ -295,7 +327,9 @@ def test_a_command_that_could_not_be_recorded_is_never_run(runs: Runs) -> None:
     wait_until(lambda: not psutil.pid_exists(pids[0]), 2)
 
 
-def test_a_supervisor_that_is_killed_before_all_else(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_supervisor_that_is_killed_before_all_else(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing was run, and it may be tried again: a machine without memory kills what is about to begin."""
     spawned: list[int] = []
     spawn = os.posix_spawn
@@ -327,7 +361,9 @@ def test_an_agent_that_dies_before_its_word_has_started_nothing(runs: Runs) -> N
 
 def test_a_run_outlives_its_agent_and_is_found_by_the_next(runs: Runs) -> None:
     """A run continues without its agent, and the next one learns how it ended."""
-    with runs.another_agent("echo begun >begun; while [ ! -e go ]; do sleep 0.02; done; echo done; exit 5") as agent:
+    with runs.another_agent(
+        "echo begun >begun; while [ ! -e go ]; do sleep 0.02; done; echo done; exit 5"
+    ) as agent:
         assert agent.stdin is not None
         assert agent.stdout is not None
         run = Run(**json.loads(agent.stdout.readline()))
@@ -347,7 +383,11 @@ def test_a_run_is_only_taken_for_one_that_it_is(runs: Runs) -> None:
     """Boot, process id and start time must all match."""
     running = runs.sleeper()
     run = running.run
-    for other in (replace(run, boot="another"), replace(run, ticks=run.ticks + 1), replace(run, pid=2**22 + 1)):
+    for other in (
+        replace(run, boot="another"),
+        replace(run, ticks=run.ticks + 1),
+        replace(run, pid=2**22 + 1),
+    ):
         assert supervisor.adopt(runs.folder, other) is None
     found = supervisor.adopt(runs.folder, run)
     assert found is not None
@@ -377,12 +417,18 @@ def test_the_status_is_written_in_its_place(runs: Runs) -> None:
     before = run_folder.status(runs.folder, runs.mark).stat()
     assert runs.end(runs.shell("exit 143")) == "143"
     after = run_folder.status(runs.folder, runs.mark).stat()
-    assert (after.st_ino, after.st_size, after.st_blocks) == (before.st_ino, before.st_size, before.st_blocks)
+    assert (after.st_ino, after.st_size, after.st_blocks) == (
+        before.st_ino,
+        before.st_size,
+        before.st_blocks,
+    )
 
 
 def test_a_run_has_its_time(runs: Runs) -> None:
     """When something is to be done about it is known from when it began."""
-    running = runs.sleeper(announce=lambda pid, ticks, scope: runs.announce(pid, ticks, scope, limit=30.0))
+    running = runs.sleeper(
+        announce=lambda pid, ticks, scope: runs.announce(pid, ticks, scope, limit=30.0)
+    )
     assert running.due == running.run.began + 30
     running.terminate(5)
     assert running.due is not None
@@ -400,7 +446,9 @@ def test_without_a_limit_nothing_is_due(runs: Runs) -> None:
 
 def test_a_run_that_is_ended_may_say_so_itself(runs: Runs) -> None:
     """A run is first asked to end, and what it does then is recorded."""
-    running = runs.shell("trap 'echo cleaned; exit 9' TERM; echo >begun x; while :; do sleep 0.02; done")
+    running = runs.shell(
+        "trap 'echo cleaned; exit 9' TERM; echo >begun x; while :; do sleep 0.02; done"
+    )
     wait_until(runs.made("begun"))
     running.terminate(60)
     assert runs.end(running) == "9"
@@ -410,8 +458,12 @@ def test_a_run_that_is_ended_may_say_so_itself(runs: Runs) -> None:
 def test_a_run_that_will_not_end_is_killed_with_all_that_it_started(runs: Runs) -> None:
     """In its session, in sessions of their own, and what has left its parents too."""
     stubborn = "trap '' TERM HUP; echo x >>begun; while :; do sleep 1; done"
-    running = runs.shell(f'setsid sh -c "{stubborn}" & (setsid sh -c "{stubborn}" &) & {stubborn}')
-    wait_until(lambda: runs.made("begun")() and len((runs.work / "begun").read_text()) == 6)
+    running = runs.shell(
+        f'setsid sh -c "{stubborn}" & (setsid sh -c "{stubborn}" &) & {stubborn}'
+    )
+    wait_until(
+        lambda: runs.made("begun")() and len((runs.work / "begun").read_text()) == 6
+    )
     running.terminate(0)
     assert not running.ended
     running.terminate(0)
@@ -421,7 +473,9 @@ def test_a_run_that_will_not_end_is_killed_with_all_that_it_started(runs: Runs) 
 
 def test_leftover_processes_of_an_ended_run_are_ended(runs: Runs) -> None:
     """The command obeys, what it started does not."""
-    running = runs.shell("sh -c \"trap '' TERM; echo x >begun; while :; do sleep 1; done\" & wait")
+    running = runs.shell(
+        "sh -c \"trap '' TERM; echo x >begun; while :; do sleep 1; done\" & wait"
+    )
     wait_until(runs.made("begun"))
     running.terminate(60)
     assert runs.end(running) == "143"
@@ -453,8 +507,14 @@ def test_the_folder_of_a_run_is_for_nobody_else_and_begins_empty(runs: Runs) -> 
     runs.end(runs.shell("echo out; echo err >&2"))
     run_folder.make(runs.folder, runs.mark)
     assert stat.S_IMODE(runs.folder.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(each.stat().st_mode) for each in runs.folder.iterdir()} == {0o600}
-    assert [runs.text(name) for name in ("stdout", "stderr", "supervisor")] == ["", "", ""]
+    assert {stat.S_IMODE(each.stat().st_mode) for each in runs.folder.iterdir()} == {
+        0o600
+    }
+    assert [runs.text(name) for name in ("stdout", "stderr", "supervisor")] == [
+        "",
+        "",
+        "",
+    ]
     assert runs.recorded() == ""
 
 
@@ -464,7 +524,12 @@ def test_inputs_of_a_run_are_removed(runs: Runs) -> None:
     (runs.folder / "inputs.json").touch()
     (runs.folder / "more" / "deep").mkdir(parents=True)
     run_folder.tidy(runs.folder)
-    assert {each.name for each in runs.folder.iterdir()} == {"stdout", "stderr", "supervisor", "status.1"}
+    assert {each.name for each in runs.folder.iterdir()} == {
+        "stdout",
+        "stderr",
+        "supervisor",
+        "status.1",
+    }
     assert (runs.text("stdout"), runs.recorded()) == ("out\n", "3")
     run_folder.tidy(runs.folder / "missing")
 
@@ -485,7 +550,9 @@ def test_inputs_of_a_run_are_removed(runs: Runs) -> None:
         ("٣\n".encode(), ""),
     ],
 )
-def test_only_what_a_supervisor_writes_is_a_record(runs: Runs, content: bytes, said: str) -> None:
+def test_only_what_a_supervisor_writes_is_a_record(
+    runs: Runs, content: bytes, said: str
+) -> None:
     """Any other file gives no outcome."""
     run_folder.status(runs.folder, runs.mark).write_bytes(content)
     assert runs.recorded() == said
@@ -507,7 +574,9 @@ def test_a_folder_without_a_status_records_nothing(runs: Runs) -> None:
     assert runs.recorded() == ""
 
 
-def test_a_disk_that_does_not_give_a_status_is_asked_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_does_not_give_a_status_is_asked_again(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once more, and then it is said; changes by the command to its own folder are not blamed on the disk."""
     run = runs.announce(1, 1)
     run_folder.status(runs.folder, runs.mark).write_bytes(b"3\n")
@@ -536,7 +605,9 @@ def test_who_is_in_no_scope_waits_in_vain_and_says_nothing(
 ) -> None:
     """Else its last word would be taken for that of the run that is begun in its place."""
     program = tmp_path / "systemd-run"
-    program.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    program.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n'
+    )
     program.chmod(0o755)
     monkeypatch.setattr(scopes, "PROGRAM", str(program))
     children = psutil.Process().children()
@@ -558,13 +629,27 @@ def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:
         runs.start("echo", "x" * 200_000, announce=announce)
 
 
-def test_why_a_run_is_ended_is_on_record_where_there_is_room_for_it(tmp_path: Path) -> None:
+def test_why_a_run_is_ended_is_on_record_where_there_is_room_for_it(
+    tmp_path: Path,
+) -> None:
     """The reason is known to whichever agent sees its end, and spoils nothing that the supervisor writes."""
-    run = Run(mark="a.1", boot="b", pid=1, ticks=1, began=0, limit=1, hook="h", working="w", outputs="o")
+    run = Run(
+        mark="a.1",
+        boot="b",
+        pid=1,
+        ticks=1,
+        began=0,
+        limit=1,
+        hook="h",
+        working="w",
+        outputs="o",
+    )
     run_folder.make(tmp_path / "run", run.mark)
     size = run_folder.status(tmp_path / "run", run.mark).stat().st_size
     assert run_folder.noted_ending(tmp_path / "run", run) == ""
     run_folder.note_ending(tmp_path / "run", run, "its time was over, é" + "!" * 1000)
-    assert run_folder.noted_ending(tmp_path / "run", run).startswith("its time was over, é!!!")
+    assert run_folder.noted_ending(tmp_path / "run", run).startswith(
+        "its time was over, é!!!"
+    )
     assert run_folder.recorded(tmp_path / "run", run) == ""
     assert run_folder.status(tmp_path / "run", run.mark).stat().st_size == size

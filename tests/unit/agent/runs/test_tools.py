@@ -34,12 +34,17 @@ def test_an_executable_of_the_tools_name_is_its_hook(tmp_path: Path) -> None:
 
 def test_an_executable_wins_over_a_hook_of_ours(tmp_path: Path) -> None:
     """An executable takes precedence over a built-in hook of the same name."""
-    assert Tools([install(tmp_path, "script")]).find("script") == Tool("script", str(tmp_path / "script"))
+    assert Tools([install(tmp_path, "script")]).find("script") == Tool(
+        "script", str(tmp_path / "script")
+    )
 
 
 def test_the_first_directory_wins(tmp_path: Path) -> None:
     """Directories are searched in order, and missing ones are skipped."""
-    first, second = install(tmp_path / "1", "mine"), install(tmp_path / "2", "mine", "other")
+    first, second = (
+        install(tmp_path / "1", "mine"),
+        install(tmp_path / "2", "mine", "other"),
+    )
     tools = Tools([tmp_path / "0", first, second])
     assert tools.find("mine") == Tool("mine", str(first / "mine"))
     assert tools.find("other") == Tool("other", str(second / "other"))
@@ -48,11 +53,15 @@ def test_the_first_directory_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tool", ["m.i/n e", "../mine", "m\0ine", "mine\n"])
 def test_odd_characters_are_left_out_of_a_tools_name(tmp_path: Path, tool: str) -> None:
     """As heat-agents does: the name comes from elsewhere, and leads nowhere else."""
-    assert Tools([install(tmp_path / "hooks", "mine")]).find(tool) == Tool("mine", str(tmp_path / "hooks" / "mine"))
+    assert Tools([install(tmp_path / "hooks", "mine")]).find(tool) == Tool(
+        "mine", str(tmp_path / "hooks" / "mine")
+    )
 
 
 @pytest.mark.parametrize(
-    "tool", ["", "/", "..", "no-such-tool", "✗", "x" * 1000, "é" * 200, "\ud800"], ids=lambda value: ascii(value)[:12]
+    "tool",
+    ["", "/", "..", "no-such-tool", "✗", "x" * 1000, "é" * 200, "\ud800"],
+    ids=lambda value: ascii(value)[:12],
 )
 def test_a_tool_without_a_hook_is_not_found(tmp_path: Path, tool: str) -> None:
     """Nothing is ever taken for the hook of what is none."""
@@ -91,8 +100,12 @@ def test_a_directory_that_cannot_be_read_is_reported_once(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
     warnings: list[str] = []
-    tools = Tools([tmp_path / "missing", tmp_path / "file", tmp_path / "loop"], warnings.append)
-    assert set(tools.installed()) == set(tools.installed()) == set(heat_config_hooks.HOOKS)
+    tools = Tools(
+        [tmp_path / "missing", tmp_path / "file", tmp_path / "loop"], warnings.append
+    )
+    assert (
+        set(tools.installed()) == set(tools.installed()) == set(heat_config_hooks.HOOKS)
+    )
     assert sorted(warnings) == [
         f"cannot read the hook directory {tmp_path}/file: Not a directory; its hooks are not used",
         f"cannot read the hook directory {tmp_path}/loop: Too many levels of symbolic links; its hooks are not used",

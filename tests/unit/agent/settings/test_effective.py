@@ -28,7 +28,11 @@ def test_option_wins_over_environment_and_default(tmp_path: Path) -> None:
 def test_the_system_works_in_heat_agents_own_places() -> None:
     """The agent of the system uses heat-agents' paths, so other programs find the files."""
     found = make({}, state=SYSTEM_STATE)
-    assert (found.root, found.deployed, found.deployed_old) == (None, DEPLOYED, DEPLOYED_OLD)
+    assert (found.root, found.deployed, found.deployed_old) == (
+        None,
+        DEPLOYED,
+        DEPLOYED_OLD,
+    )
     assert found.hooks == HOOK_DIRECTORIES
 
 
@@ -53,22 +57,37 @@ def test_closed_hook_directory_counts_if_it_is_named(
         os.seteuid(user)
         barred.chmod(0o700)
     rest = (tmp_path / "none",) if closed else (folder, tmp_path / "none")
-    assert searched == (rest if user else ())  # the temporary folders of root are closed themselves
+    assert searched == (
+        rest if user else ()
+    )  # the temporary folders of root are closed themselves
     assert named[0] == folder
 
 
 def test_anybody_else_works_below_the_state_directory(tmp_path: Path) -> None:
     """Nothing is left outside of it."""
     found = make({}, state=tmp_path)
-    assert (found.root, found.deployed, found.deployed_old) == (tmp_path, tmp_path / "deployed", None)
+    assert (found.root, found.deployed, found.deployed_old) == (
+        tmp_path,
+        tmp_path / "deployed",
+        None,
+    )
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root's default is the system's: to see a user's, run the tests as one")
+@pytest.mark.skipif(
+    os.geteuid() == 0,
+    reason="root's default is the system's: to see a user's, run the tests as one",
+)
 @pytest.mark.parametrize(
     ("environ", "state"),
-    [({"HOME": "/h"}, "/h/.local/state"), ({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s"), ({}, "/.local/state")],
+    [
+        ({"HOME": "/h"}, "/h/.local/state"),
+        ({"HOME": "/h", "XDG_STATE_HOME": "/s"}, "/s"),
+        ({}, "/.local/state"),
+    ],
 )
-def test_the_state_of_somebody_is_at_their_home(environ: dict[str, str], state: str) -> None:
+def test_the_state_of_somebody_is_at_their_home(
+    environ: dict[str, str], state: str
+) -> None:
     """Where programs keep it."""
     assert make(environ).state == Path(state) / "heat-config-agent"
 
@@ -83,38 +102,64 @@ def test_heat_agents_variables_are_known(tmp_path: Path) -> None:
     }
     found = make(environ, state=tmp_path)
     assert (found.deployed, found.deployed_old) == (Path("/d"), Path("/old"))
-    assert (found.hooks, found.shell_config) == ((Path("/hooks"), *HOOK_DIRECTORIES), Path("/list"))
+    assert (found.hooks, found.shell_config) == (
+        (Path("/hooks"), *HOOK_DIRECTORIES),
+        Path("/list"),
+    )
 
 
 def test_an_older_agents_folder_is_taken_over_wherever_the_new_one_is() -> None:
     """The old folder has its default whether or not the new one is named."""
-    assert make({"HEAT_CONFIG_DEPLOYED": "/srv/deployed"}, state=SYSTEM_STATE).deployed_old == DEPLOYED_OLD
+    assert (
+        make({"HEAT_CONFIG_DEPLOYED": "/srv/deployed"}, state=SYSTEM_STATE).deployed_old
+        == DEPLOYED_OLD
+    )
 
 
 def test_an_empty_variable_is_none(tmp_path: Path) -> None:
     """As shells leave them."""
-    environ = dict.fromkeys(("HEAT_CONFIG_DEPLOYED", "HEAT_CONFIG_HOOKS", "HEAT_SHELL_CONFIG"), "")
+    environ = dict.fromkeys(
+        ("HEAT_CONFIG_DEPLOYED", "HEAT_CONFIG_HOOKS", "HEAT_SHELL_CONFIG"), ""
+    )
     found = make(environ, state=tmp_path)
-    assert (found.deployed, found.hooks, found.shell_config) == (tmp_path / "deployed", HOOK_DIRECTORIES, None)
+    assert (found.deployed, found.hooks, found.shell_config) == (
+        tmp_path / "deployed",
+        HOOK_DIRECTORIES,
+        None,
+    )
 
 
 def test_hooks_that_are_given_are_looked_for_first(tmp_path: Path) -> None:
     """Hook directories of the command line come first, then the environment's, then heat-agents'."""
-    found = make({"HEAT_CONFIG_HOOKS": "/own"}, state=tmp_path, overrides=Overrides(hooks=(Path("/b"), Path("/a"))))
+    found = make(
+        {"HEAT_CONFIG_HOOKS": "/own"},
+        state=tmp_path,
+        overrides=Overrides(hooks=(Path("/b"), Path("/a"))),
+    )
     assert found.hooks == (Path("/b"), Path("/a"), Path("/own"), *HOOK_DIRECTORIES)
 
 
-def test_no_path_depends_on_where_a_run_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_path_depends_on_where_a_run_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A hook found in a relative directory is run from another one; a state directory outlives the command."""
     monkeypatch.chdir(tmp_path)
-    environ = {"HEAT_CONFIG_HOOKS": "own", "HEAT_CONFIG_DEPLOYED": "done", "HEAT_CONFIG_DEPLOYED_OLD": "old"}
-    found = make(environ, state=Path("state"), overrides=Overrides(hooks=(Path("hooks"),)))
+    environ = {
+        "HEAT_CONFIG_HOOKS": "own",
+        "HEAT_CONFIG_DEPLOYED": "done",
+        "HEAT_CONFIG_DEPLOYED_OLD": "old",
+    }
+    found = make(
+        environ, state=Path("state"), overrides=Overrides(hooks=(Path("hooks"),))
+    )
     assert (found.state, found.deployed) == (tmp_path / "state", tmp_path / "done")
     assert found.hooks[:2] == (tmp_path / "hooks", tmp_path / "own")
     assert found.deployed_old == tmp_path / "old"
 
 
-@pytest.mark.parametrize(("given", "limit"), [(None, schema.number("time_limit")), (5.0, 5.0), (0.0, None)])
+@pytest.mark.parametrize(
+    ("given", "limit"), [(None, schema.number("time_limit")), (5.0, 5.0), (0.0, None)]
+)
 def test_a_run_has_a_time_limit_unless_it_is_told_to_have_none(
     tmp_path: Path, given: float | None, limit: float | None
 ) -> None:
@@ -124,12 +169,21 @@ def test_a_run_has_a_time_limit_unless_it_is_told_to_have_none(
 
 def test_certificates_that_are_not_there_are_a_mistake(tmp_path: Path) -> None:
     """Better said at once than at every signal, with who says it."""
-    with pytest.raises(UsageError, match=r"cannot read the certificates .*No such file.*\(--ca-file\)"):
-        make({}, state=tmp_path, overrides=Overrides(ca_file=str(tmp_path / "missing.pem")))
+    with pytest.raises(
+        UsageError, match=r"cannot read the certificates .*No such file.*\(--ca-file\)"
+    ):
+        make(
+            {},
+            state=tmp_path,
+            overrides=Overrides(ca_file=str(tmp_path / "missing.pem")),
+        )
     empty, path = tmp_path / "empty.pem", tmp_path / "one.conf"
     empty.write_text("nothing")
     path.write_text(f"[agent]\nca_file = {empty}\n")
-    with pytest.raises(UsageError, match=r"no certificate in .*empty.pem \(ca_file of \[agent\], .*one.conf, line 2\)"):
+    with pytest.raises(
+        UsageError,
+        match=r"no certificate in .*empty.pem \(ca_file of \[agent\], .*one.conf, line 2\)",
+    ):
         make({}, state=tmp_path, config=path)
 
 
@@ -140,7 +194,10 @@ def test_a_state_directory_that_is_none_is_a_mistake(tmp_path: Path) -> None:
         make({}, state=tmp_path / "file")
     path = tmp_path / "one.conf"
     path.write_text(f"[agent]\nstate_dir = {tmp_path}/file\n")
-    with pytest.raises(UsageError, match=r"file is not a directory \(state_dir of \[agent\], .*one.conf, line 2\)"):
+    with pytest.raises(
+        UsageError,
+        match=r"file is not a directory \(state_dir of \[agent\], .*one.conf, line 2\)",
+    ):
         make({}, config=path)
 
 
@@ -156,7 +213,9 @@ def test_a_state_directory_that_is_none_is_a_mistake(tmp_path: Path) -> None:
         ("[agent]\nstate_dir /a\n", False),
     ],
 )
-def test_mistakes_may_leave_in_doubt_where_the_state_is(tmp_path: Path, text: str, *, sure: bool) -> None:
+def test_mistakes_may_leave_in_doubt_where_the_state_is(
+    tmp_path: Path, text: str, *, sure: bool
+) -> None:
     """Unless it is given."""
     assert not make({}, config=tmp_path / "gone", mistakes=[]).placed
     path = tmp_path / "one.conf"
@@ -167,11 +226,16 @@ def test_mistakes_may_leave_in_doubt_where_the_state_is(tmp_path: Path, text: st
     assert given.mistakes or given.warnings
 
 
-def test_first_of_several_mistakes_is_reported_with_their_number(tmp_path: Path) -> None:
+def test_first_of_several_mistakes_is_reported_with_their_number(
+    tmp_path: Path,
+) -> None:
     """The error shows the first mistake, their number and the command that shows all."""
     path = tmp_path / "one.conf"
     path.write_text("[agent]\nsplay = x\ngrace = x\nparallel = x\n")
-    with pytest.raises(UsageError, match=r"line 2: splay.*\(and 2 more: heat-config-agent config .*shows them\)$"):
+    with pytest.raises(
+        UsageError,
+        match=r"line 2: splay.*\(and 2 more: heat-config-agent config .*shows them\)$",
+    ):
         make({}, config=path)
 
 
@@ -195,8 +259,19 @@ def test_a_run_gets_what_a_program_needs_to_work() -> None:
 
 def test_a_run_gets_nothing_that_was_meant_for_the_agent() -> None:
     """A run gets neither the agent's tokens nor the variables of its interpreter."""
-    others = ("OS_PASSWORD", "AWS_SECRET_ACCESS_KEY", "PYTHONPATH", "LD_PRELOAD", "VIRTUAL_ENV", "NOTIFY_SOCKET", "IFS")
-    assert set(effective.environment_of_runs(dict.fromkeys(others, "x"))) == {"PATH", "HOME"}
+    others = (
+        "OS_PASSWORD",
+        "AWS_SECRET_ACCESS_KEY",
+        "PYTHONPATH",
+        "LD_PRELOAD",
+        "VIRTUAL_ENV",
+        "NOTIFY_SOCKET",
+        "IFS",
+    )
+    assert set(effective.environment_of_runs(dict.fromkeys(others, "x"))) == {
+        "PATH",
+        "HOME",
+    }
 
 
 def test_a_run_always_has_a_path_and_a_home() -> None:
@@ -224,14 +299,21 @@ def test_who_says_something_counts_in_an_order(etc: Path) -> None:
     (etc / "20.conf").write_text("[agent]\nparallel = 4\n")
     (etc / "30.txt").write_text("no settings")
     found = make({}, state=etc.parent, overrides=Overrides(grace=1))
-    said = found.with_metadata(Layer("the metadata", {"agent": {"polling_interval": 7.0, "parallel": 99}}))
+    said = found.with_metadata(
+        Layer("the metadata", {"agent": {"polling_interval": 7.0, "parallel": 99}})
+    )
     assert (said.number("parallel"), found.grace, found.limit) == (4, 1, 9)
-    assert (said.number("polling_interval"), found.number("polling_interval")) == (7, 60)
+    assert (said.number("polling_interval"), found.number("polling_interval")) == (
+        7,
+        60,
+    )
     assert (said.number("splay"), said.number("collect_timeout")) == (6, 60)
     assert said.lookup("agent", "parallel")[1] == f"{etc / '20.conf'}, line 2"
     assert said.lookup("agent", "splay")[1].endswith("os-collect-config.conf, line 3")
     assert said.lookup("agent", "collect_timeout")[1] == "default"
-    assert (said.words("collectors"), said.only) == (("ec2",), ()), "of another program's file that is no choice"
+    assert (said.words("collectors"), said.only) == (("ec2",), ()), (
+        "of another program's file that is no choice"
+    )
     again = said.with_metadata(Layer("the metadata", {}))
     assert again.number("polling_interval") == 60
 
@@ -243,7 +325,11 @@ def test_a_file_that_is_named_is_the_only_one(etc: Path) -> None:
     path.write_text("[agent]\nstate_dir = /from/file\ncollectors = local\n")
     environ = {"HEAT_CONFIG_AGENT_STATE": "/from/environment"}
     found = make(environ, config=path)
-    assert (found.number("parallel"), found.state, found.only) == (1, Path("/from/file"), ("local",))
+    assert (found.number("parallel"), found.state, found.only) == (
+        1,
+        Path("/from/file"),
+        ("local",),
+    )
     assert make(environ).state == Path("/from/environment")
     assert make({}).state == Path("/from/etc")
     assert make(environ, config=path, state=Path("/given")).state == Path("/given")
@@ -261,7 +347,9 @@ def test_mistake_is_refused_in_our_file_and_reported_in_others(etc: Path) -> Non
 
 def test_the_environment_of_runs(etc: Path) -> None:
     """Variables of the settings override others, and an invalid one is refused without its value."""
-    (etc / "10.conf").write_text("[agent]\nenvironment = PATH=/opt/bin\nenvironment = A=b=c\nenvironment = EMPTY=\n")
+    (etc / "10.conf").write_text(
+        "[agent]\nenvironment = PATH=/opt/bin\nenvironment = A=b=c\nenvironment = EMPTY=\n"
+    )
     found = make({"PATH": "/bin"}, state=etc.parent).environment
     assert (found["PATH"], found["A"], found["EMPTY"]) == ("/opt/bin", "b=c", "")
     (etc / "10.conf").write_text("[agent]\nenvironment = geheim\n")

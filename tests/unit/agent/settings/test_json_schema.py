@@ -16,7 +16,25 @@ from heat_config_agent.settings.schema import FOLLOW, SECTIONS, SETTINGS
 
 SCHEMA = json_schema.schema()
 VALUES: tuple[Any, ...] = (
-    *(True, False, 0, 1, 3, -1, 0.5, 1e10, "", "text", "/a/b", "a/b", "finish", "heat", "2M", "2X", "5"),
+    *(
+        True,
+        False,
+        0,
+        1,
+        3,
+        -1,
+        0.5,
+        1e10,
+        "",
+        "text",
+        "/a/b",
+        "a/b",
+        "finish",
+        "heat",
+        "2M",
+        "2X",
+        "5",
+    ),
     *([], ["heat", "cfn"], ["/a", "/b"], ["a b", "c"], [1], {}, None),
 )
 
@@ -34,17 +52,33 @@ def section(each: Setting) -> str:
 def test_it_is_a_schema_of_every_setting() -> None:
     """The schema has each setting with its description."""
     Draft7Validator.check_schema(SCHEMA)
-    sections = {**SCHEMA["properties"], FOLLOW: SCHEMA["patternProperties"]["^follow ."]}
+    sections = {
+        **SCHEMA["properties"],
+        FOLLOW: SCHEMA["patternProperties"]["^follow ."],
+    }
     assert sections.keys() == SECTIONS.keys()
     for each in SETTINGS:
-        assert each.description.split()[0] in sections[each.section]["properties"][each.name]["description"]
+        assert (
+            each.description.split()[0]
+            in sections[each.section]["properties"][each.name]["description"]
+        )
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: f"{each.section}.{each.name}")
-def test_accepted_value_of_a_setting_is_read_without_a_mistake(setting: Setting, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "setting", SETTINGS, ids=lambda each: f"{each.section}.{each.name}"
+)
+def test_accepted_value_of_a_setting_is_read_without_a_mistake(
+    setting: Setting, tmp_path: Path
+) -> None:
     """An accepted value is read from a file without a mistake, and others are refused."""
-    others = {"url": "/srv/site", "path": "stack.yaml"} if setting.section == FOLLOW else {}
-    found = [value for value in VALUES if accepted({section(setting): {**others, setting.name: value}})]
+    others = (
+        {"url": "/srv/site", "path": "stack.yaml"} if setting.section == FOLLOW else {}
+    )
+    found = [
+        value
+        for value in VALUES
+        if accepted({section(setting): {**others, setting.name: value}})
+    ]
     assert 0 < len(found) < len(VALUES)
     for value in found:
         text = written(setting.kind, tuple(value) if isinstance(value, list) else value)

@@ -7,7 +7,8 @@ import pytest
 from heat_config_agent.settings import policy
 
 RULE = (
-    "[policy]\nnetwork = heat.example, *.git.example, mirror.example:8443, 192.0.2.7, 198.51.100.0/24, 2001:db8::/32\n"
+    "[policy]\nnetwork = heat.example, *.git.example, mirror.example:8443, "
+    "192.0.2.7, 198.51.100.0/24, 2001:db8::/32\n"
 )
 
 
@@ -67,7 +68,10 @@ def test_any_other_host_is_not(url: str) -> None:
     assert found.startswith("refused by the rule network of /p: the host ")
 
 
-@pytest.mark.parametrize("word", ["*", "*.", "https://a.example", "a/b", "-x", "a:port", "10.0.0.1/8", "*.*.a"])
+@pytest.mark.parametrize(
+    "word",
+    ["*", "*.", "https://a.example", "a/b", "-x", "a:port", "10.0.0.1/8", "*.*.a"],
+)
 def test_invalid_host_is_a_mistake(word: str) -> None:
     """A rule that means something else than its author thinks would fall open."""
     with pytest.raises(ValueError, match="network: expected HOST"):
@@ -76,4 +80,6 @@ def test_invalid_host_is_a_mistake(word: str) -> None:
 
 def test_no_host_has_the_name_none() -> None:
     """The word means that there is no host, also where a name server knows one of that name."""
-    assert "the host none is not in it" in policy.parse("/p", "[policy]\nnetwork = none\n").unreachable("http://none/")
+    assert "the host none is not in it" in policy.parse(
+        "/p", "[policy]\nnetwork = none\n"
+    ).unreachable("http://none/")

@@ -13,7 +13,9 @@ from support.machine import deployment
 NOBODY = 65534
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user: run the tests as root")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can become another user: run the tests as root"
+)
 def test_a_folder_that_may_not_be_entered_does_not_count_as_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,14 +35,19 @@ def test_a_folder_that_may_not_be_entered_does_not_count_as_empty(
 
 def test_the_rules_of_a_policy_may_go_on_in_further_lines() -> None:
     """Words are separated by commas or by spaces, and comments do not count."""
-    found = policy.parse("/p", "# who\n[policy]\ntools = script,\n  ansible /opt/hooks/x\nmax_timeout = 90\n")
+    found = policy.parse(
+        "/p",
+        "# who\n[policy]\ntools = script,\n  ansible /opt/hooks/x\nmax_timeout = 90\n",
+    )
     assert found.tools == ("script", "ansible", "/opt/hooks/x")
     assert found.max_timeout == 90.0
     assert (found.sources, found.actions, found.mistake) == (None, None, "")
 
 
 @pytest.mark.parametrize("page", ["policy", "secrets"])
-def test_the_policies_in_the_documentation_have_no_mistake(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_policies_in_the_documentation_have_no_mistake(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each block with a section is a whole policy; the file of the signers is not on this machine."""
     monkeypatch.setattr(policy, "_signers", str)
     text = (Path(__file__).parents[4] / f"docs/{page}.md").read_text()
@@ -50,12 +57,18 @@ def test_the_policies_in_the_documentation_have_no_mistake(page: str, monkeypatc
     assert all(policy.parse("/p", each).lines for each in given)
 
 
-@pytest.mark.parametrize(("usual", "longest", "limit"), [(None, 60.0, 60.0), (90.0, 60.0, 60.0), (30.0, 60.0, 30.0)])
+@pytest.mark.parametrize(
+    ("usual", "longest", "limit"),
+    [(None, 60.0, 60.0), (90.0, 60.0, 60.0), (30.0, 60.0, 30.0)],
+)
 def test_the_usual_timeout_is_no_longer_than_the_policy_allows(
     usual: float | None, longest: float, limit: float
 ) -> None:
     """The default timeout is within the policy, also where no timeout is the default."""
-    assert policy.parse("/p", f"[policy]\nmax_timeout = {longest:g}\n").limit(usual) == limit
+    assert (
+        policy.parse("/p", f"[policy]\nmax_timeout = {longest:g}\n").limit(usual)
+        == limit
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +79,10 @@ def test_the_usual_timeout_is_no_longer_than_the_policy_allows(
         ("actions = CREATE\n  max_timeout = 60", "actions: a rule begins its line"),
         ("actions = CREATE\n  max_timeout=60", "actions: a rule begins its line"),
         ("isolate = network\n  users = nobody", "isolate: a rule begins its line"),
-        ("secrets = file*", "secrets: expected SCHEME, SCHEME:REFERENCE or SCHEME:BEGINNING[*], not 'file[*]'"),
+        (
+            "secrets = file*",
+            "secrets: expected SCHEME, SCHEME:REFERENCE or SCHEME:BEGINNING[*], not 'file[*]'",
+        ),
         ("secrets = *", "secrets: expected SCHEME"),
         ("secrets = file:*/db", "secrets: expected SCHEME"),
         ("secrets = none, env:X", "secrets: none stands alone"),
@@ -79,7 +95,10 @@ def test_the_usual_timeout_is_no_longer_than_the_policy_allows(
         ("max_timeout = inf", "max_timeout: expected a number of seconds, more than 0"),
         ("max_timeout = nan", "max_timeout: expected a number of seconds, more than 0"),
         ("max_timeout = -1", "max_timeout: expected a number of seconds, more than 0"),
-        ("max_timeout = 60 # a minute", "max_timeout: expected a number of seconds, more than 0"),
+        (
+            "max_timeout = 60 # a minute",
+            "max_timeout: expected a number of seconds, more than 0",
+        ),
         ("tools: script", "line 2: expected a section"),
         ("tools = script\n\n  ansible", "line 4: expected a section"),
         ("tools = 'script'", "tools: .* is not a built-in hook"),
@@ -92,7 +111,9 @@ def test_a_rule_that_its_author_cannot_mean_is_a_mistake(rule: str, why: str) ->
         policy.parse("/p", f"[policy]\n{rule}\n")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user: run the tests as root")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can become another user: run the tests as root"
+)
 @pytest.mark.parametrize(
     ("users", "agent", "refused"),
     [
@@ -103,14 +124,27 @@ def test_a_rule_that_its_author_cannot_mean_is_a_mistake(rule: str, why: str) ->
         ("daemon", NOBODY, "the user 'nobody' is not in it"),
     ],
 )
-def test_runs_without_a_user_are_those_of_the_agents_own(users: str, agent: int, refused: str) -> None:
+def test_runs_without_a_user_are_those_of_the_agents_own(
+    users: str, agent: int, refused: str
+) -> None:
     """The rule allows them by the word root, or by the name that the agent's user has."""
     os.seteuid(agent)
     try:
         found = policy.parse("/p", f"[policy]\nusers = {users}\n")
     finally:
         os.seteuid(0)
-    (given,) = metadata.parse(Document(source="file:/a", content=[deployment("d1")])).deployments
+    (given,) = metadata.parse(
+        Document(source="file:/a", content=[deployment("d1")])
+    ).deployments
     config = Config(tool="script", config="")
-    sentence = found.refusal(Job(deployment=given, config=config, tool=Tool("script", "builtin:script"), request={}))
-    assert sentence == (f"refused by the rule users of /p: {refused}" if refused else "")
+    sentence = found.refusal(
+        Job(
+            deployment=given,
+            config=config,
+            tool=Tool("script", "builtin:script"),
+            request={},
+        )
+    )
+    assert sentence == (
+        f"refused by the rule users of /p: {refused}" if refused else ""
+    )

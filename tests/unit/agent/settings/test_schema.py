@@ -51,48 +51,112 @@ def test_the_form_is_oslo_configs(tmp_path: Path) -> None:
 
 def test_of_one_value_the_last_counts(tmp_path: Path) -> None:
     """As everywhere in that form."""
-    assert read(tmp_path, "[agent]\nparallel = 2\nparallel = 3\n").get("agent", "parallel") == 3
+    assert (
+        read(tmp_path, "[agent]\nparallel = 2\nparallel = 3\n").get("agent", "parallel")
+        == 3
+    )
 
 
 def test_quotes_of_several_words_stay(tmp_path: Path) -> None:
     """Quotes in the middle belong to the command."""
     layer = read(tmp_path, "[agent]\nreboot_command = '/opt/re boot' --why 'a b'\n")
     assert layer.get("agent", "reboot_command") == "'/opt/re boot' --why 'a b'"
-    assert read(tmp_path, "[agent]\nreboot_command = 'reboot now'\n").get("agent", "reboot_command") == "reboot now"
+    assert (
+        read(tmp_path, "[agent]\nreboot_command = 'reboot now'\n").get(
+            "agent", "reboot_command"
+        )
+        == "reboot now"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[agent]\n\nparalel = 2\n", "line 3: there is no setting 'paralel' in [agent]; did you mean parallel?"),
-        ("[agnet]\nparallel = 2\n", "line 2: there is no section [agnet]; did you mean [agent]?"),
-        ("[agent]\n[local]\nfolder = /x\n", "line 3: there is no setting 'folder' in [local]; it has path"),
+        (
+            "[agent]\n\nparalel = 2\n",
+            "line 3: there is no setting 'paralel' in [agent]; did you mean parallel?",
+        ),
+        (
+            "[agnet]\nparallel = 2\n",
+            "line 2: there is no section [agnet]; did you mean [agent]?",
+        ),
+        (
+            "[agent]\n[local]\nfolder = /x\n",
+            "line 3: there is no setting 'folder' in [local]; it has path",
+        ),
         (
             "[agent]\n[DEFAULT]\nparallel = 1\nsplay = 2\n",
             "line 3: [DEFAULT] is for os-collect-config's file: in a file with [a",
         ),
-        ("[agent]\ncollectors = local, haet\n", "line 2: collectors: there is no source 'haet'; did you mean heat?"),
-        ("[agent]\ncollectors = foo\n", "line 2: collectors: there is no source 'foo'; the sources are heat, cfn, "),
+        (
+            "[agent]\ncollectors = local, haet\n",
+            "line 2: collectors: there is no source 'haet'; did you mean heat?",
+        ),
+        (
+            "[agent]\ncollectors = foo\n",
+            "line 2: collectors: there is no source 'foo'; the sources are heat, cfn, ",
+        ),
         (
             "[agent]\ncollect_timeout = 0\n",
             "line 2: collect_timeout: expected a number of seconds, more than 0, not '0'",
         ),
-        ("[agent]\nparallel = 0\n", "line 2: parallel: expected a whole number, 1 or more, not '0'"),
-        ("[agent]\nparallel = 1.5\n", "line 2: parallel: expected a whole number, 1 or more, not '1.5'"),
-        ("[agent]\nparallel =\n", "line 2: parallel: expected a whole number, 1 or more, not ''"),
-        ("[agent]\nsplay = -1\n", "line 2: splay: expected a number of seconds, 0 or more, not '-1'"),
-        ("[agent]\nsplay = nan\n", "line 2: splay: expected a number of seconds, 0 or more, not 'nan'"),
-        ("[agent]\ngrace = inf\n", "line 2: grace: expected a number of seconds, 0 or more, not 'inf'"),
-        ("[agent]\ngrace = 1e300\n", "line 2: grace: expected a number of seconds, 0 or more, not '1e300'"),
-        ("[agent]\nstate_dir = here\n", "line 2: state_dir: expected an absolute path, not 'here'"),
-        ("[agent]\nreplaced = stop\n", "line 2: replaced: expected one of finish, cancel, not 'stop'"),
-        ("[agent]\n[zaqar]\nuse_websockets = maybe\n", "line 3: use_websockets: expected true or false, not 'maybe'"),
-        ("[agent]\nreboot_command = a 'b\n", "line 2: reboot_command: expected a command and its arguments"),
-        ("[agent]\nreboot_command =\n", "line 2: reboot_command: expected a command and its arguments"),
-        ("[agent]\n[file]\npath = /a, b\n", "line 3: path: expected one or more absolute paths, not ['/a, b']"),
+        (
+            "[agent]\nparallel = 0\n",
+            "line 2: parallel: expected a whole number, 1 or more, not '0'",
+        ),
+        (
+            "[agent]\nparallel = 1.5\n",
+            "line 2: parallel: expected a whole number, 1 or more, not '1.5'",
+        ),
+        (
+            "[agent]\nparallel =\n",
+            "line 2: parallel: expected a whole number, 1 or more, not ''",
+        ),
+        (
+            "[agent]\nsplay = -1\n",
+            "line 2: splay: expected a number of seconds, 0 or more, not '-1'",
+        ),
+        (
+            "[agent]\nsplay = nan\n",
+            "line 2: splay: expected a number of seconds, 0 or more, not 'nan'",
+        ),
+        (
+            "[agent]\ngrace = inf\n",
+            "line 2: grace: expected a number of seconds, 0 or more, not 'inf'",
+        ),
+        (
+            "[agent]\ngrace = 1e300\n",
+            "line 2: grace: expected a number of seconds, 0 or more, not '1e300'",
+        ),
+        (
+            "[agent]\nstate_dir = here\n",
+            "line 2: state_dir: expected an absolute path, not 'here'",
+        ),
+        (
+            "[agent]\nreplaced = stop\n",
+            "line 2: replaced: expected one of finish, cancel, not 'stop'",
+        ),
+        (
+            "[agent]\n[zaqar]\nuse_websockets = maybe\n",
+            "line 3: use_websockets: expected true or false, not 'maybe'",
+        ),
+        (
+            "[agent]\nreboot_command = a 'b\n",
+            "line 2: reboot_command: expected a command and its arguments",
+        ),
+        (
+            "[agent]\nreboot_command =\n",
+            "line 2: reboot_command: expected a command and its arguments",
+        ),
+        (
+            "[agent]\n[file]\npath = /a, b\n",
+            "line 3: path: expected one or more absolute paths, not ['/a, b']",
+        ),
     ],
 )
-def test_mistake_is_reported_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_mistake_is_reported_with_its_line(
+    tmp_path: Path, text: str, said: str
+) -> None:
     """A mistake is reported with its line and the expected value."""
     assert mistake(tmp_path, text).startswith(said)
 
@@ -100,7 +164,9 @@ def test_mistake_is_reported_with_its_line(tmp_path: Path, text: str, said: str)
 def test_a_secret_is_in_no_mistake(tmp_path: Path) -> None:
     """No mistake repeats a secret, not even a wrong one."""
     assert "geh\0eim" not in mistake(tmp_path, "[agent]\n[heat]\npassword = geh\0eim\n")
-    layer = layers.metadata({"os-collect-config": {"heat": {"password": ["geheim"]}}}, "m")
+    layer = layers.metadata(
+        {"os-collect-config": {"heat": {"password": ["geheim"]}}}, "m"
+    )
     assert "geheim" not in str(layer.mistakes)
     assert layer.mistakes
 
@@ -111,10 +177,22 @@ def test_a_secret_is_in_no_mistake(tmp_path: Path) -> None:
         ("[agent\n", "line 1: the ']' at the end of the section is missing"),
         ("[agent]\nparallel\n", "line 2: expected «name = value»"),
         ("[agent]\n= 5\n", "line 2: expected «name = value»"),
-        ("\ncollectors = local\nsplay = 1\n", "line 2: «collectors» is before the first section: begin with [agent]"),
-        ("auth_url = http://h\n[agent]\n", "line 1: «auth_url» is before the first section: begin with [heat]"),
-        ('{"a":1}\n', "line 1: expected a section such as [agent], and below it «name = value»"),
-        ("<html>\n", "line 1: expected a section such as [agent], and below it «name = value»"),
+        (
+            "\ncollectors = local\nsplay = 1\n",
+            "line 2: «collectors» is before the first section: begin with [agent]",
+        ),
+        (
+            "auth_url = http://h\n[agent]\n",
+            "line 1: «auth_url» is before the first section: begin with [heat]",
+        ),
+        (
+            '{"a":1}\n',
+            "line 1: expected a section such as [agent], and below it «name = value»",
+        ),
+        (
+            "<html>\n",
+            "line 1: expected a section such as [agent], and below it «name = value»",
+        ),
     ],
 )
 def test_malformed_line_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -155,16 +233,27 @@ def test_os_collect_configs_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[heat]\npasswrod = geheim\n", "line 2: there is no setting 'passwrod' in [heat]; did you mean password?"),
-        ("[hea]\npassword = geheim\n", "line 2: there is no section [hea]; did you mean [heat]?"),
-        ("[agnet]\nparallel = 2\n", "line 2: there is no section [agnet]; did you mean [agent]?"),
+        (
+            "[heat]\npasswrod = geheim\n",
+            "line 2: there is no setting 'passwrod' in [heat]; did you mean password?",
+        ),
+        (
+            "[hea]\npassword = geheim\n",
+            "line 2: there is no section [hea]; did you mean [heat]?",
+        ),
+        (
+            "[agnet]\nparallel = 2\n",
+            "line 2: there is no section [agnet]; did you mean [agent]?",
+        ),
         (
             "[DEFAULT]\npoling_interval=1\n",
             "line 2: there is no setting 'poling_interval' in [DEFAULT]; did you mean pol",
         ),
     ],
 )
-def test_misspelt_option_of_os_collect_config_is_reported(tmp_path: Path, text: str, said: str) -> None:
+def test_misspelt_option_of_os_collect_config_is_reported(
+    tmp_path: Path, text: str, said: str
+) -> None:
     """With what was perhaps meant, and without the value."""
     layer = read(tmp_path, text)
     [found] = layer.mistakes
@@ -175,8 +264,22 @@ def test_misspelt_option_of_os_collect_config_is_reported(tmp_path: Path, text: 
 
 def test_options_of_os_collect_config_are_accepted(tmp_path: Path) -> None:
     """Options of os-collect-config itself and of its logging are not mistakes."""
-    names = ("command", "cachedir", "one_time", "log_file", "log_config_append", "debug", "use_syslog", "print")
-    layer = read(tmp_path, "[DEFAULT]\n" + "".join(f"{name} = x\n" for name in names) + "[cfn]\ntimeout = 5\n")
+    names = (
+        "command",
+        "cachedir",
+        "one_time",
+        "log_file",
+        "log_config_append",
+        "debug",
+        "use_syslog",
+        "print",
+    )
+    layer = read(
+        tmp_path,
+        "[DEFAULT]\n"
+        + "".join(f"{name} = x\n" for name in names)
+        + "[cfn]\ntimeout = 5\n",
+    )
     assert layer.mistakes == ()
     assert len(layer.ignored) == len(names) + 1
 
@@ -200,7 +303,12 @@ def test_metadata_may_give_numbers_as_text_and_null_for_nothing() -> None:
         "parallel": 9,
         "state_dir": "/etc",
         "reboot_command": "rm -rf /",
-        "heat": {"auth_url": "http://h", "password": "p", "stack_id": None, "of_theirs": 1},
+        "heat": {
+            "auth_url": "http://h",
+            "password": "p",
+            "stack_id": None,
+            "of_theirs": 1,
+        },
         "agent": {"state_dir": "/x"},
         "file": {"path": ["/etc/passwd"]},
     }
@@ -212,7 +320,9 @@ def test_metadata_may_give_numbers_as_text_and_null_for_nothing() -> None:
     assert layer.mistakes == ()
 
 
-@pytest.mark.parametrize("content", [None, [], "text", 5, {}, {"os-collect-config": None}])
+@pytest.mark.parametrize(
+    "content", [None, [], "text", 5, {}, {"os-collect-config": None}]
+)
 def test_metadata_that_says_nothing(content: object) -> None:
     """Metadata of any form without settings is empty."""
     assert layers.metadata(content, "m") == Layer("m", {})
@@ -231,7 +341,9 @@ def test_metadata_that_says_nothing(content: object) -> None:
         ({"cfn": {"path": 5}}, "os-collect-config.cfn.path"),
     ],
 )
-def test_mistake_in_metadata_is_named_and_the_rest_counts(said: object, path: str) -> None:
+def test_mistake_in_metadata_is_named_and_the_rest_counts(
+    said: object, path: str
+) -> None:
     """By its path."""
     if isinstance(said, dict):
         said["splay"] = 3
@@ -258,8 +370,13 @@ def test_every_default_is_what_its_setting_may_be() -> None:
 
 def test_of_several_layers_the_first_wins() -> None:
     """Name by name."""
-    one, two = Layer("1", {"heat": {"auth_url": "a"}}), Layer("2", {"heat": {"auth_url": "b", "user_id": "u"}})
-    assert layers.merged([one, two], "both").sections == {"heat": {"auth_url": "a", "user_id": "u"}}
+    one, two = (
+        Layer("1", {"heat": {"auth_url": "a"}}),
+        Layer("2", {"heat": {"auth_url": "b", "user_id": "u"}}),
+    )
+    assert layers.merged([one, two], "both").sections == {
+        "heat": {"auth_url": "a", "user_id": "u"}
+    }
 
 
 def test_shown_values_can_be_written_to_a_file(tmp_path: Path) -> None:
@@ -267,13 +384,22 @@ def test_shown_values_can_be_written_to_a_file(tmp_path: Path) -> None:
     shown = {each: kinds.written(each.kind, each.default) for each in SETTINGS}
     lines: dict[str, list[str]] = {}
     for each, text in shown.items():
-        lines.setdefault(each.section, []).extend([f"{each.name} = {text}"] if text else [])
+        lines.setdefault(each.section, []).extend(
+            [f"{each.name} = {text}"] if text else []
+        )
     path = tmp_path / "agent.conf"
-    path.write_text("".join(f"[{section}]\n" + "\n".join(found) + "\n" for section, found in lines.items()))
+    path.write_text(
+        "".join(
+            f"[{section}]\n" + "\n".join(found) + "\n"
+            for section, found in lines.items()
+        )
+    )
     layer = layers.file(path, own=True)
     assert layer.mistakes == ()
     for each, text in shown.items():
-        assert layer.get(each.section, each.name) == (each.default if text else None), each.name
+        assert layer.get(each.section, each.name) == (each.default if text else None), (
+            each.name
+        )
     assert {text for each, text in shown.items() if each.name.startswith("keep_")} == {
         "86400",
         "2592000",
@@ -287,10 +413,17 @@ def test_shown_values_can_be_written_to_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["[{}]\na = 1\n", "[agent]\n{} = 1\n", "[agent]\ncollectors = {}\n", "[agent]\nsplay = {}\n"],
+    [
+        "[{}]\na = 1\n",
+        "[agent]\n{} = 1\n",
+        "[agent]\ncollectors = {}\n",
+        "[agent]\nsplay = {}\n",
+    ],
     ids=["section", "name", "source", "value"],
 )
-def test_a_mistake_repeats_only_the_beginning_of_a_long_name(tmp_path: Path, text: str) -> None:
+def test_a_mistake_repeats_only_the_beginning_of_a_long_name(
+    tmp_path: Path, text: str
+) -> None:
     """Only the beginning of a long name is repeated, so that a damaged line does not fill the log."""
     path = tmp_path / "agent.conf"
     path.write_text(text.format("x" * 5000))

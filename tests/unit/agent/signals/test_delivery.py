@@ -52,7 +52,9 @@ def test_accepted_result_is_sent_once(heat: SignalServer, settle: Settle) -> Non
     assert waiting.due is None
 
 
-def test_unaccepted_result_is_sent_again_later(heat: SignalServer, settle: Settle) -> None:
+def test_unaccepted_result_is_sent_again_later(
+    heat: SignalServer, settle: Settle
+) -> None:
     """The same body, within the patience there is."""
     heat.answers.extend([Answer(503), Answer(500)])
     waiting = Delivery(Outbox(), patience=10)
@@ -64,7 +66,9 @@ def test_unaccepted_result_is_sent_again_later(heat: SignalServer, settle: Settl
     assert third.at - second.at > 0.9
 
 
-def test_results_are_sent_again_at_once_if_their_server_may_be_back(heat: SignalServer) -> None:
+def test_results_are_sent_again_at_once_if_their_server_may_be_back(
+    heat: SignalServer,
+) -> None:
     """A result whose server has asked to wait is not; answers of servers are counted."""
     heat.named["asks"] = Answer(503, {"Retry-After": "1000"})
     heat.named["fails"] = Answer(503)
@@ -78,7 +82,12 @@ def test_results_are_sent_again_at_once_if_their_server_may_be_back(heat: Signal
     heat.named.clear()
     assert waiting.answered == 0
     waiting.hope()
-    wait_until(lambda: [each.key for each in waiting.outcomes() if each.fate is Fate.SENT] == ["fails"])
+    wait_until(
+        lambda: (
+            [each.key for each in waiting.outcomes() if each.fate is Fate.SENT]
+            == ["fails"]
+        )
+    )
     assert waiting.answered == 1
     assert len([each for each in heat.signals if "/asks" in each.path]) == 1
 
@@ -94,7 +103,11 @@ def test_without_patience_one_try_is_all(heat: SignalServer, settle: Settle) -> 
 
 def temporary(heat: SignalServer) -> Target:
     """A temporary URL of Swift."""
-    return Target(kind="url", verb="PUT", url=heat.url("a") + "?temp_url_sig=1&temp_url_expires=2147483647")
+    return Target(
+        kind="url",
+        verb="PUT",
+        url=heat.url("a") + "?temp_url_sig=1&temp_url_expires=2147483647",
+    )
 
 
 @pytest.fixture
@@ -116,7 +129,10 @@ AN_HOUR_AGO = -delivery.DENIED_SECONDS
 @pytest.mark.parametrize("target_of", [target, temporary])
 @pytest.mark.parametrize("status", [401, 403])
 def test_denial_is_final_after_an_hour(
-    heat: SignalServer, settle: Settle, status: int, target_of: Callable[[SignalServer], Target]
+    heat: SignalServer,
+    settle: Settle,
+    status: int,
+    target_of: Callable[[SignalServer], Target],
 ) -> None:
     """A denial that passes is not shown as final; that of an old result is final after some tries."""
     heat.answers.extend([*[Answer(status)] * delivery.DENIALS, Answer(503)])
@@ -158,12 +174,16 @@ def test_denial_is_left_to_the_next_agent_without_patience(
     """The agent of one pass does not wait for a denial to pass, and gives up an old result that was tried before."""
     heat.always = Answer(403)
     waiting = Delivery(Outbox(), patience=0)
-    waiting.send("a", temporary(heat), RESULT, ended=time.time() + ended, earlier=earlier)
+    waiting.send(
+        "a", temporary(heat), RESULT, ended=time.time() + ended, earlier=earlier
+    )
     assert settle(waiting) == [fate]
 
 
 @pytest.mark.usefixtures("quick")
-def test_refusal_is_final_at_once_if_no_other_try_changes_it(heat: SignalServer, settle: Settle) -> None:
+def test_refusal_is_final_at_once_if_no_other_try_changes_it(
+    heat: SignalServer, settle: Settle
+) -> None:
     """A result whose receiver is gone is not sent again."""
     heat.always = Answer(404)
     for patience in (None, 0):
@@ -174,7 +194,9 @@ def test_refusal_is_final_at_once_if_no_other_try_changes_it(heat: SignalServer,
 
 def test_tries_after_a_denial_go_on_for_most_of_a_minute() -> None:
     """The shortest and the longest sum of the delays between the tries of an old result."""
-    longest = sum(backoff.BACK_OFF_FIRST * 2.0**tries for tries in range(delivery.DENIALS - 1))
+    longest = sum(
+        backoff.BACK_OFF_FIRST * 2.0**tries for tries in range(delivery.DENIALS - 1)
+    )
     assert 30 <= longest / 2 <= longest <= 64
 
 
@@ -201,7 +223,9 @@ def test_dropped_result_is_not_reported(heat: SignalServer, settle: Settle) -> N
     assert settle(waiting) == []
 
 
-def test_result_dropped_before_its_turn_is_not_sent(heat: SignalServer, settle: Settle) -> None:
+def test_result_dropped_before_its_turn_is_not_sent(
+    heat: SignalServer, settle: Settle
+) -> None:
     """A result that waits behind another for a slow server may be superseded meanwhile."""
     heat.answers.append(Answer(delay=0.5))
     waiting = Delivery(Outbox(), patience=10)
@@ -210,4 +234,8 @@ def test_result_dropped_before_its_turn_is_not_sent(heat: SignalServer, settle: 
     waiting.send("third", Target(kind="url", url=heat.url("third")), RESULT)
     waiting.drop("second")
     assert settle(waiting) == [Fate.SENT, Fate.SENT]
-    assert [len(heat.values(each)) for each in ("first", "second", "third")] == [1, 0, 1]
+    assert [len(heat.values(each)) for each in ("first", "second", "third")] == [
+        1,
+        0,
+        1,
+    ]

@@ -49,10 +49,15 @@ def test_an_answer_that_no_repetition_changes_is_a_refusal(status: int) -> None:
 def test_denied_access_may_pass(status: int) -> None:
     """The result is sent again for a while, as late as the server asks."""
     headers = {"Retry-After": "7"}
-    assert judge(status, **headers) == Outcome("a", Fate.REFUSED, f"HTTP {status} Reason", 7.0, is_denial=True)
+    assert judge(status, **headers) == Outcome(
+        "a", Fate.REFUSED, f"HTTP {status} Reason", 7.0, is_denial=True
+    )
 
 
-@pytest.mark.parametrize("status", [100, 301, 302, 307, 400, 405, 408, 409, 425, 429, 500, 502, 503, 504, 599])
+@pytest.mark.parametrize(
+    "status",
+    [100, 301, 302, 307, 400, 405, 408, 409, 425, 429, 500, 502, 503, 504, 599],
+)
 def test_any_other_answer_is_tried_again(status: int) -> None:
     """Resending is safe: Heat drops what it does not wait for."""
     assert judge(status) == Outcome("a", Fate.RETRY, f"HTTP {status} Reason")
@@ -77,14 +82,18 @@ def test_any_other_answer_is_tried_again(status: int) -> None:
     ],
     ids=lambda value: str(value)[:12],
 )
-def test_a_server_may_ask_for_time_but_not_for_too_much(value: str, wait: float) -> None:
+def test_a_server_may_ask_for_time_but_not_for_too_much(
+    value: str, wait: float
+) -> None:
     """In seconds or until a date; nonsense counts as nothing."""
     assert judge(503, **{"Retry-After": value}).wait == wait
 
 
 def test_a_server_may_name_the_moment() -> None:
     """A date is as good as a number."""
-    asked = judge(429, **{"Retry-After": formatdate(time.time() + 100, usegmt=True)}).wait
+    asked = judge(
+        429, **{"Retry-After": formatdate(time.time() + 100, usegmt=True)}
+    ).wait
     assert 95 < asked <= 100
 
 
@@ -111,14 +120,21 @@ def test_the_back_off_grows_to_its_limit_with_jitter(tries: int) -> None:
         (url("http://h/", "DELETE"), "DELETE"),
     ],
 )
-def test_a_target_that_nobody_can_send_to_is_known_for_it(target: Target, word: str) -> None:
+def test_a_target_that_nobody_can_send_to_is_known_for_it(
+    target: Target, word: str
+) -> None:
     """The sentence says why, once."""
     assert word in outbox_module.unsendable(target)
 
 
 @pytest.mark.parametrize(
     "target",
-    [url("http://h/"), url("HTTPS://h:1/x", "PUT"), url("http://[::1]:80/"), Target(kind="none")],
+    [
+        url("http://h/"),
+        url("HTTPS://h:1/x", "PUT"),
+        url("http://[::1]:80/"),
+        Target(kind="none"),
+    ],
 )
 def test_a_target_that_somebody_can_send_to_is_none_of_those(target: Target) -> None:
     """A target that any server class supports is not among the unsupported ones."""
@@ -149,13 +165,19 @@ def collect(outbox: Outbox) -> Collect:
 
 
 @pytest.mark.parametrize("verb", ["POST", "PUT"])
-def test_a_result_arrives_as_it_was_posted(outbox: Outbox, collect: Collect, heat: SignalServer, verb: str) -> None:
+def test_a_result_arrives_as_it_was_posted(
+    outbox: Outbox, collect: Collect, heat: SignalServer, verb: str
+) -> None:
     """With its verb, its body and the type of its body, to the URL exactly as given."""
     outbox.post("a", url(heat.url(), verb), {"x": 1})
     assert collect(1) == {"a": Outcome("a", Fate.SENT)}
     assert outbox.outcomes() == []
     (signal,) = heat.signals
-    assert (signal.verb, signal.body, signal.headers["Content-Type"]) == (verb, b'{"x": 1}', "application/json")
+    assert (signal.verb, signal.body, signal.headers["Content-Type"]) == (
+        verb,
+        b'{"x": 1}',
+        "application/json",
+    )
     assert heat.url().endswith(signal.path)
 
 
@@ -166,13 +188,18 @@ def test_results_for_one_server_go_in_order_over_one_connection(
     for index in range(20):
         outbox.post(str(index), url(heat.url(str(index))), {})
     assert {each.fate for each in collect(20).values()} == {Fate.SENT}
-    assert [each.path.split("?")[0] for each in heat.signals] == [f"/v1/{index}" for index in range(20)]
+    assert [each.path.split("?")[0] for each in heat.signals] == [
+        f"/v1/{index}" for index in range(20)
+    ]
     assert heat.connections == 1
 
 
 def swift(heat: SignalServer, name: str) -> Target:
     """Return the target of a `TEMP_URL_SIGNAL`."""
-    return url(f"{heat.origin}/v1/AUTH_a/container/{name}?temp_url_sig=5ec&temp_url_expires=2147483647", "PUT")
+    return url(
+        f"{heat.origin}/v1/AUTH_a/container/{name}?temp_url_sig=5ec&temp_url_expires=2147483647",
+        "PUT",
+    )
 
 
 def test_object_of_a_temporary_url_is_readable_after_its_own_time(
@@ -188,7 +215,10 @@ def test_object_of_a_temporary_url_is_readable_after_its_own_time(
 
 
 def test_results_for_many_objects_share_a_few_connections(
-    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox,
+    collect: Collect,
+    heat: SignalServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Results for one object are sent one after the other."""
     monkeypatch.setattr(servers, "ROUNDING_SECONDS", 0.0)
@@ -203,7 +233,9 @@ def test_results_for_many_objects_share_a_few_connections(
     assert 1 < heat.connections <= outbox_module.LANES
 
 
-def test_withdrawn_result_does_not_become_an_object(outbox: Outbox, heat: SignalServer) -> None:
+def test_withdrawn_result_does_not_become_an_object(
+    outbox: Outbox, heat: SignalServer
+) -> None:
     """A result whose deployment is replaced while its last byte is held back would complete the next action."""
     outbox.post("a", swift(heat, "a"), {})
     wait_until(lambda: heat.open == 1)
@@ -215,14 +247,26 @@ def test_withdrawn_result_does_not_become_an_object(outbox: Outbox, heat: Signal
 @pytest.mark.parametrize(
     ("target", "is_temporary"),
     [
-        (url("http://swift.example/v1/a/b/c?temp_url_sig=s&temp_url_expires=1", "PUT"), True),
-        (url("http://swift.example/v1/a/b/c?temp_url_expires=1&temp_url_sig=s", "PUT"), True),
+        (
+            url(
+                "http://swift.example/v1/a/b/c?temp_url_sig=s&temp_url_expires=1", "PUT"
+            ),
+            True,
+        ),
+        (
+            url(
+                "http://swift.example/v1/a/b/c?temp_url_expires=1&temp_url_sig=s", "PUT"
+            ),
+            True,
+        ),
         (url("http://heat.example/v1/signal/arn?Signature=s", "POST"), False),
         (url("http://example/temp_url_sig=s", "PUT"), False),
         (Target(kind="none"), False),
     ],
 )
-def test_temporary_url_is_told_from_other_targets(target: Target, is_temporary: bool) -> None:
+def test_temporary_url_is_told_from_other_targets(
+    target: Target, is_temporary: bool
+) -> None:
     """Only Swift's time of an object is compared with that of an action."""
     assert target.is_temporary_url is is_temporary
 
@@ -238,7 +282,9 @@ def test_a_slow_server_delays_nobody_else(
     assert set(collect(1)) == {"slow"}
 
 
-def test_there_is_a_descriptor_to_wait_for(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
+def test_there_is_a_descriptor_to_wait_for(
+    outbox: Outbox, collect: Collect, heat: SignalServer
+) -> None:
     """The descriptor is readable while an outcome is unread."""
     assert select.select([outbox], [], [], 0)[0] == []
     outbox.post("a", url(heat.url()), {})
@@ -252,11 +298,18 @@ def test_there_is_a_descriptor_to_wait_for(outbox: Outbox, collect: Collect, hea
     [
         (Answer(status=404), Outcome("a", Fate.REFUSED, "HTTP 404 Not Found")),
         (Answer(status=503), Outcome("a", Fate.RETRY, "HTTP 503 Service Unavailable")),
-        (Answer(status=302, headers={"Location": "/elsewhere"}), Outcome("a", Fate.RETRY, "HTTP 302 Found")),
+        (
+            Answer(status=302, headers={"Location": "/elsewhere"}),
+            Outcome("a", Fate.RETRY, "HTTP 302 Found"),
+        ),
     ],
 )
 def test_refusal_of_a_server_is_the_outcome(
-    outbox: Outbox, collect: Collect, heat: SignalServer, answer: Answer, outcome: Outcome
+    outbox: Outbox,
+    collect: Collect,
+    heat: SignalServer,
+    answer: Answer,
+    outcome: Outcome,
 ) -> None:
     """A redirect is not followed: it would turn a signal into a mere look."""
     heat.always = answer
@@ -265,14 +318,18 @@ def test_refusal_of_a_server_is_the_outcome(
     assert len(heat.signals) == 1
 
 
-def test_the_time_that_a_server_asks_for_is_passed_on(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
+def test_the_time_that_a_server_asks_for_is_passed_on(
+    outbox: Outbox, collect: Collect, heat: SignalServer
+) -> None:
     """The delay that a server asks for is passed on, and the result waits for it."""
     heat.always = Answer(status=503, headers={"retry-after": "30"})
     outbox.post("a", url(heat.url()), {})
     assert collect(1)["a"].wait == 30
 
 
-def test_a_server_that_comes_back_is_sent_to_again(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
+def test_a_server_that_comes_back_is_sent_to_again(
+    outbox: Outbox, collect: Collect, heat: SignalServer
+) -> None:
     """A refused or broken connection is not final."""
     heat.answers.append(Answer(hang_up=True))
     outbox.post("a", url(heat.url()), {})
@@ -292,7 +349,9 @@ def test_nobody_listening_is_tried_again_and_said_without_the_url(
 
 
 @pytest.mark.parametrize("address", ["ftp://h/x", "http://h:port/"])
-def test_a_url_that_nobody_can_send_to_is_refused_at_once(outbox: Outbox, collect: Collect, address: str) -> None:
+def test_a_url_that_nobody_can_send_to_is_refused_at_once(
+    outbox: Outbox, collect: Collect, address: str
+) -> None:
     """For good, without a try."""
     outbox.post("a", url(address), {})
     assert collect(1)["a"].fate is Fate.REFUSED
@@ -309,7 +368,9 @@ def test_a_url_that_nobody_can_send_to_is_refused_at_once(outbox: Outbox, collec
         "http://a..b/",
     ],
 )
-def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat: SignalServer, address: str) -> None:
+def test_an_odd_url_stops_no_other_result(
+    outbox: Outbox, collect: Collect, heat: SignalServer, address: str
+) -> None:
     """A broken URL fails its own result and delays no other."""
     outbox.post("odd", url(address), {})
     outbox.post("even", url(heat.url()), {})
@@ -318,7 +379,9 @@ def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat
     assert found["odd"].trouble
 
 
-def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
+def test_a_result_that_is_posted_again_has_one_outcome(
+    outbox: Outbox, collect: Collect, heat: SignalServer
+) -> None:
     """A result that is posted twice has one outcome, that of the later post."""
     heat.answers.extend([Answer(status=503, delay=0.2), Answer()])
     outbox.post("a", url(heat.url()), {})
@@ -328,7 +391,10 @@ def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: 
 
 
 def test_a_request_that_creeps_is_given_up_and_holds_up_nothing(
-    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox,
+    collect: Collect,
+    heat: SignalServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Later results for the same server go over a new connection."""
     monkeypatch.setattr(outbox_module, "PATIENCE", 0.3)
@@ -336,7 +402,9 @@ def test_a_request_that_creeps_is_given_up_and_holds_up_nothing(
     outbox.post("creeps", url(heat.url("creeps")), {})
     outbox.post("waits", url(heat.url("waits")), {})
     found = collect(2)
-    assert found["creeps"] == Outcome("creeps", Fate.RETRY, "no full answer within 0.3 s")
+    assert found["creeps"] == Outcome(
+        "creeps", Fate.RETRY, "no full answer within 0.3 s"
+    )
     assert found["waits"].fate is Fate.SENT
 
 
@@ -351,15 +419,26 @@ TEMPORARY = "http://swift.example/v1/a/b/c?temp_url_sig=secret&temp_url_expires=
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        (url(signed("2026-01-01T00%3A00%3A00Z")), "its URL was signed 20 minutes before"),
+        (
+            url(signed("2026-01-01T00%3A00%3A00Z")),
+            "its URL was signed 20 minutes before",
+        ),
         (url(signed("2026-01-01T00%3A10%3A00Z")), ""),
         (url(signed("nonsense")), ""),
         (url(TEMPORARY + "1", "PUT"), "its URL has expired"),
-        (url(TEMPORARY + "2147483586", "PUT"), "its URL was not signed with the key that its account in Swift has now"),
-        (url(TEMPORARY, "PUT"), "its URL was not signed with the key that its account in Swift has now"),
+        (
+            url(TEMPORARY + "2147483586", "PUT"),
+            "its URL was not signed with the key that its account in Swift has now",
+        ),
+        (
+            url(TEMPORARY, "PUT"),
+            "its URL was not signed with the key that its account in Swift has now",
+        ),
     ],
 )
-def test_denial_of_a_signed_url_has_its_probable_reason(target: Target, why: str) -> None:
+def test_denial_of_a_signed_url_has_its_probable_reason(
+    target: Target, why: str
+) -> None:
     """The result of a run that took longer than Keystone takes a signature is denied for that reason."""
     found = servers.denial(target, 1767226800.0)
     assert found.endswith(why) or (why in found and "raise auth_ttl" in found)
@@ -368,7 +447,10 @@ def test_denial_of_a_signed_url_has_its_probable_reason(target: Target, why: str
 
 
 def test_a_server_can_be_expected(
-    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox,
+    collect: Collect,
+    heat: SignalServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Modules for sending are loaded before there is a result, once, without a request."""
     origins: list[str] = []
@@ -390,7 +472,10 @@ def test_a_server_can_be_expected(
 
 
 def test_problem_of_an_expected_server_is_reported_with_the_result(
-    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox,
+    collect: Collect,
+    heat: SignalServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A problem during preparation is reported only if it still exists when the result is sent."""
     tries = iter([True, True, False])

@@ -27,7 +27,12 @@ def make(openstack: cloud.Cloud) -> Iterator[Make]:
     """Make sources of the queue."""
     sources: list[Zaqar] = []
 
-    def zaqar(*, ca_file: str | None = None, ring: Callable[[], None] | None = None, **values: object) -> Zaqar:
+    def zaqar(
+        *,
+        ca_file: str | None = None,
+        ring: Callable[[], None] | None = None,
+        **values: object,
+    ) -> Zaqar:
         credentials = openstack.credentials()
         usual = {
             "auth_url": credentials.auth_url,
@@ -38,7 +43,9 @@ def make(openstack: cloud.Cloud) -> Iterator[Make]:
             "queue_id": QUEUE,
             "use_websockets": False,
         }
-        sources.append(Zaqar({**usual, **values}, Reach(ca_file=ca_file, seconds=20), ring=ring))
+        sources.append(
+            Zaqar({**usual, **values}, Reach(ca_file=ca_file, seconds=20), ring=ring)
+        )
         return sources[-1]
 
     yield zaqar

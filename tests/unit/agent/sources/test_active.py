@@ -27,7 +27,10 @@ class Asked(Collection):
         self.found: dict[object, Condition] = {}
 
     def use(self, wanted: Wanted, *, now: bool, seldom: object = None) -> None:  # noqa: ARG002
-        self.found = {key: self.found.get(key, Condition(name)) for key, (name, _) in wanted.items()}
+        self.found = {
+            key: self.found.get(key, Condition(name))
+            for key, (name, _) in wanted.items()
+        }
         for key, each in self.found.items():
             each.seldom = key == seldom
 
@@ -37,19 +40,27 @@ class Asked(Collection):
     @property
     def names(self) -> list[tuple[str, str]]:
         """Return the sources that are polled, with the origins of their settings."""
-        return [(each.name, active.describe(key)) for key, each in self.found.items() if not each.seldom]
+        return [
+            (each.name, active.describe(key))
+            for key, each in self.found.items()
+            if not each.seldom
+        ]
 
     @property
     def seldom(self) -> list[str]:
         """Return the sources that are polled only now and then."""
         return [each.name for each in self.found.values() if each.seldom]
 
-    def answered(self, name: str, origin: str = "", error: Exception | None = None) -> None:
+    def answered(
+        self, name: str, origin: str = "", error: Exception | None = None
+    ) -> None:
         """A source has answered, or not."""
         for key, each in self.found.items():
             if each.name == name and origin in active.describe(key):
                 each.working = error is None
-                each.ever = each.working or (each.ever and not isinstance(error, AccessError))
+                each.ever = each.working or (
+                    each.ever and not isinstance(error, AccessError)
+                )
 
 
 class Place:
@@ -71,16 +82,25 @@ class Place:
 
     def metadata(self, source: str = "request", /, **said: object) -> None:
         """A source's document has come, which says that of the agent's settings."""
-        document = Document(source=source, content={"deployments": [], "os-collect-config": said})
+        document = Document(
+            source=source, content={"deployments": [], "os-collect-config": said}
+        )
         self.documents.take(document)
         if source in ("request", "heat", "cfn", "zaqar"):
             key = next(
-                (each for each in self.asked.found if isinstance(each, Transport) and each.name == source), source
+                (
+                    each
+                    for each in self.asked.found
+                    if isinstance(each, Transport) and each.name == source
+                ),
+                source,
             )
             self.steering.learn(key, document)
         self.steering.steer()
 
-    def answered(self, name: str, origin: str = "", error: Exception | None = None) -> None:
+    def answered(
+        self, name: str, origin: str = "", error: Exception | None = None
+    ) -> None:
         """A source has answered, or not."""
         self.asked.answered(name, origin, error)
         self.steering.steer()
@@ -99,7 +119,11 @@ AWAY, REFUSED = SourceError("away"), AccessError("no")
 
 def urls(place: Place) -> list[str]:
     """Return the addresses that are asked."""
-    return [str(key.values["metadata_url"]) for key in place.asked.found if isinstance(key, Transport)]
+    return [
+        str(key.values["metadata_url"])
+        for key in place.asked.found
+        if isinstance(key, Transport)
+    ]
 
 
 def test_settings_of_metadata_are_tried_next_to_working_ones(place: Place) -> None:
@@ -130,7 +154,9 @@ def test_refused_settings_of_metadata_are_dropped(place: Place) -> None:
     assert urls(place) == ["http://new", "http://old"]
 
 
-def test_settings_that_somebody_changes_go_before_what_was_learned(place: Place) -> None:
+def test_settings_that_somebody_changes_go_before_what_was_learned(
+    place: Place,
+) -> None:
     """Changed settings take precedence over learned ones, which are used if they fail."""
     place.start(OWN)
     place.metadata(**NEW)
@@ -155,17 +181,23 @@ def test_metadata_that_says_little_takes_nothing_away(place: Place) -> None:
     for said in nothing:
         place.metadata(**said)
         assert urls(place) == ["http://old"]
-    place.metadata(heat={"auth_url": "http://h", "password": ["geheim"]}, polling_interval="often")
+    place.metadata(
+        heat={"auth_url": "http://h", "password": ["geheim"]}, polling_interval="often"
+    )
     assert urls(place) == ["http://old"]
     said_so = " ".join(place.steering.news)
     assert "os-collect-config.polling_interval" in said_so
     assert "geheim" not in said_so
     count = len(place.steering.news)
-    place.metadata(heat={"auth_url": "http://h", "password": ["geheim"]}, polling_interval="often")
+    place.metadata(
+        heat={"auth_url": "http://h", "password": ["geheim"]}, polling_interval="often"
+    )
     assert len(place.steering.news) == count, "each is said once"
 
 
-def test_intervals_come_from_the_metadata_where_our_own_file_does_not_say(place: Place) -> None:
+def test_intervals_come_from_the_metadata_where_our_own_file_does_not_say(
+    place: Place,
+) -> None:
     """At once."""
     place.start(OWN)
     place.metadata(polling_interval=7, splay=3)
@@ -222,28 +254,46 @@ HEAT = {
     "stack_id": "s/1",
     "resource_name": "server",
 }
-HEAT_OWN = "collectors = heat, request\n[heat]\n" + "".join(f"{name} = {value}\n" for name, value in HEAT.items())
+HEAT_OWN = "collectors = heat, request\n[heat]\n" + "".join(
+    f"{name} = {value}\n" for name, value in HEAT.items()
+)
 
 
-def test_who_said_where_copies_are_is_asked_now_and_then_for_the_next_place(place: Place) -> None:
+def test_who_said_where_copies_are_is_asked_now_and_then_for_the_next_place(
+    place: Place,
+) -> None:
     """Heat tells nobody at a temporary URL, or in a queue, that it puts the metadata elsewhere from now on."""
     place.start(HEAT_OWN)
     place.answered("heat")
     place.metadata("heat", **NEW)
     place.answered("request")
-    assert (place.asked.names, place.asked.seldom) == ([("request", "the metadata from heat")], ["heat"])
-    document = Document(source="heat", content={"deployments": [{"id": "old"}], "os-collect-config": NEW})
+    assert (place.asked.names, place.asked.seldom) == (
+        [("request", "the metadata from heat")],
+        ["heat"],
+    )
+    document = Document(
+        source="heat",
+        content={"deployments": [{"id": "old"}], "os-collect-config": NEW},
+    )
     [teacher] = [key for key, each in place.asked.found.items() if each.seldom]
-    assert place.steering.only_redirects(teacher, document), "what it has of deployments does not count"
+    assert place.steering.only_redirects(teacher, document), (
+        "what it has of deployments does not count"
+    )
     place.start(HEAT_OWN)  # it is known after a restart, too
     place.answered("request")
     assert place.asked.seldom == ["heat"]
     place.metadata("heat", collectors=["heat"], heat=HEAT)
-    assert (place.asked.names, place.asked.seldom) == ([("heat", "the metadata from heat")], [])
+    assert (place.asked.names, place.asked.seldom) == (
+        [("heat", "the metadata from heat")],
+        [],
+    )
     place.answered("heat")
     place.start(HEAT_OWN)
     place.answered("heat")
-    assert (place.asked.names, place.asked.seldom) == ([("heat", "the metadata from heat")], [])
+    assert (place.asked.names, place.asked.seldom) == (
+        [("heat", "the metadata from heat")],
+        [],
+    )
 
 
 def test_an_older_place_that_names_the_known_one_only_redirects(place: Place) -> None:
@@ -255,11 +305,17 @@ def test_an_older_place_that_names_the_known_one_only_redirects(place: Place) ->
     place.start(OWN)
     place.answered("request", "metadata", AWAY)
     old = next(
-        key for key in place.asked.found if isinstance(key, Transport) and key.values["metadata_url"] == "http://old"
+        key
+        for key in place.asked.found
+        if isinstance(key, Transport) and key.values["metadata_url"] == "http://old"
     )
-    document = Document(source="request", content={"deployments": [], "os-collect-config": NEW})
+    document = Document(
+        source="request", content={"deployments": [], "os-collect-config": NEW}
+    )
     assert place.steering.only_redirects(old, document)
-    assert not place.steering.only_redirects(old, Document(source="request", content={"deployments": []}))
+    assert not place.steering.only_redirects(
+        old, Document(source="request", content={"deployments": []})
+    )
     for each in place.asked.found.values():
         each.denied = each.working is False
     assert not place.steering.only_redirects(old, document)

@@ -19,7 +19,9 @@ def load(text: str, name: str = "x") -> object:
     return document_text.load(text, name)
 
 
-@pytest.mark.parametrize("value", [{"deployments": []}, [], [1, 2.5, "é", None, True], "text", 7, None])
+@pytest.mark.parametrize(
+    "value", [{"deployments": []}, [], [1, 2.5, "é", None, True], "text", 7, None]
+)
 def test_json_is_read_as_what_it_says(value: object) -> None:
     """Under any name."""
     for name in ("x", "x.json", "x.yaml"):
@@ -37,8 +39,14 @@ def test_json_is_read_as_what_it_says(value: object) -> None:
         ("a: &x [1]\nb: *x\n", {"a": [1], "b": [1]}),
         ("", None),
         ("# nothing\n", None),
-        ("7: a\ntrue: b\nnull: c\n1.5: d\n", {"7": "a", "true": "b", "null": "c", "1.5": "d"}),
-        ("at: 2026-11-20\nthen: 2026-11-20T18:26:35Z\n", {"at": "2026-11-20", "then": "2026-11-20T18:26:35Z"}),
+        (
+            "7: a\ntrue: b\nnull: c\n1.5: d\n",
+            {"7": "a", "true": "b", "null": "c", "1.5": "d"},
+        ),
+        (
+            "at: 2026-11-20\nthen: 2026-11-20T18:26:35Z\n",
+            {"at": "2026-11-20", "then": "2026-11-20T18:26:35Z"},
+        ),
         ("hot: 2018-08-31", {"hot": "2018-08-31"}),
     ],
 )
@@ -50,7 +58,11 @@ def test_all_else_is_read_as_yaml(text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "place"),
     [
-        ('{"a": 1,}\n', "x.json", "x.json: line 1, column "),  # Python 3.13 names the comma, earlier ones what follows
+        (
+            '{"a": 1,}\n',
+            "x.json",
+            "x.json: line 1, column ",
+        ),  # Python 3.13 names the comma, earlier ones what follows
         ('{\n"a" 1}', "x", "x: line 2, column 5"),
         ("a: 1\nb: [\n", "x.yaml", "x.yaml: line 3, column 1"),
         ("a: *unknown\n", "x.yaml", "line 1, column 4"),
@@ -122,7 +134,11 @@ def test_ordered_maps_are_lists_and_times_stay_text(text: str, value: object) ->
     assert load(text) == value
 
 
-@pytest.mark.parametrize("text", ["1" * 5000, "a: " + "1" * 5000, "a: 0x" + "f" * 5000], ids=["json", "yaml", "hex"])
+@pytest.mark.parametrize(
+    "text",
+    ["1" * 5000, "a: " + "1" * 5000, "a: 0x" + "f" * 5000],
+    ids=["json", "yaml", "hex"],
+)
 def test_a_number_that_is_too_long_to_write_is_refused(text: str) -> None:
     """A number that could be read but not sent is refused."""
     with pytest.raises(UsageError, match="cannot read x"):
@@ -147,7 +163,11 @@ def test_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
         f"try:\n    document_text.load({text}, 'x')\nexcept UsageError:\n    print('refused')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=pace.seconds(60)
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=pace.seconds(60),
     )
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr[-500:]
 
@@ -160,7 +180,9 @@ def test_a_file_is_a_document_under_its_path(tmp_path: Path) -> None:
     assert (found.source, found.content) == (f"file:{path}", {"a": "é"})
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe\0", b"\x80", b"\0\0\0\0", b"\x1b[2J", bytes(range(256))])
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\0", b"\x80", b"\0\0\0\0", b"\x1b[2J", bytes(range(256))]
+)
 def test_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
     """In one sentence."""
     path = tmp_path / "a.json"
@@ -169,7 +191,9 @@ def test_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
         File(path).collect()
 
 
-def test_a_file_that_is_not_there_is_a_source_that_does_not_answer(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_a_source_that_does_not_answer(
+    tmp_path: Path,
+) -> None:
     """A missing file does not say that there are no deployments."""
     for source in (File(tmp_path / "a"), File(tmp_path), ShellConfig(tmp_path / "a")):
         with pytest.raises(SourceError, match="cannot read"):

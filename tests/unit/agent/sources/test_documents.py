@@ -37,18 +37,28 @@ def test_invalid_document_replaces_no_valid_one() -> None:
     nonsense: tuple[object, ...] = (None, "text", 5, {}, {"deployments": {}})
     for content in nonsense:
         parsed = metadata.parse(Document(source="heat", content=content))
-        assert refusal("heat", parsed).startswith("heat answered with something that is not metadata: ")
+        assert refusal("heat", parsed).startswith(
+            "heat answered with something that is not metadata: "
+        )
     assert refusal("heat", metadata.parse(Document(source="heat", content=GOOD))) == ""
 
 
 def test_document_of_settings_alone_removes_no_deployment(tmp_path: Path) -> None:
     """A document of settings alone removes no deployment; an empty list does."""
     documents = Documents(tmp_path)
-    documents.take(Document(source="heat", content={"deployments": [{"id": "d1"}], "os-collect-config": {}}))
+    documents.take(
+        Document(
+            source="heat",
+            content={"deployments": [{"id": "d1"}], "os-collect-config": {}},
+        )
+    )
     newer = {"os-collect-config": {"polling_interval": 5}}
     for content in (newer, {**newer, "deployments": None}):
         assert documents.take(Document(source="heat", content=content)) == ""
-        assert documents.held["heat"].content == {**newer, "deployments": [{"id": "d1"}]}
+        assert documents.held["heat"].content == {
+            **newer,
+            "deployments": [{"id": "d1"}],
+        }
         assert Documents(tmp_path).held == documents.held
     documents.take(Document(source="heat", content={"deployments": []}))
     assert documents.held["heat"].content == {"deployments": []}
@@ -62,7 +72,9 @@ def test_whatever_a_file_may_hold_can_be_kept(tmp_path: Path) -> None:
     assert "file" in Documents(tmp_path).held
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\0", b"[]", b"null", b'{"a": 1}', b"\xff", b"[" * 100000])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0\0", b"[]", b"null", b'{"a": 1}', b"\xff", b"[" * 100000]
+)
 def test_a_file_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> None:
     """Once, and that is said; without being allowed to change anything it is only said."""
     path = tmp_path / "documents" / "local.json"
@@ -73,7 +85,9 @@ def test_a_file_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> Non
     documents = Documents(tmp_path)
     [aside] = path.parent.iterdir()
     assert aside.read_bytes() == content
-    assert documents.warnings == [f"cannot read {path}: it is not a document; it is set aside as {aside.name}"]
+    assert documents.warnings == [
+        f"cannot read {path}: it is not a document; it is set aside as {aside.name}"
+    ]
     assert (documents.held, Documents(tmp_path).warnings) == ({}, [])
 
 
@@ -82,7 +96,9 @@ def test_document_that_cannot_be_stored_is_used_with_a_warning(tmp_path: Path) -
     (tmp_path / "documents").write_text("a file")
     documents = Documents(tmp_path)
     documents.warnings.clear()
-    assert documents.take(Document(source="heat", content=GOOD)).startswith("cannot keep the document of heat: ")
+    assert documents.take(Document(source="heat", content=GOOD)).startswith(
+        "cannot keep the document of heat: "
+    )
     assert documents.held == held("heat")
 
 
@@ -100,8 +116,18 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
         ("", "", "", "config_drive ec2 heat_local local file"),
         ("local", "local file", "local", "config_drive ec2 heat_local"),
         ("heat_local", "heat_local heat", "heat_local", "config_drive ec2 local file"),
-        ("heat heat_local local", "heat local", "heat local", "config_drive ec2 heat_local cfn request zaqar file"),
-        ("heat", "", "heat", "config_drive ec2 heat_local cfn request zaqar local file"),
+        (
+            "heat heat_local local",
+            "heat local",
+            "heat local",
+            "config_drive ec2 heat_local cfn request zaqar file",
+        ),
+        (
+            "heat",
+            "",
+            "heat",
+            "config_drive ec2 heat_local cfn request zaqar local file",
+        ),
     ],
 )
 def test_which_documents_count(there: str, used: str, full: str, empty: str) -> None:

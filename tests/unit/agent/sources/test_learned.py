@@ -9,10 +9,19 @@ from heat_config_agent.settings.layers import Layer
 from heat_config_agent.sources import learned, transports
 
 SAID = Layer(
-    "the metadata", {"agent": {"polling_interval": 5.0, "collectors": ("request",)}, "request": {"metadata_url": "u"}}
+    "the metadata",
+    {
+        "agent": {"polling_interval": 5.0, "collectors": ("request",)},
+        "request": {"metadata_url": "u"},
+    },
 )
 
-CFN = {"access_key_id": "k", "secret_access_key": "s", "stack_name": "n", "path": ("server.Metadata",)}
+CFN = {
+    "access_key_id": "k",
+    "secret_access_key": "s",
+    "stack_name": "n",
+    "path": ("server.Metadata",),
+}
 
 
 def test_learned_settings_survive_a_restart(tmp_path: Path) -> None:
@@ -31,7 +40,17 @@ def test_nothing_was_learned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\0", b"[]", b"null", b"5", b'{"os-collect-config": {}}', b"\xff", b"[" * 100000]
+    "content",
+    [
+        b"",
+        b"\0",
+        b"[]",
+        b"null",
+        b"5",
+        b'{"os-collect-config": {}}',
+        b"\xff",
+        b"[" * 100000,
+    ],
 )
 def test_a_file_that_is_damaged_is_set_aside(tmp_path: Path, content: bytes) -> None:
     """A damaged file is reported and set aside; a read-only caller only reports it."""
@@ -50,10 +69,20 @@ def test_a_file_that_is_damaged_is_set_aside(tmp_path: Path, content: bytes) -> 
 def test_only_what_is_said_of_transports_changes_the_digest() -> None:
     """Only settings of transports change the digest."""
     base = learned.digest([Layer("a", {"heat": {"auth_url": "u"}})])
-    assert learned.digest([Layer("b", {"heat": {"auth_url": "u"}, "agent": {"parallel": 2}})]) == base
+    assert (
+        learned.digest(
+            [Layer("b", {"heat": {"auth_url": "u"}, "agent": {"parallel": 2}})]
+        )
+        == base
+    )
     assert learned.digest([Layer("a", {"heat": {"auth_url": "v"}})]) != base
     assert (
-        learned.digest([Layer("a", {"heat": {"auth_url": "u"}}), Layer("c", {"cfn": {"path": ("a.Metadata",)}})])
+        learned.digest(
+            [
+                Layer("a", {"heat": {"auth_url": "u"}}),
+                Layer("c", {"cfn": {"path": ("a.Metadata",)}}),
+            ]
+        )
         != base
     )
     assert learned.digest([]) != base

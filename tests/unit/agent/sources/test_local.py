@@ -69,7 +69,9 @@ def test_each_file_may_have_a_signed_list_of_its_configs(tmp_path: Path) -> None
     put(tmp_path / "c.json", "3")
     found = local(tmp_path).collect()
     assert found is not None
-    assert found.signed_configs == tuple(f"heat-config-configs\n{each}" for each in ("one", "two", "three"))
+    assert found.signed_configs == tuple(
+        f"heat-config-configs\n{each}" for each in ("one", "two", "three")
+    )
 
 
 def test_missing_directory_gives_no_document(tmp_path: Path) -> None:
@@ -80,7 +82,16 @@ def test_missing_directory_gives_no_document(tmp_path: Path) -> None:
     assert ids(asked.collect()) == []
 
 
-@pytest.mark.parametrize("bad", ['{"deployments": [', "", "7", '{"deployments": {}}', '{"heat_template_version": "x"}'])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '{"deployments": [',
+        "",
+        "7",
+        '{"deployments": {}}',
+        '{"heat_template_version": "x"}',
+    ],
+)
 def test_bad_file_does_not_hide_the_others(tmp_path: Path, bad: str) -> None:
     """The bad file is named, and the others are used."""
     put(tmp_path / "a.json", "1")
@@ -95,14 +106,19 @@ def test_bad_file_does_not_hide_the_others(tmp_path: Path, bad: str) -> None:
     assert not asked.trouble
 
 
-def test_a_directory_or_a_pipe_with_the_name_of_a_file_is_a_bad_file(tmp_path: Path) -> None:
+def test_a_directory_or_a_pipe_with_the_name_of_a_file_is_a_bad_file(
+    tmp_path: Path,
+) -> None:
     """A directory or a pipe in the place of a file is an error, and a pipe is not waited for."""
     put(tmp_path / "a.json", "1")
     (tmp_path / "b.json").mkdir()
     os.mkfifo(tmp_path / "c.json")
     asked = local(tmp_path)
     assert ids(asked.collect()) == ["1"]
-    broken = (f"cannot read {tmp_path}/{name}: it is not a file" for name in ("b.json", "c.json"))
+    broken = (
+        f"cannot read {tmp_path}/{name}: it is not a file"
+        for name in ("b.json", "c.json")
+    )
     assert asked.trouble == "; ".join(broken)
 
 
@@ -120,7 +136,9 @@ def test_unreadable_file_keeps_its_last_content(tmp_path: Path) -> None:
     assert ids(asked.collect()) == ["1"]
     assert not asked.trouble
     (tmp_path / "b.json").write_text('{"deployments": [')
-    assert ids(asked.collect()) == ["1"]  # what a removed file once said does not come back
+    assert ids(asked.collect()) == [
+        "1"
+    ]  # what a removed file once said does not come back
 
 
 def test_where_nothing_can_be_used_the_source_has_not_answered(tmp_path: Path) -> None:
@@ -160,7 +178,15 @@ def test_a_directory_that_is_gone_has_no_deployments_any_more(tmp_path: Path) ->
 
 def test_files_of_editors_are_not_read(tmp_path: Path) -> None:
     """Hidden files, copies, and other kinds of files."""
-    for name in (".a.json", ".#a.json", "a.json~", "#a.json#", "a.json.new", "a.json.swp", "README"):
+    for name in (
+        ".a.json",
+        ".#a.json",
+        "a.json~",
+        "#a.json#",
+        "a.json.new",
+        "a.json.swp",
+        "README",
+    ):
         (tmp_path / name).write_text("{")
     asked = local(tmp_path)
     assert ids(asked.collect()) == []
@@ -175,11 +201,16 @@ def test_an_unchanged_file_gives_the_same_document(
     path = put(tmp_path / "a.json", "1")
     asked = kind(tmp_path if kind is local else path)
     first = asked.collect()
-    assert asked.collect() is first  # just written: read once more, for a time stamp might hide a change
+    assert (
+        asked.collect() is first
+    )  # just written: read once more, for a time stamp might hide a change
     settle(monkeypatch)
     assert asked.collect() is first
     with monkeypatch.context() as patch:
-        patch.setattr("heat_config_agent.sources.file.regular", lambda _: pytest.fail("it was read"))
+        patch.setattr(
+            "heat_config_agent.sources.file.regular",
+            lambda _: pytest.fail("it was read"),
+        )
         assert asked.collect() is first
     new = put(tmp_path / "a.new", "2")
     os.utime(new, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
@@ -187,11 +218,14 @@ def test_an_unchanged_file_gives_the_same_document(
     assert ids(asked.collect()) == ["2"]
 
 
-def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_within_one_tick_of_the_clock_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though all that is looked at is the same: what was written just now is not trusted."""
     now = time.time_ns()
     monkeypatch.setattr(
-        "heat_config_agent.sources.local.states_of", lambda paths: [(path, 1, 1, 1, now) for path in paths]
+        "heat_config_agent.sources.local.states_of",
+        lambda paths: [(path, 1, 1, 1, now) for path in paths],
     )
     put(tmp_path / "a.json", "1")
     asked = local(tmp_path)
@@ -210,7 +244,10 @@ def test_named_files_are_one_document(tmp_path: Path) -> None:
     assert (found.source, asked.trouble) == ("file", "")
     first.unlink()
     assert asked.collect() is found
-    assert asked.trouble == f"cannot read {first}: No such file or directory; its content from before still counts"
+    assert (
+        asked.trouble
+        == f"cannot read {first}: No such file or directory; its content from before still counts"
+    )
     assert ids(named(first, second).collect()) == ["2"]
     with pytest.raises(SourceError, match="No such file or directory"):
         named(first).collect()

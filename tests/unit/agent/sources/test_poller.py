@@ -94,7 +94,9 @@ def events() -> Iterator[Callable[[], threading.Event]]:
         each.set()
 
 
-def sources(**fakes: Fake) -> dict[object, tuple[str, Callable[[Callable[[], None]], Source]]]:
+def sources(
+    **fakes: Fake,
+) -> dict[object, tuple[str, Callable[[Callable[[], None]], Source]]]:
     """Return fakes as a collection wants them."""
     return {name: (name, fake.make) for name, fake in fakes.items()}
 
@@ -142,13 +144,19 @@ def test_failing_source_is_polled_less_often(clock: Clock) -> None:
         assert str(answer.error) == "away"
         waits.append(collection.due)
         collection.stir()
-        assert collection.due == waits[-1], "what happens elsewhere is no reason to ask it"
+        assert collection.due == waits[-1], (
+            "what happens elsewhere is no reason to ask it"
+        )
         clock.now += collection.due
     assert waits == [2, 4, 8, 16, 32, 64, 120, 120]
     collection.hope()
     assert collection.due == 0, "a server that answers again may be its own"
     condition = collection.conditions()["fake"]
-    assert (condition.working, condition.ever, condition.trouble) == (False, False, "away")
+    assert (condition.working, condition.ever, condition.trouble) == (
+        False,
+        False,
+        "away",
+    )
     [answer] = next_answers(collection)
     assert answer.changed
     assert collection.due == 1
@@ -183,7 +191,9 @@ def test_splay_and_jitter(clock: Clock) -> None:
     assert clock.now == 1000
 
 
-def test_a_source_that_hangs_delays_no_other(clock: Clock, events: Callable[[], threading.Event]) -> None:
+def test_a_source_that_hangs_delays_no_other(
+    clock: Clock, events: Callable[[], threading.Event]
+) -> None:
     """A hanging source is given up at its deadline, its late answer is dropped, and it is created again."""
     hang = events()
     slow, quick = Fake(hang, document("again")), Fake(document("x"))
@@ -238,7 +248,9 @@ def test_a_source_that_always_hangs_takes_no_more_than_a_few_threads(
     collection.close()
 
 
-def test_how_long_a_source_has_may_be_changed(clock: Clock, events: Callable[[], threading.Event]) -> None:
+def test_how_long_a_source_has_may_be_changed(
+    clock: Clock, events: Callable[[], threading.Event]
+) -> None:
     """For what is being asked too."""
     collection = Collection(SCHEDULE, 1000)
     collection.use(sources(fake=Fake(events())), now=True)
@@ -269,7 +281,9 @@ def test_a_source_with_news_is_polled_at_once() -> None:
 
 @pytest.mark.parametrize("how", ["ring", "hurry"])
 @pytest.mark.parametrize("answer", [None, SourceError("away")])
-def test_news_while_it_is_being_asked_is_not_lost(clock: Clock, how: str, answer: object) -> None:
+def test_news_while_it_is_being_asked_is_not_lost(
+    clock: Clock, how: str, answer: object
+) -> None:
     """The answer that is under way may have been made before it."""
     fake = Fake(answer)
     collection = Collection(Schedule(least=1000, most=1000, splay=0), 60)
@@ -326,12 +340,16 @@ def test_a_defect_of_a_source_is_its_own() -> None:
     found: dict[str, Answer] = {}
     while len(found) < 2:
         found |= {each.name: each for each in next_answers(collection)}
-    assert str(found["broken"].error).startswith("a defect: ZeroDivisionError in collect, test_poller.py:")
+    assert str(found["broken"].error).startswith(
+        "a defect: ZeroDivisionError in collect, test_poller.py:"
+    )
     assert found["good"].document
     collection.close()
 
 
-def test_a_source_in_use_no_more_says_nothing(events: Callable[[], threading.Event]) -> None:
+def test_a_source_in_use_no_more_says_nothing(
+    events: Callable[[], threading.Event],
+) -> None:
     """The late answer of a source that is no longer used is dropped, and the source is closed."""
     hang = events()
     fake = Fake(hang)

@@ -16,7 +16,9 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_module, "_jittered", lambda seconds: seconds)
 
 
-def waits(pace: Pace, schedule: Schedule, *answers: bool | None, took: float = 0.0) -> list[float]:
+def waits(
+    pace: Pace, schedule: Schedule, *answers: bool | None, took: float = 0.0
+) -> list[float]:
     """Return how long it is until the next question after each of the answers: changed, unchanged, or none."""
     pauses, now = [], 1000.0
     for answer in answers:
@@ -35,20 +37,59 @@ def waits(pace: Pace, schedule: Schedule, *answers: bool | None, took: float = 0
 def test_intervals_double_without_news_and_begin_anew_with_a_change() -> None:
     """After some answers without news they double from the least to the most; a change has them begin anew."""
     pace = Pace()
-    assert waits(pace, SCHEDULE, True, *[False] * 10, True, False) == [1, 1, 1, 1, 1, 2, 4, 8, 16, 30, 30, 1, 1]
+    assert waits(pace, SCHEDULE, True, *[False] * 10, True, False) == [
+        1,
+        1,
+        1,
+        1,
+        1,
+        2,
+        4,
+        8,
+        16,
+        30,
+        30,
+        1,
+        1,
+    ]
     assert waits(pace, SCHEDULE, *[None] * 8) == [2, 4, 8, 16, 32, 64, 120, 120]
     assert pace.failures == 8
-    assert waits(pace, SCHEDULE, *[False] * 6) == [90, 67.5, 50.625, 37.96875, 30, 30], "not all of a fleet at once"
-    assert waits(pace, SCHEDULE, None, False, None, True) == [2, 30, 2, 1], "one error is no more than that"
-    assert waits(pace, SCHEDULE, False, None, *[False] * 3) == [1, 2, 4, 8, 16], "nor asked more often after it"
+    assert waits(pace, SCHEDULE, *[False] * 6) == [
+        90,
+        67.5,
+        50.625,
+        37.96875,
+        30,
+        30,
+    ], "not all of a fleet at once"
+    assert waits(pace, SCHEDULE, None, False, None, True) == [2, 30, 2, 1], (
+        "one error is no more than that"
+    )
+    assert waits(pace, SCHEDULE, False, None, *[False] * 3) == [1, 2, 4, 8, 16], (
+        "nor asked more often after it"
+    )
 
 
 @pytest.mark.usefixtures("steady")
 def test_a_slow_server_is_left_alone_for_longer() -> None:
     """By all who ask it, whatever it answers; so is one that is silent; up to the limit."""
-    assert waits(Pace(), SCHEDULE, True, False, None, None, True, took=0.2) == pytest.approx([1, 1, 2, 4, 1])
-    assert waits(Pace(), SCHEDULE, True, False, None, None, True, took=20) == [60, 60, 60, 60, 60]
-    assert waits(Pace(), SCHEDULE, True, False, None, None, True, took=60) == [120, 120, 120, 120, 120]
+    assert waits(
+        Pace(), SCHEDULE, True, False, None, None, True, took=0.2
+    ) == pytest.approx([1, 1, 2, 4, 1])
+    assert waits(Pace(), SCHEDULE, True, False, None, None, True, took=20) == [
+        60,
+        60,
+        60,
+        60,
+        60,
+    ]
+    assert waits(Pace(), SCHEDULE, True, False, None, None, True, took=60) == [
+        120,
+        120,
+        120,
+        120,
+        120,
+    ]
     quick = Schedule(least=1, most=1, splay=0)
     assert waits(Pace(), quick, False, took=60) == [quick.longest]
 
@@ -56,16 +97,24 @@ def test_a_slow_server_is_left_alone_for_longer() -> None:
 @pytest.mark.usefixtures("steady")
 def test_a_source_that_is_asked_seldom() -> None:
     """A source with long intervals keeps them after changes, errors and events elsewhere."""
-    for schedule in (SCHEDULE, Schedule(least=0.1, most=0.1, splay=0), Schedule(least=300, most=300, splay=0)):
+    for schedule in (
+        SCHEDULE,
+        Schedule(least=0.1, most=0.1, splay=0),
+        Schedule(least=300, most=300, splay=0),
+    ):
         pace = Pace()
-        assert set(waits(pace, schedule.seldom, True, False, None, None, None, True)) == {schedule.longest}
+        assert set(
+            waits(pace, schedule.seldom, True, False, None, None, None, True)
+        ) == {schedule.longest}
         before = pace.at
         pace.stir(schedule.seldom, before - 1)
         assert pace.at == before
 
 
 @pytest.mark.parametrize("least", [0.0, 0.05, 1.0, 7.0, 300.0])
-def test_failing_source_is_polled_no_more_often_than_a_working_one(least: float) -> None:
+def test_failing_source_is_polled_no_more_often_than_a_working_one(
+    least: float,
+) -> None:
     """A failing source is polled no more often than a working one, at most once a second, and never dropped."""
     schedule = Schedule(least=least, most=max(least, 30.0), splay=0.0)
     pauses = [schedule.after_error(failures) for failures in (1, 2, 5, 20, 10**6)]
@@ -76,7 +125,9 @@ def test_failing_source_is_polled_no_more_often_than_a_working_one(least: float)
 
 def test_jitter_makes_intervals_shorter_and_never_longer() -> None:
     """Intervals are never longer, never much shorter; the first question is any time within the splay."""
-    found = [waits(Pace(), Schedule(least=8, most=8, splay=0), False)[0] for _ in range(200)]
+    found = [
+        waits(Pace(), Schedule(least=8, most=8, splay=0), False)[0] for _ in range(200)
+    ]
     assert 6 <= min(found) < max(found) <= 8
     delays = [Schedule(least=1, most=30, splay=3600.5).delay() for _ in range(200)]
     assert 0 <= min(delays) < 900
@@ -103,7 +154,9 @@ def test_event_brings_the_next_poll_forward() -> None:
     pace = Pace(at=100)
     pace.stir(SCHEDULE, 50)
     assert pace.at == 51
-    assert waits(pace, SCHEDULE, *[False] * 6) == [1, 1, 1, 1, 2, 4], "what follows from it is not missed by much"
+    assert waits(pace, SCHEDULE, *[False] * 6) == [1, 1, 1, 1, 2, 4], (
+        "what follows from it is not missed by much"
+    )
     pace.ask(60)
     pace.failed(SCHEDULE, 60)
     pace.stir(SCHEDULE, 60)
@@ -114,7 +167,9 @@ def test_event_brings_the_next_poll_forward() -> None:
     assert pace.at == math.inf
     pace.ring()
     pace.failed(SCHEDULE, 63)
-    assert pace.at < 0, "the answer that was under way may have been made before the news"
+    assert pace.at < 0, (
+        "the answer that was under way may have been made before the news"
+    )
     pace.ask(63)
     pace.hurry(SCHEDULE)
     pace.answered(SCHEDULE, 64, changed=False)

@@ -20,7 +20,9 @@ HEAT = {
 REQUEST = {"metadata_url": "http://h/x?sig=geheim"}
 
 
-def level(origin: str = "here", only: tuple[str, ...] = (), **sections: Mapping[str, object]) -> Level:
+def level(
+    origin: str = "here", only: tuple[str, ...] = (), **sections: Mapping[str, object]
+) -> Level:
     """Return what a place says that has these sections."""
     return transports.level(Layer(origin, sections), only)
 
@@ -32,16 +34,28 @@ def names(transports: list[Transport]) -> list[tuple[str, str]]:
 
 def test_a_place_names_its_transports() -> None:
     """Complete transports are used with their defaults, and incomplete ones are reported with what is missing."""
-    found = level(heat=HEAT, request=REQUEST, zaqar={"auth_url": "http://h"}, local={"path": ("/x",)})
+    found = level(
+        heat=HEAT,
+        request=REQUEST,
+        zaqar={"auth_url": "http://h"},
+        local={"path": ("/x",)},
+    )
     assert [way.name for way in found.transports] == ["heat", "request"]
     assert found.transports[0].values["region_name"] == ""
     [trouble] = found.troubles
-    assert trouble == "the settings of zaqar in here are incomplete: add user_id, password, project_id, queue_id"
+    assert (
+        trouble
+        == "the settings of zaqar in here are incomplete: add user_id, password, project_id, queue_id"
+    )
 
 
 def test_an_application_credential_takes_the_place_of_the_user() -> None:
     """Neither a user nor a password is missing then, but the secret may be."""
-    held = {name: value for name, value in HEAT.items() if name not in ("user_id", "password")}
+    held = {
+        name: value
+        for name, value in HEAT.items()
+        if name not in ("user_id", "password")
+    }
     held["application_credential_id"] = "a1"
     assert level(heat=held).troubles == (
         "the settings of heat in here are incomplete: add application_credential_secret",
@@ -65,9 +79,13 @@ def test_a_place_that_says_nothing() -> None:
         (("request",), ("heat",), []),
     ],
 )
-def test_unselected_transport_is_skipped(collectors: tuple[str, ...], only: tuple[str, ...], wanted: list[str]) -> None:
+def test_unselected_transport_is_skipped(
+    collectors: tuple[str, ...], only: tuple[str, ...], wanted: list[str]
+) -> None:
     """By the place itself, or by the administrator."""
-    found = level(only=only, heat=HEAT, request=REQUEST, agent={"collectors": collectors})
+    found = level(
+        only=only, heat=HEAT, request=REQUEST, agent={"collectors": collectors}
+    )
     assert [way.name for way in found.transports] == wanted
 
 
@@ -92,13 +110,18 @@ OLDEST = level("oldest", request=REQUEST)
 
 def test_the_newest_counts() -> None:
     """Only the newest level is used, unless it has failed."""
-    assert names(transports.in_use([NEW, OLD, OLDEST], lambda _: False)) == [("new", "heat")]
+    assert names(transports.in_use([NEW, OLD, OLDEST], lambda _: False)) == [
+        ("new", "heat")
+    ]
 
 
 def test_failing_transport_is_polled_together_with_the_next() -> None:
     """A failing transport is polled together with the next one in order, because it may recover."""
     failed = {*NEW.transports}
-    assert names(transports.in_use([NEW, OLD, OLDEST], failed.__contains__)) == [("new", "heat"), ("old", "heat")]
+    assert names(transports.in_use([NEW, OLD, OLDEST], failed.__contains__)) == [
+        ("new", "heat"),
+        ("old", "heat"),
+    ]
     failed = {*NEW.transports, *OLD.transports}
     assert names(transports.in_use([NEW, OLD, OLDEST], failed.__contains__)) == [
         ("new", "heat"),
@@ -111,9 +134,14 @@ def test_failing_transport_is_polled_together_with_the_next() -> None:
 def test_a_place_that_names_none_has_no_say() -> None:
     """An origin without transports, or with the same ones again, changes nothing."""
     again = level("again", heat={**HEAT, "password": "new"})
-    assert names(transports.in_use([Level("nothing", ()), NEW, OLD], lambda _: False)) == [("new", "heat")]
+    assert names(
+        transports.in_use([Level("nothing", ()), NEW, OLD], lambda _: False)
+    ) == [("new", "heat")]
     failed = {*NEW.transports}
-    assert names(transports.in_use([NEW, again, OLD], failed.__contains__)) == [("new", "heat"), ("old", "heat")]
+    assert names(transports.in_use([NEW, again, OLD], failed.__contains__)) == [
+        ("new", "heat"),
+        ("old", "heat"),
+    ]
 
 
 def test_next_place_is_used_until_all_transports_of_the_first_work() -> None:

@@ -33,13 +33,24 @@ def test_collector_that_works_instead_is_named() -> None:
 @pytest.mark.usefixtures("alone")
 def test_named_state_directory_has_no_hint() -> None:
     """Whoever names a state directory means it."""
-    assert agents.hint(Path("/srv/state"), ("--state-dir", "/srv/state"), ENVIRONMENT, "status") == ""
+    assert (
+        agents.hint(
+            Path("/srv/state"), ("--state-dir", "/srv/state"), ENVIRONMENT, "status"
+        )
+        == ""
+    )
 
 
 def test_running_agent_of_root_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent that runs is named, even if os-collect-config runs too."""
-    user, state = ("joe", f"{SYSTEM_STATE}-joe") if usual_state({}) == SYSTEM_STATE else ("root", "/x")
-    monkeypatch.setattr(agents, "_running", lambda: iter([agents.Agent(user, state, 7)]))
+    user, state = (
+        ("joe", f"{SYSTEM_STATE}-joe")
+        if usual_state({}) == SYSTEM_STATE
+        else ("root", "/x")
+    )
+    monkeypatch.setattr(
+        agents, "_running", lambda: iter([agents.Agent(user, state, 7)])
+    )
     monkeypatch.setattr(agents, "running_collector", lambda: 812)
     hint = agents.hint(Path(usual_state(ENVIRONMENT)), (), ENVIRONMENT, "status")
     assert hint.startswith(f"the agent of {user} (process 7) works on {state}: ")

@@ -56,7 +56,9 @@ def test_it_goes_on_after_a_restart(tmp_path: Path, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("jump", [YEAR, 50 * YEAR, -YEAR])
-def test_no_change_of_the_clock_moves_it(tmp_path: Path, machine: Machine, jump: float) -> None:
+def test_no_change_of_the_clock_moves_it(
+    tmp_path: Path, machine: Machine, jump: float
+) -> None:
     """While the machine is up, it goes by the kernel's clock that cannot be set."""
     clock = kept(tmp_path)
     machine.wall += jump
@@ -66,16 +68,22 @@ def test_no_change_of_the_clock_moves_it(tmp_path: Path, machine: Machine, jump:
 
 
 @pytest.mark.parametrize(
-    ("down", "counts"), [(3600, 3600), (10 * YEAR, DAY), (-YEAR, 0)], ids=["an hour", "a jump", "back"]
+    ("down", "counts"),
+    [(3600, 3600), (10 * YEAR, DAY), (-YEAR, 0)],
+    ids=["an hour", "a jump", "back"],
 )
-def test_downtime_counts_for_a_day_at_most(tmp_path: Path, machine: Machine, down: float, counts: float) -> None:
+def test_downtime_counts_for_a_day_at_most(
+    tmp_path: Path, machine: Machine, down: float, counts: float
+) -> None:
     """A clock that is wrong at boot makes nothing old."""
     kept(tmp_path)
     machine.reboot(down)
     assert Steady(tmp_path).now() == pytest.approx(counts)
 
 
-def test_restart_of_a_container_does_not_count_as_a_reboot(tmp_path: Path, machine: Machine) -> None:
+def test_restart_of_a_container_does_not_count_as_a_reboot(
+    tmp_path: Path, machine: Machine
+) -> None:
     """The kernel's clock goes on."""
     kept(tmp_path)
     machine.boot = "boot-1/8/99"
@@ -85,7 +93,15 @@ def test_restart_of_a_container_does_not_count_as_a_reboot(tmp_path: Path, machi
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "null", "{}", '{"lived": "x"}', '{"lived": -5, "boot": "", "since_boot": 0, "wall": 0}', "[" * 100_000],
+    [
+        "",
+        "[]",
+        "null",
+        "{}",
+        '{"lived": "x"}',
+        '{"lived": -5, "boot": "", "since_boot": 0, "wall": 0}',
+        "[" * 100_000,
+    ],
 )
 def test_without_its_file_it_begins_anew(tmp_path: Path, content: str) -> None:
     """Things stay longer then, and the journal's latest moment is still behind us."""
@@ -112,7 +128,10 @@ def test_measured_time_is_remembered(tmp_path: Path) -> None:
     clock.pruned, clock.grown, clock.bytes, clock.files = 5.0, 6, 7, 8
     clock.save()
     again = Steady(tmp_path)
-    assert (again.first_seen, again.last_answers) == ({"aside/of-x": 3.0}, {"local": 4.0})
+    assert (again.first_seen, again.last_answers) == (
+        {"aside/of-x": 3.0},
+        {"local": 4.0},
+    )
     assert (again.pruned, again.grown, again.bytes, again.files) == (5.0, 6, 7, 8)
 
 

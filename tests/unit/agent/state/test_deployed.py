@@ -26,7 +26,9 @@ def test_deployment_and_result_are_kept_as_private_files(tmp_path: Path) -> None
     deployed.keep("a", {}, {"deploy_status_code": 0})
     deployed.sync()
     assert json.loads((folder / "a.json").read_text()) == {"id": "a", "config": "é"}
-    assert json.loads((folder / "a.notify.json").read_text()) == {"deploy_status_code": 0}
+    assert json.loads((folder / "a.notify.json").read_text()) == {
+        "deploy_status_code": 0
+    }
     assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {0o600}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
@@ -68,7 +70,9 @@ def test_the_older_folder_is_moved_when_there_is_no_newer_one(tmp_path: Path) ->
     assert [each.name for each in new.iterdir()] == ["a.json"]
 
 
-def test_the_older_folder_is_left_alone_when_there_is_a_newer_one(tmp_path: Path) -> None:
+def test_the_older_folder_is_left_alone_when_there_is_a_newer_one(
+    tmp_path: Path,
+) -> None:
     """Where both are there the newer one counts alone."""
     old, new = tmp_path / "old", tmp_path / "new"
     for folder, name in ((old, "a.json"), (new, "b.json")):
@@ -87,7 +91,10 @@ def test_to_forget_a_deployment_removes_both_files(tmp_path: Path) -> None:
         deployed.keep(key, {}, {})
     deployed.forget("a")
     deployed.forget("a")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["ab.json", "ab.notify.json"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "ab.json",
+        "ab.notify.json",
+    ]
 
 
 def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(

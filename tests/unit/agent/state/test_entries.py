@@ -20,7 +20,9 @@ NOW = 100.0
 
 def offered(source: str, number: int) -> Deployment:
     """Return a deployment as a source has it."""
-    (only,) = metadata.parse(Document(source=source, content=[deployment(f"d{number}", "text")])).deployments
+    (only,) = metadata.parse(
+        Document(source=source, content=[deployment(f"d{number}", "text")])
+    ).deployments
     return only
 
 
@@ -28,7 +30,16 @@ def made(chance: random.Random, number: int) -> Entry:
     """Return an entry in any state."""
     own = offered(chance.choice(SOURCES), number)
     hook = chance.choice(HOOKS)
-    run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook=BUILTIN + hook, working="/w", outputs="/o")
+    run = Run(
+        boot="b",
+        pid=1,
+        ticks=2,
+        began=3.0,
+        limit=None,
+        hook=BUILTIN + hook,
+        working="/w",
+        outputs="/o",
+    )
     entry = Entry(
         key=own.key,
         id=own.id,
@@ -61,7 +72,9 @@ def test_a_pass_does_the_same_as_if_it_looked_at_all_entries(seed: int) -> None:
             entries[entry.key] = plain[entry.key] = entry
         for key in chance.sample(sorted(plain), min(len(plain), chance.randrange(3))):
             if chance.random() < 0.5:
-                entries[key] = plain[key] = replace(plain[key], source=chance.choice(SOURCES))
+                entries[key] = plain[key] = replace(
+                    plain[key], source=chance.choice(SOURCES)
+                )
             else:
                 del entries[key], plain[key]
         sources = chance.sample(SOURCES, chance.randrange(3))
@@ -73,14 +86,17 @@ def test_a_pass_does_the_same_as_if_it_looked_at_all_entries(seed: int) -> None:
         assert cleanup.due(deployments, sources, concerned, NOW).back == (
             cleanup.due(deployments, sources, plain, NOW).back
         )
-        assert {each.key for each in cleanup.due(deployments, sources, concerned, NOW).left} == (
-            {each.key for each in cleanup.due(deployments, sources, plain, NOW).left}
-        )
+        assert {
+            each.key for each in cleanup.due(deployments, sources, concerned, NOW).left
+        } == ({each.key for each in cleanup.due(deployments, sources, plain, NOW).left})
         assert set(plan.superseded(deployments, sources, concerned)) == (
             set(plan.superseded(deployments, sources, plain))
         )
         rest = [entry for key, entry in plain.items() if key not in concerned]
-        assert all(entry.settled and entry.source not in sources and entry.key not in current for entry in rest)
+        assert all(
+            entry.settled and entry.source not in sources and entry.key not in current
+            for entry in rest
+        )
 
 
 def test_deployments_of_other_sources_are_left_out() -> None:
@@ -90,5 +106,9 @@ def test_deployments_of_other_sources_are_left_out() -> None:
     entries.concerning((), ())
     for number in range(100):
         entry = made(chance, number)
-        entries[entry.key] = replace(entry, source=f"s{number}", state=State.SIGNALLED, action="CREATE", run=None)
-    assert [entry.source for entry in entries.concerning(["d7"], ["s7", "s8"]).values()] in (["s7", "s8"], ["s8", "s7"])
+        entries[entry.key] = replace(
+            entry, source=f"s{number}", state=State.SIGNALLED, action="CREATE", run=None
+        )
+    assert [
+        entry.source for entry in entries.concerning(["d7"], ["s7", "s8"]).values()
+    ] in (["s7", "s8"], ["s8", "s7"])

@@ -47,7 +47,11 @@ def filled(state: Path) -> Path:
 
 def tree(folder: Path) -> dict[str, str]:
     """The files of a folder and what is in them."""
-    return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def recorded(state: Path) -> object:
@@ -81,8 +85,12 @@ def test_only_files_of_this_boot_of_cloud_init_count(tmp_path: Path) -> None:
     assert instance.identity(tmp_path) == {"cloud-init": "i-new"}
 
 
-@pytest.mark.parametrize("text", ["iid-datasource-none\n", "nocloud", "None", "", "\n", "two words"])
-def test_default_name_of_cloud_init_identifies_no_instance(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["iid-datasource-none\n", "nocloud", "None", "", "\n", "two words"]
+)
+def test_default_name_of_cloud_init_identifies_no_instance(
+    tmp_path: Path, text: str
+) -> None:
     """Every copy of the disk would have it."""
     put(tmp_path, "run/cloud-init/.instance-id", text)
     assert instance.identity(tmp_path) == {}
@@ -106,7 +114,9 @@ def test_a_uuid_that_is_none_is_nobodys_name(tmp_path: Path, text: str) -> None:
     assert instance.identity(tmp_path) == {}
 
 
-@pytest.mark.parametrize("mark", ["run/systemd/container", "run/.containerenv", ".dockerenv"])
+@pytest.mark.parametrize(
+    "mark", ["run/systemd/container", "run/.containerenv", ".dockerenv"]
+)
 def test_in_a_container_the_firmware_is_the_hosts(tmp_path: Path, mark: str) -> None:
     """A container that moves to another host is the same one."""
     put(tmp_path, "sys/class/dmi/id/product_uuid", A["dmi"])
@@ -123,7 +133,9 @@ def test_who_it_is_is_recorded_at_first(tmp_path: Path) -> None:
     assert instance.set_aside(tmp_path, A) == ""
     assert stat.S_IMODE((tmp_path / "instance.json").stat().st_mode) == 0o600
     assert recorded(tmp_path) == {"identity": A}
-    assert {name: text for name, text in tree(tmp_path).items() if name in CONTENT} == CONTENT
+    assert {
+        name: text for name, text in tree(tmp_path).items() if name in CONTENT
+    } == CONTENT
 
 
 def test_where_nothing_is_known_nothing_is_done(tmp_path: Path) -> None:
@@ -141,7 +153,10 @@ def test_where_nothing_is_known_nothing_is_done(tmp_path: Path) -> None:
         (A, A),
         ({"cloud-init": "i-a"}, A),
         ({"dmi": A["dmi"]}, A),
-        ({"cloud-init": "i-a", "dmi": B["dmi"]}, {"cloud-init": "i-a", "dmi": B["dmi"]}),  # moved to another machine
+        (
+            {"cloud-init": "i-a", "dmi": B["dmi"]},
+            {"cloud-init": "i-a", "dmi": B["dmi"]},
+        ),  # moved to another machine
     ],
 )
 def test_the_same_instance_keeps_its_state(
@@ -163,8 +178,12 @@ def test_a_kind_that_becomes_known_later_counts_from_then_on(tmp_path: Path) -> 
     assert instance.set_aside(tmp_path, {**A, "cloud-init": "i-b"}) != ""
 
 
-@pytest.mark.parametrize("identity", [B, {"cloud-init": "i-b"}, {"cloud-init": "i-b", "dmi": A["dmi"]}])
-def test_on_another_instance_the_state_is_set_aside(tmp_path: Path, identity: Mapping[str, str]) -> None:
+@pytest.mark.parametrize(
+    "identity", [B, {"cloud-init": "i-b"}, {"cloud-init": "i-b", "dmi": A["dmi"]}]
+)
+def test_on_another_instance_the_state_is_set_aside(
+    tmp_path: Path, identity: Mapping[str, str]
+) -> None:
     """All but the lock; nothing is deleted; and a sentence says so."""
     instance.set_aside(filled(tmp_path), A)
     said = instance.set_aside(tmp_path, identity)
@@ -204,8 +223,16 @@ def test_each_time_there_is_a_folder_of_its_own(tmp_path: Path) -> None:
     for _ in range(2):
         instance.set_aside(filled(tmp_path), A)
         instance.set_aside(filled(tmp_path), B)
-    assert sorted(os.listdir(tmp_path)) == ["instance.json", "lock", "of-i-a", "of-i-a-2", "of-i-b"]
-    assert all(tree(tmp_path / each) == CONTENT for each in ("of-i-a", "of-i-a-2", "of-i-b"))
+    assert sorted(os.listdir(tmp_path)) == [
+        "instance.json",
+        "lock",
+        "of-i-a",
+        "of-i-a-2",
+        "of-i-b",
+    ]
+    assert all(
+        tree(tmp_path / each) == CONTENT for each in ("of-i-a", "of-i-a-2", "of-i-b")
+    )
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "\x00", "x" * 500, ".", "é"])
@@ -236,7 +263,9 @@ def test_unsafe_instance_id_becomes_a_safe_file_name(tmp_path: Path, name: str) 
         "\x00" * 50,
     ],
 )
-def test_a_record_that_cannot_be_understood_is_set_aside(tmp_path: Path, text: str) -> None:
+def test_a_record_that_cannot_be_understood_is_set_aside(
+    tmp_path: Path, text: str
+) -> None:
     """An unreadable record is set aside with a warning and counts as none, and the state stays."""
     put(filled(tmp_path), "instance.json", text)
     said = instance.set_aside(tmp_path, A)
@@ -261,7 +290,10 @@ def test_a_full_disk_does_not_stop_an_instance_that_is_the_same(
     instance.set_aside(filled(tmp_path), {"dmi": A["dmi"]})
     monkeypatch.setattr(files, "replace", full)
     assert "No space left on device" in instance.set_aside(tmp_path, A)
-    with pytest.raises(StateError, match=r"belongs to this instance: No space left on device: instance\.json"):
+    with pytest.raises(
+        StateError,
+        match=r"belongs to this instance: No space left on device: instance\.json",
+    ):
         instance.set_aside(tmp_path, {"dmi": B["dmi"]})
     assert (tmp_path / "journal").exists()
 
@@ -293,17 +325,28 @@ def test_move_that_was_killed_is_completed_at_the_next_start(tmp_path: Path) -> 
         state = filled(tmp_path / str(step))
         instance.set_aside(state, {"cloud-init": "i-a"})
         ended = subprocess.run(
-            [sys.executable, "-c", KILLED, str(state), str(step)], capture_output=True, text=True, check=False
+            [sys.executable, "-c", KILLED, str(state), str(step)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if ended.returncode == 0:
             break
         assert ended.returncode == -signal.SIGKILL, ended.stderr
-        moved = json.loads((state / "instance.json").read_text()) != {"identity": {"cloud-init": "i-b"}}
+        moved = json.loads((state / "instance.json").read_text()) != {
+            "identity": {"cloud-init": "i-b"}
+        }
         if step % 2:
-            put(state, "asked/2.again", "")  # somebody asks for something meanwhile, for which no lock is needed
+            put(
+                state, "asked/2.again", ""
+            )  # somebody asks for something meanwhile, for which no lock is needed
         said = instance.set_aside(state, {"cloud-init": "i-b"})
         assert ("its content was moved to" in said) == moved
-        assert [each for each in sorted(os.listdir(state)) if each not in ("asked", ".instance.json.new")] == [
+        assert [
+            each
+            for each in sorted(os.listdir(state))
+            if each not in ("asked", ".instance.json.new")
+        ] == [
             "instance.json",
             "lock",
             "of-i-a",
@@ -317,7 +360,11 @@ def test_move_that_was_killed_is_completed_at_the_next_start(tmp_path: Path) -> 
 
 def test_a_move_that_was_cut_short_is_ended_whoever_it_is_now(tmp_path: Path) -> None:
     """Part of the state is gone by then: the rest is of no use to anybody."""
-    put(filled(tmp_path), "instance.json", json.dumps({"identity": A, "leaving": "of-i-a", "kind": "cloud-init"}))
+    put(
+        filled(tmp_path),
+        "instance.json",
+        json.dumps({"identity": A, "leaving": "of-i-a", "kind": "cloud-init"}),
+    )
     assert "its content was moved to" in instance.set_aside(tmp_path, {})
     assert tree(tmp_path / "of-i-a") == CONTENT
     assert recorded(tmp_path) == {"identity": {}}
@@ -336,15 +383,26 @@ HARDWARE = {"dmi": A["dmi"]}
 )
 @pytest.mark.parametrize(
     ("before", "now"),
-    [(UUID, "i-0000abcd"), ("i-0000abcd", UUID), (UUID, "iid-local01"), ("iid-local01", UUID), (UUID, UUID.upper())],
+    [
+        (UUID, "i-0000abcd"),
+        ("i-0000abcd", UUID),
+        (UUID, "iid-local01"),
+        ("iid-local01", UUID),
+        (UUID, UUID.upper()),
+    ],
 )
-def test_another_kind_of_id_on_the_same_hardware_keeps_the_state(tmp_path: Path, before: str, now: str) -> None:
+def test_another_kind_of_id_on_the_same_hardware_keeps_the_state(
+    tmp_path: Path, before: str, now: str
+) -> None:
     """A change of cloud-init's source of data makes no other machine."""
     state = filled(tmp_path / "state")
     assert instance.set_aside(state, {"cloud-init": before, **HARDWARE}) == ""
     kept = tree(state)
     said = instance.set_aside(state, {"cloud-init": now, **HARDWARE})
-    assert said == f"this machine was {before} for cloud-init and is {now} now: its state stays"
+    assert (
+        said
+        == f"this machine was {before} for cloud-init and is {now} now: its state stays"
+    )
     assert {**tree(state), "instance.json": ""} == {**kept, "instance.json": ""}
     assert recorded(state) == {"identity": {"cloud-init": now, **HARDWARE}}
     assert instance.set_aside(state, {"cloud-init": now, **HARDWARE}) == ""
@@ -353,10 +411,22 @@ def test_another_kind_of_id_on_the_same_hardware_keeps_the_state(tmp_path: Path,
 @pytest.mark.parametrize(
     ("before", "now"),
     [
-        ({"cloud-init": UUID, **HARDWARE}, {"cloud-init": UUID.replace("5f", "6f"), **HARDWARE}),
-        ({"cloud-init": "i-0000abcd", **HARDWARE}, {"cloud-init": "i-0000abce", **HARDWARE}),
-        ({"cloud-init": "iid-local01", **HARDWARE}, {"cloud-init": "iid-local02", **HARDWARE}),
-        ({"cloud-init": UUID, **HARDWARE}, {"cloud-init": "i-0000abcd", "dmi": B["dmi"]}),
+        (
+            {"cloud-init": UUID, **HARDWARE},
+            {"cloud-init": UUID.replace("5f", "6f"), **HARDWARE},
+        ),
+        (
+            {"cloud-init": "i-0000abcd", **HARDWARE},
+            {"cloud-init": "i-0000abce", **HARDWARE},
+        ),
+        (
+            {"cloud-init": "iid-local01", **HARDWARE},
+            {"cloud-init": "iid-local02", **HARDWARE},
+        ),
+        (
+            {"cloud-init": UUID, **HARDWARE},
+            {"cloud-init": "i-0000abcd", "dmi": B["dmi"]},
+        ),
         ({"cloud-init": UUID, **HARDWARE}, {"cloud-init": "i-0000abcd"}),
         ({"cloud-init": UUID}, {"cloud-init": "i-0000abcd", **HARDWARE}),
         ({"cloud-init": UUID}, {"cloud-init": "i-0000abcd"}),

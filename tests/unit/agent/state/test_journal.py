@@ -20,9 +20,21 @@ from heat_config_agent.state.journal import Journal
 from support.machine import deployment
 
 RUN = Run(
-    mark="a.1", boot="b", pid=1, ticks=2, began=3.5, limit=60.0, hook="builtin:script", working="/w", outputs="/o"
+    mark="a.1",
+    boot="b",
+    pid=1,
+    ticks=2,
+    began=3.5,
+    limit=60.0,
+    hook="builtin:script",
+    working="/w",
+    outputs="/o",
 )
-RESULT = Result(values={"deploy_status_code": 1, "deploy_stdout": "hé\n"}, failed=True, reason="exit code 1")
+RESULT = Result(
+    values={"deploy_status_code": 1, "deploy_stdout": "hé\n"},
+    failed=True,
+    reason="exit code 1",
+)
 Open = Callable[[], Journal]
 
 
@@ -79,8 +91,16 @@ def test_a_deployment_comes_through_its_states(reopen: Open, tmp_path: Path) -> 
     book = reopen()
     book.accepted(given, tool="script")
     entry = reopen().entries["a"]
-    assert (entry.state, entry.document, entry.action) == (State.ACCEPTED, given.document, "UPDATE")
-    assert (entry.source, entry.addressee, entry.tool) == ("test", given.target.addressee, "script")
+    assert (entry.state, entry.document, entry.action) == (
+        State.ACCEPTED,
+        given.document,
+        "UPDATE",
+    )
+    assert (entry.source, entry.addressee, entry.tool) == (
+        "test",
+        given.target.addressee,
+        "script",
+    )
     reopen().running("a", RUN)
     entry = reopen().entries["a"]
     assert (entry.state, entry.run) == (State.RUNNING, RUN)
@@ -108,7 +128,11 @@ def test_earlier_run_stays_known_until_the_retry(reopen: Open) -> None:
     book.accepted(parse("a"), tool="script")
     book.running("a", RUN)
     book.interrupted("a")
-    assert (book.entries["a"].state, book.entries["a"].run, book.entries["a"].reruns) == (State.ACCEPTED, RUN, 1)
+    assert (
+        book.entries["a"].state,
+        book.entries["a"].run,
+        book.entries["a"].reruns,
+    ) == (State.ACCEPTED, RUN, 1)
     book.accepted(parse("a"), tool="script")
     assert reopen().entries["a"].run == RUN
 
@@ -120,7 +144,11 @@ def test_tries_in_vain_are_counted_until_there_is_another_result(reopen: Open) -
     book.tried("a", "HTTP 503", 7000.0)
     book.tried("a", "Connection refused")
     entry = reopen().entries["a"]
-    assert (entry.tries, entry.trouble, entry.not_before) == (2, "Connection refused", 0)
+    assert (entry.tries, entry.trouble, entry.not_before) == (
+        2,
+        "Connection refused",
+        0,
+    )
     reopen().finished("a", RESULT)
     assert (reopen().entries["a"].tries, reopen().entries["a"].trouble) == (0, "")
 
@@ -165,7 +193,9 @@ def test_another_boot_stays_another(reopen: Open) -> None:
     assert reopen().entries["a"].run == RUN
 
 
-@pytest.mark.parametrize("work", [lambda book: book.reduce({"a": None}), lambda book: book.compact()])
+@pytest.mark.parametrize(
+    "work", [lambda book: book.reduce({"a": None}), lambda book: book.compact()]
+)
 def test_the_journal_of_another_is_not_written_over(
     reopen: Open, tmp_path: Path, work: Callable[[Journal], object]
 ) -> None:
@@ -213,7 +243,9 @@ def test_a_torn_last_line_was_never_relied_on(reopen: Open) -> None:
         assert states(book) == {"a": State.FINISHED}
         assert book.warnings == []
         book.accepted(parse("c"), tool="script")
-        assert states(reopen()) == {"a": State.FINISHED, "c": State.ACCEPTED}, f"torn after {length} bytes"
+        assert states(reopen()) == {"a": State.FINISHED, "c": State.ACCEPTED}, (
+            f"torn after {length} bytes"
+        )
 
 
 def test_a_line_without_its_end_is_torn_too(reopen: Open) -> None:
@@ -236,7 +268,11 @@ def test_damaged_line_is_skipped_and_reported(reopen: Open, tmp_path: Path) -> N
     damaged = b"".join(lines)
     book.path.write_bytes(damaged)
     book = reopen()
-    assert states(book) == {"a": State.FINISHED, "b": State.RUNNING, "c": State.FINISHED}
+    assert states(book) == {
+        "a": State.FINISHED,
+        "b": State.RUNNING,
+        "c": State.FINISHED,
+    }
     (aside,) = tmp_path.glob("journal.damaged-*")
     assert aside.read_bytes() == damaged
     assert stat.S_IMODE(aside.stat().st_mode) == 0o600
@@ -246,7 +282,9 @@ def test_damaged_line_is_skipped_and_reported(reopen: Open, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("byte", [b"\r", b"\x0b", b"\x85", b"\0"])
-def test_whatever_is_in_a_damaged_line_the_next_ones_stand(reopen: Open, byte: bytes) -> None:
+def test_whatever_is_in_a_damaged_line_the_next_ones_stand(
+    reopen: Open, byte: bytes
+) -> None:
     """Only a newline ends a line, and only the last line can be torn."""
     book = reopen()
     finish(book, "a", "b")
@@ -257,7 +295,9 @@ def test_whatever_is_in_a_damaged_line_the_next_ones_stand(reopen: Open, byte: b
     assert len(book.warnings) == 1
 
 
-def test_a_deployment_that_has_run_stays_known_when_its_first_line_is_damaged(reopen: Open) -> None:
+def test_a_deployment_that_has_run_stays_known_when_its_first_line_is_damaged(
+    reopen: Open,
+) -> None:
     """The record of the start is on a second line, so the deployment never runs twice."""
     book = reopen()
     finish(book, "a")
@@ -269,12 +309,18 @@ def test_unknown_fields_in_the_journal_are_ignored(reopen: Open) -> None:
     """After a step back to this version nothing that was done is unknown."""
     book = reopen()
     finish(book, "a")
-    later = json.dumps({"key": "a", "run": {**RUN.__dict__, "later": 1}, "later": 2}).encode()
-    book.path.write_bytes(book.path.read_bytes() + b"%08x %s\n" % (zlib.crc32(later), later))
+    later = json.dumps(
+        {"key": "a", "run": {**RUN.__dict__, "later": 1}, "later": 2}
+    ).encode()
+    book.path.write_bytes(
+        book.path.read_bytes() + b"%08x %s\n" % (zlib.crc32(later), later)
+    )
     assert states(reopen()) == {"a": State.FINISHED}
 
 
-def test_a_long_journal_about_little_is_written_anew(reopen: Open, tmp_path: Path) -> None:
+def test_a_long_journal_about_little_is_written_anew(
+    reopen: Open, tmp_path: Path
+) -> None:
     """Nothing is lost of what is not settled, and of the rest what is needed to know it."""
     book = reopen()
     finish(book, "done", "waiting", "refused")
@@ -340,7 +386,9 @@ def test_a_journal_that_cannot_be_opened_is_an_error_of_its_own(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("hurt", [b'"key":"x"', b"garbage"])
-def test_a_record_of_nobody_knows_whom_makes_nothing_new(reopen: Open, tmp_path: Path, hurt: bytes) -> None:
+def test_a_record_of_nobody_knows_whom_makes_nothing_new(
+    reopen: Open, tmp_path: Path, hurt: bytes
+) -> None:
     """A damaged record may be the one of a run, and no deployment is made up from it."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
@@ -351,7 +399,10 @@ def test_a_record_of_nobody_knows_whom_makes_nothing_new(reopen: Open, tmp_path:
     lines[1] = lines[1].replace(b'"key":"a"', hurt)
     path.write_bytes(b"".join(lines))
     entries = reopen().entries
-    assert {key: each.state for key, each in entries.items()} == {"a": State.DAMAGED, "b": State.DAMAGED}
+    assert {key: each.state for key, each in entries.items()} == {
+        "a": State.DAMAGED,
+        "b": State.DAMAGED,
+    }
 
 
 def test_a_deployment_can_move_to_another_source(reopen: Open) -> None:

@@ -26,7 +26,11 @@ def test_the_state_directory_is_made_for_nobody_else(tmp_path: Path) -> None:
     """With its parents where they are missing."""
     state = tmp_path / "a" / "b"
     with lock.held(state):
-        assert stat.S_IMODE(state.stat().st_mode) == stat.S_IMODE(state.parent.stat().st_mode) == 0o700
+        assert (
+            stat.S_IMODE(state.stat().st_mode)
+            == stat.S_IMODE(state.parent.stat().st_mode)
+            == 0o700
+        )
         assert stat.S_IMODE((state / "lock").stat().st_mode) == 0o600
 
 
@@ -35,7 +39,8 @@ def test_only_one_holds_it_and_the_other_is_told_who(tmp_path: Path) -> None:
     with (
         lock.held(tmp_path),
         pytest.raises(
-            LockedError, match=f"another command works on .* \\(process {os.getpid()}\\) \\(wait .*--state-dir"
+            LockedError,
+            match=f"another command works on .* \\(process {os.getpid()}\\) \\(wait .*--state-dir",
         ),
         lock.held(tmp_path),
     ):
@@ -53,12 +58,18 @@ def test_it_is_free_again_afterwards(tmp_path: Path) -> None:
 def test_a_killed_holder_lets_go_of_it(tmp_path: Path) -> None:
     """The kernel sees to that; what the file says of the holder does not matter."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with endings.ended(process):
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(LockedError, match=f"process {process.pid}"), lock.held(tmp_path):
+        with (
+            pytest.raises(LockedError, match=f"process {process.pid}"),
+            lock.held(tmp_path),
+        ):
             pytest.fail("held twice")
     with lock.held(tmp_path):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
@@ -73,10 +84,14 @@ def test_no_run_inherits_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "/below"])
-def test_a_state_directory_that_cannot_be_used_is_an_error_of_its_own(tmp_path: Path, name: str) -> None:
+def test_a_state_directory_that_cannot_be_used_is_an_error_of_its_own(
+    tmp_path: Path, name: str
+) -> None:
     """The error names the directory and says what to do."""
     (tmp_path / "file").touch()
-    with pytest.raises(StateError, match=r"cannot use the state directory .*--state-dir"):  # noqa: SIM117
+    with pytest.raises(  # noqa: SIM117
+        StateError, match=r"cannot use the state directory .*--state-dir"
+    ):
         with lock.held(Path(f"{tmp_path}/file{name}")):
             pytest.fail("held")
 
@@ -94,7 +109,9 @@ def mode(path: Path) -> int:
 
 @pytest.mark.parametrize("given", [0o755, 0o750, 0o711, 0o777, 0o2775])
 @pytest.mark.parametrize("inside", [(), ("lost+found",)])
-def test_an_empty_folder_is_made_private(tmp_path: Path, given: int, inside: tuple[str, ...]) -> None:
+def test_an_empty_folder_is_made_private(
+    tmp_path: Path, given: int, inside: tuple[str, ...]
+) -> None:
     """An empty folder with open permissions, such as a new file system, is made private."""
     state = tmp_path / "state"
     state.mkdir()
@@ -125,11 +142,15 @@ def test_readable_state_directory_is_made_private(tmp_path: Path) -> None:
     "it is refused with what to do, and nothing is changed or run",
 )
 @pytest.mark.parametrize("given", [0o777, 0o775, 0o1777, 0o722])
-def test_nonempty_world_writable_state_directory_is_refused(tmp_path: Path, given: int) -> None:
+def test_nonempty_world_writable_state_directory_is_refused(
+    tmp_path: Path, given: int
+) -> None:
     """A used folder that others may write to is refused, because its content may be theirs."""
     (tmp_path / "journal").write_text("")
     tmp_path.chmod(given)
-    with pytest.raises(StateError, match=f"others may write to it.*its mode is {given:04o}.*chmod 700"):
+    with pytest.raises(
+        StateError, match=f"others may write to it.*its mode is {given:04o}.*chmod 700"
+    ):
         _hold(tmp_path)
     assert mode(tmp_path) == given
     assert sorted(each.name for each in tmp_path.iterdir()) == ["journal"]
@@ -139,7 +160,10 @@ def test_a_folder_of_something_else_is_not_made_private(tmp_path: Path) -> None:
     """Others may need it: a home, /var/lib."""
     (tmp_path / "important").write_text("")
     tmp_path.chmod(0o755)
-    with pytest.raises(StateError, match=r"others may read it, and could hold its lock.*chmod 700.*--state-dir"):
+    with pytest.raises(
+        StateError,
+        match=r"others may read it, and could hold its lock.*chmod 700.*--state-dir",
+    ):
         _hold(tmp_path)
     assert mode(tmp_path) == 0o755
 
@@ -170,7 +194,9 @@ def test_state_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     os.chown(state, OTHER, OTHER)
-    with pytest.raises(StateError, match=f"belongs to another user \\(uid {OTHER}\\).*chown -R 0"):
+    with pytest.raises(
+        StateError, match=f"belongs to another user \\(uid {OTHER}\\).*chown -R 0"
+    ):
         _hold(state)
     assert list(state.iterdir()) == []
 

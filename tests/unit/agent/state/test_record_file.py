@@ -38,7 +38,9 @@ def test_both_are_under_way_at_once() -> None:
         (failing("one"), failing("other"), "one"),
     ],
 )
-def test_an_error_of_either_is_raised(one: Callable[[], None], other: Callable[[], None], error: str) -> None:
+def test_an_error_of_either_is_raised(
+    one: Callable[[], None], other: Callable[[], None], error: str
+) -> None:
     """Nothing may begin if one of the files is not on disk."""
     with pytest.raises(StateError, match=error):
         flush_both(one, other)
@@ -62,7 +64,9 @@ def test_the_other_has_ended_when_one_fails() -> None:
     assert ended.is_set()
 
 
-def test_without_room_for_a_thread_both_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_for_a_thread_both_are_flushed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A machine whose process table is full flushes one after the other."""
 
     def refuse(*_given: object) -> None:

@@ -16,7 +16,16 @@ from heat_config_agent.state.journal import Journal
 from heat_config_agent.state.requests import Wish
 from support.machine import deployment
 
-RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+RUN = Run(
+    boot="b",
+    pid=1,
+    ticks=2,
+    began=3.0,
+    limit=None,
+    hook="builtin:script",
+    working="/w",
+    outputs="/o",
+)
 CarryOut = Callable[[], list[str]]
 
 
@@ -25,12 +34,16 @@ def book(tmp_path: Path) -> Iterator[Journal]:
     """A journal with a deployment in each state, named after it."""
     book = Journal(tmp_path)
     for state in State:
-        (given,) = metadata.parse(Document(source="test", content=[deployment(state.value)])).deployments
+        (given,) = metadata.parse(
+            Document(source="test", content=[deployment(state.value)])
+        ).deployments
         book.accepted(given, tool="script")
         if state is not State.ACCEPTED:
             book.running(given.key, RUN)
         if state not in (State.ACCEPTED, State.RUNNING):
-            book.finished(given.key, Result(values={"deploy_status_code": 0}, failed=False))
+            book.finished(
+                given.key, Result(values={"deploy_status_code": 0}, failed=False)
+            )
         if book.entries[given.key].state is not state:
             book.settled(given.key, state)
     yield book
@@ -40,7 +53,9 @@ def book(tmp_path: Path) -> Iterator[Journal]:
 @pytest.fixture
 def carry_out(tmp_path: Path, book: Journal) -> CarryOut:
     """Carry out what was asked for, as an agent does at its next run."""
-    return lambda: requests.carry_out(tmp_path, book, Deployed(tmp_path / "deployed"))[0]
+    return lambda: requests.carry_out(tmp_path, book, Deployed(tmp_path / "deployed"))[
+        0
+    ]
 
 
 def test_nothing_asked_is_nothing_done(carry_out: CarryOut) -> None:
@@ -53,11 +68,16 @@ def test_a_request_is_a_file_for_nobody_else(tmp_path: Path) -> None:
     requests.ask(tmp_path, "a", Wish.AGAIN)
     (path,) = (tmp_path / "asked").iterdir()
     assert path.name == "a.again"
-    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
+    assert (
+        stat.S_IMODE(path.stat().st_mode),
+        stat.S_IMODE(path.parent.stat().st_mode),
+    ) == (0o600, 0o700)
 
 
 @pytest.mark.parametrize("state", [each for each in State if each is not State.RUNNING])
-def test_a_deployment_is_run_again(tmp_path: Path, book: Journal, carry_out: CarryOut, state: State) -> None:
+def test_a_deployment_is_run_again(
+    tmp_path: Path, book: Journal, carry_out: CarryOut, state: State
+) -> None:
     """At the next run; the request is carried out once."""
     requests.ask(tmp_path, state.value, Wish.AGAIN)
     assert carry_out() == [f"{state.value} will run again"]
@@ -66,7 +86,9 @@ def test_a_deployment_is_run_again(tmp_path: Path, book: Journal, carry_out: Car
 
 
 @pytest.mark.parametrize("state", [State.FINISHED, State.REFUSED])
-def test_a_result_is_sent_again(tmp_path: Path, book: Journal, carry_out: CarryOut, state: State) -> None:
+def test_a_result_is_sent_again(
+    tmp_path: Path, book: Journal, carry_out: CarryOut, state: State
+) -> None:
     """Where there is one that was not delivered."""
     requests.ask(tmp_path, state.value, Wish.SEND)
     assert carry_out() == [f"the result of {state.value} will be sent again"]
@@ -84,7 +106,9 @@ def test_a_result_that_there_is_not_cannot_be_sent(
 
 
 @pytest.mark.parametrize("state", [each for each in State if each is not State.RUNNING])
-def test_a_deployment_is_forgotten(tmp_path: Path, book: Journal, carry_out: CarryOut, state: State) -> None:
+def test_a_deployment_is_forgotten(
+    tmp_path: Path, book: Journal, carry_out: CarryOut, state: State
+) -> None:
     """With its files; nothing of any other is touched."""
     deployed = Deployed(tmp_path / "deployed")
     for key in (state.value, "other"):
@@ -99,7 +123,9 @@ def test_a_deployment_is_forgotten(tmp_path: Path, book: Journal, carry_out: Car
 
 
 @pytest.mark.parametrize("wish", list(Wish))
-def test_nothing_is_done_to_a_run(tmp_path: Path, book: Journal, carry_out: CarryOut, wish: Wish) -> None:
+def test_nothing_is_done_to_a_run(
+    tmp_path: Path, book: Journal, carry_out: CarryOut, wish: Wish
+) -> None:
     """A request does not change a run, which is followed to its end."""
     before = book.entries["running"]
     requests.ask(tmp_path, "running", wish)
@@ -107,8 +133,12 @@ def test_nothing_is_done_to_a_run(tmp_path: Path, book: Journal, carry_out: Carr
     assert book.entries["running"] == before
 
 
-@pytest.mark.parametrize("name", ["unknown.again", "signalled.later", "signalled", ".again", "a.b.c"])
-def test_invalid_request_is_removed(tmp_path: Path, carry_out: CarryOut, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["unknown.again", "signalled.later", "signalled", ".again", "a.b.c"]
+)
+def test_invalid_request_is_removed(
+    tmp_path: Path, carry_out: CarryOut, name: str
+) -> None:
     """An invalid request is removed, so that later passes do not see it again."""
     (tmp_path / "asked").mkdir()
     (tmp_path / "asked" / name).touch()
@@ -116,15 +146,21 @@ def test_invalid_request_is_removed(tmp_path: Path, carry_out: CarryOut, name: s
     assert list((tmp_path / "asked").iterdir()) == []
 
 
-def test_a_request_that_is_being_written_is_left_alone(tmp_path: Path, carry_out: CarryOut) -> None:
+def test_a_request_that_is_being_written_is_left_alone(
+    tmp_path: Path, carry_out: CarryOut
+) -> None:
     """A half-written request is left for its writer."""
     (tmp_path / "asked").mkdir()
     (tmp_path / "asked" / ".signalled.again.new").touch()
     assert carry_out() == []
-    assert [each.name for each in (tmp_path / "asked").iterdir()] == [".signalled.again.new"]
+    assert [each.name for each in (tmp_path / "asked").iterdir()] == [
+        ".signalled.again.new"
+    ]
 
 
-def test_a_request_that_cannot_be_written_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_a_request_that_cannot_be_written_is_an_error_of_its_own(
+    tmp_path: Path,
+) -> None:
     """The error names the file."""
     (tmp_path / "asked").touch()
     with pytest.raises(StateError, match="cannot write to"):

@@ -11,5 +11,9 @@ from support.ways import SECONDS, TIME
 @pytest.fixture
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing takes long."""
-    for name, value in {"CONNECT_SECONDS": SECONDS, "READ_SECONDS": SECONDS, "SEND_SECONDS": TIME}.items():
+    for name, value in {
+        "CONNECT_SECONDS": SECONDS,
+        "READ_SECONDS": SECONDS,
+        "SEND_SECONDS": TIME,
+    }.items():
         monkeypatch.setattr(web, name, value)

@@ -84,7 +84,12 @@ UNKNOWN = [
 ]
 
 
-def proxy(monkeypatch: pytest.MonkeyPatch, no_proxy: str, origin: str, variable: str = "no_proxy") -> str | None:
+def proxy(
+    monkeypatch: pytest.MonkeyPatch,
+    no_proxy: str,
+    origin: str,
+    variable: str = "no_proxy",
+) -> str | None:
     """Return the proxy for a server."""
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -95,7 +100,9 @@ def proxy(monkeypatch: pytest.MonkeyPatch, no_proxy: str, origin: str, variable:
 
 
 @pytest.mark.parametrize(("no_proxy", "origin"), DIRECT)
-def test_server_in_no_proxy_gets_no_proxy(monkeypatch: pytest.MonkeyPatch, no_proxy: str, origin: str) -> None:
+def test_server_in_no_proxy_gets_no_proxy(
+    monkeypatch: pytest.MonkeyPatch, no_proxy: str, origin: str
+) -> None:
     """Names, addresses, networks and ports are compared by their meaning."""
     assert proxy(monkeypatch, no_proxy, origin) is None
 
@@ -110,7 +117,9 @@ def test_server_that_no_proxy_does_not_name_gets_the_proxy(
 
 def test_lowercase_variable_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_PROXY counts if no_proxy is not set, or empty."""
-    assert proxy(monkeypatch, "cloud.example", "http://cloud.example", "NO_PROXY") is None
+    assert (
+        proxy(monkeypatch, "cloud.example", "http://cloud.example", "NO_PROXY") is None
+    )
     monkeypatch.setenv("no_proxy", "")
     assert web.proxy("http://cloud.example") is None
     monkeypatch.setenv("no_proxy", "other.example")
@@ -118,11 +127,16 @@ def test_lowercase_variable_takes_precedence(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("word", UNKNOWN)
-def test_doctor_names_an_entry_that_names_no_server(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+def test_doctor_names_an_entry_that_names_no_server(
+    monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
     """An entry in no form of curl or Go is named, and the others count."""
     assert proxy(monkeypatch, f"{word},cloud.example", "http://cloud.example") is None
     [finding] = network.check_no_proxy()
-    assert (finding.verdict, finding.text.endswith(f": {word}")) == (Verdict.WARNING, True)
+    assert (finding.verdict, finding.text.endswith(f": {word}")) == (
+        Verdict.WARNING,
+        True,
+    )
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.delenv(name)
     assert list(network.check_no_proxy()) == []

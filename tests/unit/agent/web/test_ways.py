@@ -60,22 +60,41 @@ class Way:
 
     def settle(self) -> None:
         """Wait until every connection is closed."""
-        wait_until(lambda: not self.stands.open and not (self.tunnel and self.tunnel.open))
+        wait_until(
+            lambda: not self.stands.open and not (self.tunnel and self.tunnel.open)
+        )
 
 
-@pytest.fixture(params=["http", "http through a proxy", "https", "https through a proxy"])
+@pytest.fixture(
+    params=["http", "http through a proxy", "https", "https through a proxy"]
+)
 def way(
-    request: pytest.FixtureRequest, tmp_path: Path, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    heat: SignalServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Way]:
     """Each way in turn, to a server that answers `BODY`."""
     heat.always = Answer(body=BODY)
     secure, proxied = request.param.startswith("https"), request.param.endswith("proxy")
     tunnel = Tunnel() if secure and proxied else None
-    stands = Proxy("" if proxied and not secure else heat.origin, pem(tmp_path, CERTIFICATE) if secure else None)
+    stands = Proxy(
+        "" if proxied and not secure else heat.origin,
+        pem(tmp_path, CERTIFICATE) if secure else None,
+    )
     if proxied:
-        monkeypatch.setenv("https_proxy" if secure else "http_proxy", tunnel.origin if tunnel else stands.origin)
+        monkeypatch.setenv(
+            "https_proxy" if secure else "http_proxy",
+            tunnel.origin if tunnel else stands.origin,
+        )
     origin = heat.origin if proxied and not secure else stands.origin
-    yield Way(request.param, stands, origin, str(known(tmp_path, CERTIFICATE)) if secure else None, tunnel)
+    yield Way(
+        request.param,
+        stands,
+        origin,
+        str(known(tmp_path, CERTIFICATE)) if secure else None,
+        tunnel,
+    )
     stands.close()
     if tunnel:
         tunnel.close()
@@ -108,7 +127,12 @@ def test_a_url_is_written_as_it_is_given(way: Way, path: str) -> None:
 
 def test_a_request_is_the_same_over_each_way(way: Way) -> None:
     """Both clients send the same User-Agent, headers and body."""
-    way.connection().send("PUT", way.origin + PATH, b"xyz", {"Content-Type": "a/b", "User-Agent": "another"})
+    way.connection().send(
+        "PUT",
+        way.origin + PATH,
+        b"xyz",
+        {"Content-Type": "a/b", "User-Agent": "another"},
+    )
     (request,) = way.stands.requests
     found = {name.lower(): value for name, value in request.headers}
     assert (request.verb, request.body) == ("PUT", b"xyz")
@@ -125,7 +149,9 @@ def test_a_request_is_the_same_over_each_way(way: Way) -> None:
 
 def test_request_whose_last_byte_is_held_back_is_the_same(way: Way) -> None:
     """Its length is announced, and the body is not sent in chunks."""
-    way.connection().send("PUT", way.origin + PATH, HeldBack(b"xyz", 0.0, lambda: False), {})
+    way.connection().send(
+        "PUT", way.origin + PATH, HeldBack(b"xyz", 0.0, lambda: False), {}
+    )
     (request,) = way.stands.requests
     found = {name.lower(): value for name, value in request.headers}
     assert (request.verb, request.body, found["content-length"]) == ("PUT", b"xyz", "3")
@@ -135,13 +161,21 @@ def test_request_whose_last_byte_is_held_back_is_the_same(way: Way) -> None:
 def test_withdrawn_body_breaks_its_request_off(way: Way) -> None:
     """The server does not get the last byte, and the next request has another connection."""
     connection = way.connection()
-    trouble(lambda: connection.send("PUT", way.origin + PATH, HeldBack(b"xyz", 0.0, lambda: True), {}))
+    trouble(
+        lambda: connection.send(
+            "PUT", way.origin + PATH, HeldBack(b"xyz", 0.0, lambda: True), {}
+        )
+    )
     assert way.send(connection).body == BODY
     assert [each.verb for each in way.stands.requests if each.body == b"xyz"] == []
 
 
-@pytest.mark.parametrize(("verb", "length"), [("GET", None), ("POST", "0"), ("PUT", "0")])
-def test_a_request_without_a_body_says_so(way: Way, verb: str, length: str | None) -> None:
+@pytest.mark.parametrize(
+    ("verb", "length"), [("GET", None), ("POST", "0"), ("PUT", "0")]
+)
+def test_a_request_without_a_body_says_so(
+    way: Way, verb: str, length: str | None
+) -> None:
     """Where others of its kind have one."""
     way.connection().fetch(way.origin + PATH, {"Host": "elsewhere"}, 30, verb=verb)
     found = [(name.lower(), value) for name, value in way.stands.requests[0].headers]
@@ -154,7 +188,11 @@ def test_headers_are_found_under_any_name(way: Way) -> None:
     said = b"HTTP/1.1 200 OK\r\nX-One: a\r\nx-one: b\r\nX-Two:  c\r\nX-Three: \xe9\r\nContent-Length: 0\r\n\r\n"
     way.stands.fail(proxy_faults.says("has headers", said))
     headers = way.fetch(way.connection()).headers
-    assert (headers["X-ONE"], headers["x-two"], headers.get("X-Three")) == ("a, b", "c", "é")
+    assert (headers["X-ONE"], headers["x-two"], headers.get("X-Three")) == (
+        "a, b",
+        "c",
+        "é",
+    )
     assert headers.get("X-Four") is None
     assert "x-four" not in headers
 
@@ -163,7 +201,11 @@ def test_a_connection_is_kept(way: Way) -> None:
     """A connection is reused for any request and after any answer."""
     connection = way.connection()
     way.stands.script.extend(
-        [proxy_faults.answers(503), proxy_faults.answers(404, body=b""), proxy_faults.answers(204)]
+        [
+            proxy_faults.answers(503),
+            proxy_faults.answers(404, body=b""),
+            proxy_faults.answers(204),
+        ]
     )
     for each in (way.fetch, way.send) * 3:
         each(connection)
@@ -174,7 +216,9 @@ def test_a_connection_is_kept(way: Way) -> None:
 def test_a_connection_that_the_server_has_closed_is_replaced(way: Way) -> None:
     """Before anything is sent over it; so that nothing is sent twice."""
     connection = way.connection()
-    (closes,) = (each for each in proxy_faults.UNUSUAL_SUCCESS if "unannounced" in each.name)
+    (closes,) = (
+        each for each in proxy_faults.UNUSUAL_SUCCESS if "unannounced" in each.name
+    )
     for number in range(1, 4):
         way.stands.script.append(closes)
         assert way.send(connection).status == 200
@@ -186,9 +230,15 @@ def test_request_on_a_broken_connection_is_not_repeated(way: Way) -> None:
     """Where a kept connection ends under a request, somebody else decides."""
     connection = way.connection()
     way.send(connection)
-    (hangs_up,) = (each for each in proxy_faults.BREAKS_OFF if each.name == "hangs up instead of its answer")
+    (hangs_up,) = (
+        each
+        for each in proxy_faults.BREAKS_OFF
+        if each.name == "hangs up instead of its answer"
+    )
     way.stands.script.append(hangs_up)
-    assert re.search("hung up without an answer|reset", trouble(lambda: way.send(connection)))
+    assert re.search(
+        "hung up without an answer|reset", trouble(lambda: way.send(connection))
+    )
     assert len(way.stands.requests) == 2
     assert way.send(connection).status == 200
 
@@ -208,11 +258,18 @@ CHUNKS = b"2\r\n{}\r\n0\r\n\r\n"
 
 AMBIGUOUS = {
     "chunks, and a length": _after(
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", CHUNKS
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        CHUNKS,
     ),
-    "nothing, and a length": _after(b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"),
-    "nothing, in chunks": _after(b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    "a chunk of no length": _after(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"),
+    "nothing, and a length": _after(
+        b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"
+    ),
+    "nothing, in chunks": _after(
+        b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n"
+    ),
+    "a chunk of no length": _after(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"
+    ),
     "an answer before the answer": _after(b"HTTP/1.1 102 Processing\r\n\r\n"),
     "a length that is none": _after(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
 }
@@ -240,11 +297,16 @@ def test_two_lengths_are_none(way: Way) -> None:
 
 
 LATE = (
-    r"^no answer within 0\.6 s$|^no full answer in time$|^its answer took too long$|^it broke off its answer: nothing"
+    r"^no answer within 0\.6 s$|^no full answer in time$"
+    r"|^its answer took too long$|^it broke off its answer: nothing"
 )
 
 
-@pytest.mark.parametrize("fault", [*proxy_faults.HANGS, proxy_faults.TOO_MANY_HEADERS[-1]], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "fault",
+    [*proxy_faults.HANGS, proxy_faults.TOO_MANY_HEADERS[-1]],
+    ids=lambda each: each.name,
+)
 def test_no_answer_takes_forever(way: Way, fault: Fault) -> None:
     """An answer has a deadline, also if a little comes all the time, and its connection is not reused."""
     connection = way.connection()
@@ -261,8 +323,12 @@ def test_no_answer_takes_forever(way: Way, fault: Fault) -> None:
     assert way.fetch(connection).body == BODY
 
 
-@pytest.mark.parametrize("fault", proxy_faults.HANGS_IN_BODY, ids=lambda each: each.name)
-def test_no_body_takes_forever(way: Way, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "fault", proxy_faults.HANGS_IN_BODY, ids=lambda each: each.name
+)
+def test_no_body_takes_forever(
+    way: Way, fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request for a document fails without it; after a result was sent, the status counts, and that it is cut."""
     monkeypatch.setattr(web, "TAKEN_SECONDS", 0.2)
     connection = way.connection()
@@ -289,7 +355,11 @@ def test_half_of_a_body_is_none(way: Way, fault: Fault) -> None:
     assert re.search(words, answer.cut)
 
 
-NO_ANSWER = (*proxy_faults.BREAKS_OFF, *proxy_faults.NO_HTTP, *proxy_faults.TOO_MANY_HEADERS[:-1])
+NO_ANSWER = (
+    *proxy_faults.BREAKS_OFF,
+    *proxy_faults.NO_HTTP,
+    *proxy_faults.TOO_MANY_HEADERS[:-1],
+)
 
 
 @pytest.mark.parametrize("fault", NO_ANSWER, ids=lambda each: each.name)
@@ -308,7 +378,9 @@ def test_a_broken_answer_is_explained(way: Way, fault: Fault) -> None:
     assert way.send(connection).body == BODY
 
 
-@pytest.mark.parametrize("fault", proxy_faults.UNUSUAL_SUCCESS, ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "fault", proxy_faults.UNUSUAL_SUCCESS, ids=lambda each: each.name
+)
 def test_answers_come_in_many_forms(way: Way, fault: Fault) -> None:
     """All of them are one."""
     connection = way.connection()
@@ -323,7 +395,9 @@ def test_answers_come_in_many_forms(way: Way, fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
-def test_a_body_is_bounded(way: Way, monkeypatch: pytest.MonkeyPatch, *, packed: bool) -> None:
+def test_a_body_is_bounded(
+    way: Way, monkeypatch: pytest.MonkeyPatch, *, packed: bool
+) -> None:
     """The size of a body is bounded, also of one that is compressed."""
     monkeypatch.setattr(web, "LARGEST", 1 << 20)
     whole = b"\0" * (1 << 20)
@@ -335,13 +409,18 @@ def test_a_body_is_bounded(way: Way, monkeypatch: pytest.MonkeyPatch, *, packed:
         if fits:
             assert way.fetch(connection).body == body
         else:
-            assert trouble(lambda: way.fetch(connection)) == "its answer is longer than 1 MiB"
+            assert (
+                trouble(lambda: way.fetch(connection))
+                == "its answer is longer than 1 MiB"
+            )
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
 def test_undecodable_body_is_an_error(way: Way, encoding: str) -> None:
     """Where the status counts, nobody tries."""
-    way.stands.fail(proxy_faults.answers(200, "", ("Content-Encoding", encoding), body=b"plain"))
+    way.stands.fail(
+        proxy_faults.answers(200, "", ("Content-Encoding", encoding), body=b"plain")
+    )
     connection = way.connection()
     assert "compress" in trouble(lambda: way.fetch(connection))
     assert way.send(connection).body == b"plain"
@@ -362,7 +441,9 @@ def test_a_server_may_answer_before_it_has_heard_all(way: Way) -> None:
         exchange.send(Reply(413).raw)
 
     way.stands.fail(Fault("has heard enough", act))
-    assert way.connection().send("POST", way.origin + PATH, b"x" * 1000, {}).status == 413
+    assert (
+        way.connection().send("POST", way.origin + PATH, b"x" * 1000, {}).status == 413
+    )
 
 
 def test_a_server_that_hangs_up_on_a_long_request_has_its_answer_read() -> None:
@@ -377,17 +458,25 @@ def test_a_server_that_hangs_up_on_a_long_request_has_its_answer_read() -> None:
 
         threading.Thread(target=serve, daemon=True).start()
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert Connection(origin).send("POST", f"{origin}/", b"x" * 30_000_000, {}).status == 413
+        assert (
+            Connection(origin).send("POST", f"{origin}/", b"x" * 30_000_000, {}).status
+            == 413
+        )
 
 
-def test_every_address_of_a_server_is_tried(heat: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_address_of_a_server_is_tried(
+    heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As some of a name may be out of order."""
     real = socket.getaddrinfo
 
     def several(host: str, port: int, *args: object, **options: object) -> object:
         if host != "several.example":
             return real(host, port, *args, **options)  # type: ignore[arg-type]
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{each}", port)) for each in (9, 8, 1)]
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{each}", port))
+            for each in (9, 8, 1)
+        ]
 
     monkeypatch.setattr(socket, "getaddrinfo", several)
     origin = heat.origin.replace("127.0.0.1", "several.example")

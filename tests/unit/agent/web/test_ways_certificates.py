@@ -28,7 +28,10 @@ SURE = "is its authority's certificate in ca_file of [agent]?"
 
 @pytest.fixture(params=["https", "https through a proxy"])
 def secured(
-    request: pytest.FixtureRequest, heat: SignalServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    request: pytest.FixtureRequest,
+    heat: SignalServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> Iterator[Callable[[str], str]]:
     """Return what makes servers with a certificate, and says where they are."""
     tunnel = Tunnel()
@@ -59,16 +62,26 @@ def test_a_wrong_certificate_is_not_accepted(
     secured: Callable[[str], str], tmp_path: Path, certificate: str, words: str
 ) -> None:
     """A wrong certificate is refused, and the error says what is wrong."""
-    origin, ca_file = secured(certificate), known(tmp_path, CERTIFICATE, EXPIRED, ELSEWHERE)
+    origin, ca_file = (
+        secured(certificate),
+        known(tmp_path, CERTIFICATE, EXPIRED, ELSEWHERE),
+    )
     found = trouble(lambda: asked(origin, ca_file))
-    assert found.replace("self signed", "self-signed") == f"its certificate cannot be trusted: {words}"
+    assert (
+        found.replace("self signed", "self-signed")
+        == f"its certificate cannot be trusted: {words}"
+    )
 
 
 def test_who_signs_certificates_is_said_in_many_ways(
     secured: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a setting, by the environment, as a file or as a folder; the setting goes first."""
-    origin, ca_file, folder = secured(CERTIFICATE), known(tmp_path, STRANGER, CERTIFICATE), tmp_path / "folder"
+    origin, ca_file, folder = (
+        secured(CERTIFICATE),
+        known(tmp_path, STRANGER, CERTIFICATE),
+        tmp_path / "folder",
+    )
     folder.mkdir()
     (folder / ITS_NAME).write_text(CERTIFICATE)
     assert SURE in trouble(lambda: asked(origin))
@@ -79,14 +92,23 @@ def test_who_signs_certificates_is_said_in_many_ways(
             assert asked(origin) == 200
         monkeypatch.setenv(name, str(tmp_path / "missing.pem"))
         assert asked(origin, ca_file) == 200
-        assert trouble(lambda: asked(origin)).endswith(f"invalid path: {tmp_path}/missing.pem")
+        assert trouble(lambda: asked(origin)).endswith(
+            f"invalid path: {tmp_path}/missing.pem"
+        )
 
 
-def test_a_file_that_is_corrected_is_read_again(secured: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_file_that_is_corrected_is_read_again(
+    secured: Callable[[str], str], tmp_path: Path
+) -> None:
     """By a connection that has read it before."""
     origin, ca_file = secured(CERTIFICATE), tmp_path / "ca.pem"
     connection = Connection(origin, str(ca_file))
-    for text, words in (("", "invalid path"), ("nothing\n", "no certificate"), (STRANGER, SURE), (CERTIFICATE, "")):
+    for text, words in (
+        ("", "invalid path"),
+        ("nothing\n", "no certificate"),
+        (STRANGER, SURE),
+        (CERTIFICATE, ""),
+    ):
         if text:
             ca_file.write_text(text)
         if words:
@@ -108,7 +130,10 @@ def test_failed_handshake_is_reported_in_words(
         origin = stands.origin.replace("http:", "https:")
         words = "^no answer within 0.6 s$|^the TLS handshake failed(: |$)|reset|hung up"
         connection = Connection(origin, str(known(tmp_path, CERTIFICATE)))
-        assert re.search(words, trouble(lambda: connection.fetch(origin + PATH, {}, 30)))  # noqa: B023  # at once
+        assert re.search(
+            words,
+            trouble(lambda: connection.fetch(origin + PATH, {}, 30)),  # noqa: B023  # at once
+        )
         stands.close()
         tunnel.close()
 
@@ -126,7 +151,12 @@ RUN = """if True:
 def run(code: str, *arguments: str, **environment: str) -> None:
     """Run code of which every part has to be so, in a process that has loaded nothing."""
     done = subprocess.run(
-        [sys.executable, "-c", RUN + "".join(f"    {line}\n" for line in code.splitlines()), *arguments],
+        [
+            sys.executable,
+            "-c",
+            RUN + "".join(f"    {line}\n" for line in code.splitlines()),
+            *arguments,
+        ],
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
@@ -141,7 +171,11 @@ def test_requests_is_loaded_for_proxies_and_what_is_odd(heat: SignalServer) -> N
     direct_ones = "assert asked(sys.argv[1]) == 200 and not loaded()"
     run(direct_ones, heat.origin)
     run(direct_ones, heat.origin, no_proxy="example.org", http_proxy="")
-    run("assert asked(sys.argv[1]) == 200 and loaded()", heat.origin, HTTP_PROXY=heat.origin)
+    run(
+        "assert asked(sys.argv[1]) == 200 and loaded()",
+        heat.origin,
+        HTTP_PROXY=heat.origin,
+    )
     run(
         "assert asked(sys.argv[1]) == 200 and loaded()",
         heat.origin,
@@ -151,7 +185,9 @@ def test_requests_is_loaded_for_proxies_and_what_is_odd(heat: SignalServer) -> N
     run("assert asked(sys.argv[1], '/\u00fc') == 200 and loaded()", heat.origin)
 
 
-def test_the_usual_certificates_are_those_of_requests(secured: Callable[[str], str], tmp_path: Path) -> None:
+def test_the_usual_certificates_are_those_of_requests(
+    secured: Callable[[str], str], tmp_path: Path
+) -> None:
     """The default certificates are those of requests, found without loading it, also without certifi."""
     run(
         "from heat_config_agent.web import direct\n"
@@ -165,11 +201,28 @@ def test_the_usual_certificates_are_those_of_requests(secured: Callable[[str], s
     theirs.mkdir()
     certifi = theirs / "certifi.py"
     certifi.write_text(f"def where():\n    return {trusted!r}\n")
-    run("assert asked(sys.argv[1]) == 200 and not loaded()", origin, PYTHONPATH=str(theirs))
+    run(
+        "assert asked(sys.argv[1]) == 200 and not loaded()",
+        origin,
+        PYTHONPATH=str(theirs),
+    )
     certifi.write_text("raise ImportError\n")
-    run("assert asked(sys.argv[1]) == 200 and not loaded()", origin, PYTHONPATH=str(theirs), SSL_CERT_FILE=trusted)
+    run(
+        "assert asked(sys.argv[1]) == 200 and not loaded()",
+        origin,
+        PYTHONPATH=str(theirs),
+        SSL_CERT_FILE=trusted,
+    )
     folder = tmp_path / "system"
     folder.mkdir()
     (folder / ITS_NAME).write_text(CERTIFICATE)
-    system = {"SSL_CERT_FILE": str(tmp_path / "missing.pem"), "SSL_CERT_DIR": str(folder)}
-    run("assert asked(sys.argv[1]) == 200 and not loaded()", origin, PYTHONPATH=str(theirs), **system)
+    system = {
+        "SSL_CERT_FILE": str(tmp_path / "missing.pem"),
+        "SSL_CERT_DIR": str(folder),
+    }
+    run(
+        "assert asked(sys.argv[1]) == 200 and not loaded()",
+        origin,
+        PYTHONPATH=str(theirs),
+        **system,
+    )

@@ -85,13 +85,28 @@ BAD = {
         "1:2:3:4:5:6:7:8:9",
         "\u0661.2.3.4",
     ],
-    "net_cidr": ["10.0.0.0/33", "10.0.0.0", "10/8", "10.0.0.0/255.0.0.0", "x/8", "", "10.0.0.0/08"],
+    "net_cidr": [
+        "10.0.0.0/33",
+        "10.0.0.0",
+        "10/8",
+        "10.0.0.0/255.0.0.0",
+        "x/8",
+        "",
+        "10.0.0.0/08",
+    ],
     "ip_or_cidr": ["10.0", "", "a/b"],
     "mac_addr": ["aa:bb:cc:dd:ee", "gg:bb:cc:dd:ee:ff", ""],
     "dns_name": ["A.b", "-a", "a-", "a..b", "a_b", "x" * 64, "1.2.", "a.1.", "."],
     "rel_dns_name": ["a.b.", "x" * 253],
     "dns_domain": ["a", "a.1."],
-    "iso_8601": ["2015-13-01", "yesterday", "", "2015-01-01T25:00", "2015-W01", "2015-02-30"],
+    "iso_8601": [
+        "2015-13-01",
+        "yesterday",
+        "",
+        "2015-01-01T25:00",
+        "2015-W01",
+        "2015-02-30",
+    ],
     "expiration": ["2000-01-01", "x"],
     "timezone": ["Mars/Base", "../x", "/etc/passwd", "GMT+1", "europe/berlin"],
     "json_string": ["{a", "[1"],
@@ -120,16 +135,24 @@ BAD = {
 """Custom constraint → values that Heat refuses."""
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name, values in GOOD.items() for value in values],
+)
 def test_custom_constraints_take_what_heat_takes(name: str, value: str) -> None:
     """No cloud is needed for these."""
     assert custom_constraints.violated(name, value) == ""
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name, values in BAD.items() for value in values],
+)
 def test_custom_constraints_refuse_what_heat_refuses(name: str, value: str) -> None:
     """With a sentence that has the value."""
-    assert custom_constraints.violated(name, value).startswith(f"Error validating value {value!r}: ")
+    assert custom_constraints.violated(name, value).startswith(
+        f"Error validating value {value!r}: "
+    )
 
 
 def test_constraints_of_a_cloud_are_met_by_anything() -> None:
@@ -145,30 +168,92 @@ def test_constraints_of_a_cloud_are_met_by_anything() -> None:
     ("kind", "limit", "value", "type_", "problem"),
     [
         ("length", {"min": 2, "max": 4}, "abc", "string", ""),
-        ("length", {"min": 2}, "a", "string", "length (1) is out of range (min: 2, max: None)"),
-        ("length", {"max": "1"}, ["a", "b"], "list", "length (2) is out of range (min: None, max: 1)"),
+        (
+            "length",
+            {"min": 2},
+            "a",
+            "string",
+            "length (1) is out of range (min: 2, max: None)",
+        ),
+        (
+            "length",
+            {"max": "1"},
+            ["a", "b"],
+            "list",
+            "length (2) is out of range (min: None, max: 1)",
+        ),
         ("length", {"max": 1}, {"a": 1}, "map", ""),
-        ("length", {"max": 9}, 123, "string", "123 has no length: quote it if it is meant as text"),
+        (
+            "length",
+            {"max": 9},
+            123,
+            "string",
+            "123 has no length: quote it if it is meant as text",
+        ),
         ("range", {"min": 1, "max": 2}, 2, "number", ""),
-        ("range", {"min": 1, "max": 2}, "2.5", "number", "2.5 is out of range (min: 1, max: 2)"),
-        ("range", {"min": "1e2"}, 99, "number", "99 is out of range (min: 100.0, max: None)"),
+        (
+            "range",
+            {"min": 1, "max": 2},
+            "2.5",
+            "number",
+            "2.5 is out of range (min: 1, max: 2)",
+        ),
+        (
+            "range",
+            {"min": "1e2"},
+            99,
+            "number",
+            "99 is out of range (min: 100.0, max: None)",
+        ),
         ("modulo", {"step": 2, "offset": 1}, 3, "number", ""),
-        ("modulo", {"step": 2, "offset": 1}, "2", "number", "2 is not a multiple of 2 with an offset of 1"),
+        (
+            "modulo",
+            {"step": 2, "offset": 1},
+            "2",
+            "number",
+            "2 is not a multiple of 2 with an offset of 1",
+        ),
         ("modulo", {"step": -3, "offset": -1}, -4, "number", ""),
         ("allowed_values", ["1", 2], 1, "number", ""),
         ("allowed_values", [1, 2], "1", "string", ""),
         ("allowed_values", ["a"], ["a", "a"], "list", ""),
-        ("allowed_values", ["a"], ["a", "b"], "list", '["a", "b"] is not an allowed value ["a"]'),
+        (
+            "allowed_values",
+            ["a"],
+            ["a", "b"],
+            "list",
+            '["a", "b"] is not an allowed value ["a"]',
+        ),
         ("allowed_values", ["yes"], True, "boolean", ""),
         ("allowed_values", [True], "x", "boolean", "Unrecognized value 'x'"),
         ("allowed_pattern", "[a-z]+", "abc", "string", ""),
-        ("allowed_pattern", "a|ab", "ab", "string", '"ab" does not match pattern "a|ab"'),
+        (
+            "allowed_pattern",
+            "a|ab",
+            "ab",
+            "string",
+            '"ab" does not match pattern "a|ab"',
+        ),
         ("allowed_pattern", "[a-z]+$", "abc\n", "string", "does not match pattern"),
-        ("allowed_pattern", "[0-9]+", 12, "string", "12 is not text, so no pattern can match it: quote it"),
-        ("custom_constraint", "ip_addr", 5, "string", "Error validating value '5': Invalid IP address"),
+        (
+            "allowed_pattern",
+            "[0-9]+",
+            12,
+            "string",
+            "12 is not text, so no pattern can match it: quote it",
+        ),
+        (
+            "custom_constraint",
+            "ip_addr",
+            5,
+            "string",
+            "Error validating value '5': Invalid IP address",
+        ),
     ],
 )
-def test_values_meet_constraints_or_not(kind: str, limit: Any, value: Any, type_: str, problem: str) -> None:
+def test_values_meet_constraints_or_not(
+    kind: str, limit: Any, value: Any, type_: str, problem: str
+) -> None:
     """A value that does not is told why."""
     assert declared(kind, limit) == ""
     found = violated(kind, limit, value, type_)
@@ -187,11 +272,23 @@ def test_values_meet_constraints_or_not(kind: str, limit: Any, value: Any, type_
         ("range", {"min": []}, "[] is not a number"),
         ("modulo", {"step": 2}, "must have a step value and an offset value"),
         ("modulo", {"step": 0, "offset": 0}, "step cannot be 0."),
-        ("modulo", {"step": 2, "offset": 2}, "offset must be smaller (by absolute value) than step."),
-        ("modulo", {"step": 3, "offset": -1}, "step and offset must be both positive or both negative."),
+        (
+            "modulo",
+            {"step": 2, "offset": 2},
+            "offset must be smaller (by absolute value) than step.",
+        ),
+        (
+            "modulo",
+            {"step": 3, "offset": -1},
+            "step and offset must be both positive or both negative.",
+        ),
         ("modulo", {"step": 2.5, "offset": 1}, "step/offset must be integer"),
         ("allowed_values", "abc", "allowed_values must be a list"),
-        ("allowed_pattern", "[", "is not a regular expression: unterminated character set"),
+        (
+            "allowed_pattern",
+            "[",
+            "is not a regular expression: unterminated character set",
+        ),
         ("allowed_pattern", 1, "allowed_pattern must be text"),
         ("custom_constraint", ["a"], "custom_constraint must be the name of one"),
     ],
@@ -203,7 +300,14 @@ def test_a_constraint_may_be_wrong_itself(kind: str, limit: Any, problem: str) -
 
 def test_numbers_are_read_as_python_reads_them() -> None:
     """With blanks, signs and exponents; not in hexadecimal digits, and nothing that JSON cannot say."""
-    assert [number(each) for each in (" 7 ", "+5", "1_000", "1e3", "0.5", True)] == [7, 5, 1000, 1000.0, 0.5, True]
+    assert [number(each) for each in (" 7 ", "+5", "1_000", "1e3", "0.5", True)] == [
+        7,
+        5,
+        1000,
+        1000.0,
+        0.5,
+        True,
+    ]
     wrong: list[Any] = ["0x10", "", "abc", "nan", "inf", [], {}, None]
     for each in wrong:
         with pytest.raises(ValueError, match="is not a number"):

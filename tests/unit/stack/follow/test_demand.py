@@ -17,7 +17,8 @@ from support.repositories import Repository
 from support.signers import Signer
 
 pytestmark = pytest.mark.skipif(
-    not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen: install openssh-client"
+    not (shutil.which("git") and shutil.which("ssh-keygen")),
+    reason="needs git and ssh-keygen: install openssh-client",
 )
 
 
@@ -31,7 +32,11 @@ class Followed:
 
     def fetch(self, ref: str = "main") -> str:
         """Fetch the newest revision, as the follower does, and return it."""
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.folder), **self.environment}
+        environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.folder),
+            **self.environment,
+        }
         origin = Origin(
             url=self.repository.url,
             ref=ref,
@@ -74,7 +79,9 @@ def test_a_branch_is_followed_forward_only(tmp_path: Path) -> None:
     repository.commit({"a": "other"}, *alice.git)
     with pytest.raises(UsageError, match="does not follow"):
         followed.fetch()
-    assert followed.fetch(two) == two  # a commit that the settings name is what root wants
+    assert (
+        followed.fetch(two) == two
+    )  # a commit that the settings name is what root wants
     followed.after = three
     repository.git("reset", "-q", "--hard", three)
     repository.commit({"a": "4"})
@@ -84,7 +91,9 @@ def test_a_branch_is_followed_forward_only(tmp_path: Path) -> None:
     repository.commit({"a": "5"}, *mallory.git)
     with pytest.raises(UsageError, match="its signer is not an allowed one"):
         followed.fetch()
-    shutil.rmtree(tmp_path / "git")  # what was fetched is gone, but not the record of it
+    shutil.rmtree(
+        tmp_path / "git"
+    )  # what was fetched is gone, but not the record of it
     repository.git("reset", "-q", "--hard", two)
     with pytest.raises(UsageError, match="does not follow"):
         followed.fetch()
@@ -109,7 +118,9 @@ def test_a_signed_tag_stands_for_its_commit(tmp_path: Path) -> None:
         followed.fetch("v4")
     two = repository.commit({"a": "2"}, *alice.git)
     assert followed.fetch("main") == two
-    with pytest.raises(UsageError, match=f"{one[:12]} does not follow {two[:12]}"):  # also if the settings name it
+    with pytest.raises(
+        UsageError, match=f"{one[:12]} does not follow {two[:12]}"
+    ):  # also if the settings name it
         followed.fetch("v1")
     repository.git("tag", "light")
     assert followed.fetch("light") == two
@@ -135,7 +146,9 @@ def test_a_signed_commit_stands_for_those_before_it(tmp_path: Path) -> None:
     repository.git("reset", "-q", "--hard", "HEAD~1")
     repository.git(*alice.git, "merge", "-q", "--no-ff", "-m", "by alice", "side")
     assert followed.fetch() == repository.git("rev-parse", "HEAD")
-    repository.git("reset", "-q", "--hard", "HEAD^2")  # signed by an unknown user, and older
+    repository.git(
+        "reset", "-q", "--hard", "HEAD^2"
+    )  # signed by an unknown user, and older
     with pytest.raises(UsageError, match="its signer is not an allowed one"):
         followed.fetch()
 
@@ -150,7 +163,9 @@ def test_a_commit_with_two_signatures_is_not_a_signed_one(tmp_path: Path) -> Non
     start = content.index("gpgsig ")
     end = content.index("\n\n") + 1
     signature = content[start:end]
-    pgp = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n AAAA\n -----END PGP SIGNATURE-----\n"
+    pgp = (
+        "gpgsig -----BEGIN PGP SIGNATURE-----\n \n AAAA\n -----END PGP SIGNATURE-----\n"
+    )
     repository.commit({"evil": "2"})
     other = repository.git("cat-file", "commit", "HEAD") + "\n"
     where = other.index("\n\n") + 1
@@ -161,9 +176,13 @@ def test_a_commit_with_two_signatures_is_not_a_signed_one(tmp_path: Path) -> Non
         other[:where] + signature + other[where:],
         other[:where] + signature.replace("gpgsig", "gpgsig-sha256") + other[where:],
     ):
-        commit = repository.git("hash-object", "-t", "commit", "-w", "--literally", "--stdin", text=forged)
+        commit = repository.git(
+            "hash-object", "-t", "commit", "-w", "--literally", "--stdin", text=forged
+        )
         repository.git("update-ref", "refs/heads/main", commit)
-        with pytest.raises(UsageError, match=r"has no signature of ssh|its signature does not count"):
+        with pytest.raises(
+            UsageError, match=r"has no signature of ssh|its signature does not count"
+        ):
             followed.fetch()
 
 
@@ -172,7 +191,9 @@ def test_no_setting_of_git_decides_what_counts(tmp_path: Path) -> None:
     alice, mallory = Signer(tmp_path, "alice"), Signer(tmp_path, "mallory")
     followed = Followed(tmp_path, alice.line())
     repository, proof, run = followed.repository, tmp_path / "proof", tmp_path / "run"
-    good = repository.commit({"a": "alice", ".gitattributes": "* filter=evil\n"}, *alice.git)
+    good = repository.commit(
+        {"a": "alice", ".gitattributes": "* filter=evil\n"}, *alice.git
+    )
     repository.git("checkout", "-q", "-b", "evil")
     repository.commit({"a": "mallory"}, *mallory.git)
     trusted = tmp_path / "trusted"
@@ -197,9 +218,17 @@ def test_no_setting_of_git_decides_what_counts(tmp_path: Path) -> None:
     user = tmp_path / ".gitconfig"
     for file in (user, repository.folder / ".git/config"):
         for name, value in settings.items():
-            subprocess.run(["git", "config", "--file", str(file), name, str(value)], check=True)
+            subprocess.run(
+                ["git", "config", "--file", str(file), name, str(value)], check=True
+            )
     variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    subprocess.run(["git", "status"], cwd=repository.folder, env=variables, check=False, capture_output=True)
+    subprocess.run(
+        ["git", "status"],
+        cwd=repository.folder,
+        env=variables,
+        check=False,
+        capture_output=True,
+    )
     assert proof.exists()  # any other git would have run it
     proof.unlink()
     followed.environment = {

@@ -18,7 +18,9 @@ from support.machine import Machine, small_disk
 from support.repositories import template
 from support.sites import Site
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+pytestmark = pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt-get install git"
+)
 
 
 @pytest.fixture
@@ -40,12 +42,19 @@ def test_the_life_of_a_stack_that_follows_a_branch(site: Site) -> None:
     assert site.step().revision == two
     assert site.ran == ["one blue", "two blue"]
 
-    wrong = site.repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
+    wrong = site.repository.commit(
+        {"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"}
+    )
     record = site.step()
     assert (record.revision, record.refused) == (two, wrong)
-    assert record.reason == "stack.yaml:1:1: error: The Parameter (colour) was not defined in template."
+    assert (
+        record.reason
+        == "stack.yaml:1:1: error: The Parameter (colour) was not defined in template."
+    )
     assert f"it stays at {two[:12]}" in record.problem
-    assert (site.state / "follow/web/current/stack.yaml").read_text() == template(site.log, "two")
+    assert (site.state / "follow/web/current/stack.yaml").read_text() == template(
+        site.log, "two"
+    )
     assert len(site.notes) == len({*site.notes})
     before = list(site.notes)
     assert site.step().refused == wrong
@@ -86,9 +95,18 @@ def test_a_revision_that_fails_runs_once(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "ended", ["failed", *(pytest.param(each, marks=pytest.mark.slow) for each in ("complete", "not begun"))]
+    "ended",
+    [
+        "failed",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("complete", "not begun")
+        ),
+    ],
 )
-def test_a_revision_that_was_cut_short_is_brought_to_its_end(site: Site, ended: str) -> None:
+def test_a_revision_that_was_cut_short_is_brought_to_its_end(
+    site: Site, ended: str
+) -> None:
     """A kill of the follower between the begin and the record of the end runs nothing twice."""
     site.commit("one")
     before = site.step()
@@ -100,7 +118,9 @@ def test_a_revision_that_was_cut_short_is_brought_to_its_end(site: Site, ended: 
     if ended != "not begun":
         site.step()
     begun = f"{two} {before.concluded.split()[1]}"
-    followed.write(site.state, replace(before, begun=begun, attempt=attempt))  # what a kill leaves
+    followed.write(
+        site.state, replace(before, begun=begun, attempt=attempt)
+    )  # what a kill leaves
     record = site.step()
     assert (record.begun, record.concluded) == ("", begun)
     assert (record.refused if ended == "failed" else record.revision) == two
@@ -144,9 +164,16 @@ def test_a_pause_and_another_process_hold_a_revision_back(site: Site) -> None:
         site.step()
 
 
-def test_deployment_that_failed_earlier_keeps_a_document_out_of_force(site: Site) -> None:
+def test_deployment_that_failed_earlier_keeps_a_document_out_of_force(
+    site: Site,
+) -> None:
     """A revision that leaves a failed deployment as it is has not succeeded, though nothing fails in it."""
-    failing = {"id": "d1", "name": "broken", "group": "script", "config": f"#!/bin/sh\necho d >> {site.log}\nexit 3\n"}
+    failing = {
+        "id": "d1",
+        "name": "broken",
+        "group": "script",
+        "config": f"#!/bin/sh\necho d >> {site.log}\nexit 3\n",
+    }
     fine = {"id": "d2", "name": "fine", "group": "script", "config": "true"}
     site.values = {"url": str(site.folder / "documents"), "path": "site.json"}
     (site.folder / "documents").mkdir()
@@ -155,21 +182,29 @@ def test_deployment_that_failed_earlier_keeps_a_document_out_of_force(site: Site
     assert site.step().reason == "broken: exit code 3"
     path.write_text(json.dumps([failing, fine]))
     record = site.step()
-    assert (record.state, record.reason, site.ran) == ("failed", "broken: exit code 3", ["d"])
+    assert (record.state, record.reason, site.ran) == (
+        "failed",
+        "broken: exit code 3",
+        ["d"],
+    )
     path.write_text(json.dumps([fine]))
     assert site.step().state == "in force"
 
 
 def test_a_document_is_followed_too(site: Site) -> None:
     """The deployments of a followed document run in a state directory of their own."""
-    document = [{"id": "d1", "name": "n", "group": "script", "config": f"echo d >> {site.log}"}]
+    document = [
+        {"id": "d1", "name": "n", "group": "script", "config": f"echo d >> {site.log}"}
+    ]
     site.values = {"url": str(site.folder / "documents"), "path": "site.json"}
     (site.folder / "documents").mkdir()
     (site.folder / "documents/site.json").write_text(json.dumps(document))
     record = site.step()
     assert (record.problem, record.document, site.ran) == ("", True, ["d"])
     assert site.step().revision == record.revision
-    (site.folder / "documents/site.json").write_text(json.dumps([*document, {**document[0], "id": "d2"}]))
+    (site.folder / "documents/site.json").write_text(
+        json.dumps([*document, {**document[0], "id": "d2"}])
+    )
     assert site.step().revision != record.revision
     assert site.ran == ["d", "d"]
 
@@ -180,7 +215,9 @@ def test_a_document_is_followed_too(site: Site) -> None:
     "the stack stays at its revision; the next poll with room goes on",
 )
 @pytest.mark.parametrize("kind", ["git", pytest.param("path", marks=pytest.mark.slow)])
-def test_a_full_disk_is_reported_and_changes_nothing(site: Site, machine: Machine, kind: str) -> None:
+def test_a_full_disk_is_reported_and_changes_nothing(
+    site: Site, machine: Machine, kind: str
+) -> None:
     """The stack stays at its revision, nothing of the new one is left, and the next poll with room goes on."""
     with small_disk(machine, "3M") as state:
         site.state = state
@@ -231,5 +268,8 @@ def test_files_that_are_not_in_the_source_are_refused(site: Site) -> None:
     (site.repository.folder / "out").symlink_to("/etc")
     two = site.commit("two")
     record = site.step()
-    assert (record.refused, record.reason) == (two, "the link out leads out of the revision")
+    assert (record.refused, record.reason) == (
+        two,
+        "the link out leads out of the revision",
+    )
     assert site.ran == []

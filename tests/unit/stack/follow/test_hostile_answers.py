@@ -28,7 +28,9 @@ from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.sources import source
 from support.sites import Site
 
-GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+GIT = pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt-get install git"
+)
 
 DOCUMENT = b'[{"name": "a", "group": "script", "config": "true"}]'
 
@@ -52,9 +54,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        body = self.server.blobs.get(self.path.rpartition("/")[2], b"") if "/blobs/" in self.path else self.server.body
+        body = (
+            self.server.blobs.get(self.path.rpartition("/")[2], b"")
+            if "/blobs/" in self.path
+            else self.server.body
+        )
         self.send_response(self.server.status)
-        for name, value in {**self.server.headers, "Content-Length": str(len(body))}.items():
+        for name, value in {
+            **self.server.headers,
+            "Content-Length": str(len(body)),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
@@ -67,7 +76,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def server() -> Iterator[Server]:
     """Return a server on loopback."""
     with Server() as serving:
-        thread = threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True)
+        thread = threading.Thread(
+            target=serving.serve_forever, args=(0.02,), daemon=True
+        )
         thread.start()
         try:
             yield serving
@@ -86,8 +97,16 @@ def manifest(title: str) -> bytes:
 
 ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "a redirection to half a URL": (302, {"Location": "http://[::1"}, b""),
-    "a redirection to a port that is none": (302, {"Location": "http://127.0.0.1:x/"}, b""),
-    "a realm that is half a URL": (401, {"WWW-Authenticate": 'Bearer realm="http://[::1"'}, b""),
+    "a redirection to a port that is none": (
+        302,
+        {"Location": "http://127.0.0.1:x/"},
+        b"",
+    ),
+    "a realm that is half a URL": (
+        401,
+        {"WWW-Authenticate": 'Bearer realm="http://[::1"'},
+        b"",
+    ),
     "a title that is no text": (200, {}, manifest("\ud800.json")),
     "a title with a control character": (200, {}, manifest("a\nb.json")),
     "nesting without end": (200, {}, b"[" * 1_000_000),
@@ -102,7 +121,9 @@ ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "it is the trouble of that source, and the next poll asks again",
 )
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_malformed_answer_is_the_trouble_of_one_step(server: Server, tmp_path: Path, answer: str) -> None:
+def test_malformed_answer_is_the_trouble_of_one_step(
+    server: Server, tmp_path: Path, answer: str
+) -> None:
     """It is recorded and shown once; when the registry is right again, its artifact is carried out."""
     site = Site(tmp_path)
     site.values = {"url": f"oci+http://{server.place}/team/site"}
@@ -122,13 +143,20 @@ def test_malformed_answer_is_the_trouble_of_one_step(server: Server, tmp_path: P
     "a defect in a step of a follower",
     "it is the trouble of that source, and the next poll asks again",
 )
-@pytest.mark.parametrize("error", [ValueError("t0ken and text"), RecursionError(), UnicodeError(), MemoryError()])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("t0ken and text"), RecursionError(), UnicodeError(), MemoryError()],
+)
 def test_defect_of_a_source_is_the_trouble_of_one_step(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """The kind of the error is shown, and no secret; afterwards the source is followed as before."""
     site = Site(tmp_path)
-    site.values = {"url": f"http://{server.place}/site.json", "user": "u", "token": "t0ken"}
+    site.values = {
+        "url": f"http://{server.place}/site.json",
+        "user": "u",
+        "token": "t0ken",
+    }
 
     def fail(*_arguments: object) -> None:
         raise error
@@ -136,7 +164,10 @@ def test_defect_of_a_source_is_the_trouble_of_one_step(
     with monkeypatch.context() as patched:
         patched.setattr(follower, "source", fail)
         record = site.step()
-    assert f"the answer of the source cannot be used: {type(error).__name__}" in record.trouble
+    assert (
+        f"the answer of the source cannot be used: {type(error).__name__}"
+        in record.trouble
+    )
     assert "t0ken" not in record.trouble
     assert site.step().state == "in force"
 
@@ -168,15 +199,26 @@ def origin(url: str, home: Path, seconds: float = 60, path: str = "") -> Origin:
     """Return the settings of a source."""
     environment = {"PATH": path or "/usr/local/bin:/usr/bin:/bin", "HOME": str(home)}
     return Origin(
-        url=url, ref="main", seconds=seconds, size=1024**2, user="", token="", ca_file=None, environment=environment
+        url=url,
+        ref="main",
+        seconds=seconds,
+        size=1024**2,
+        user="",
+        token="",
+        ca_file=None,
+        environment=environment,
     )
 
 
 @GIT
 @pytest.mark.fault(
-    3, "a followed git server that sends refs without end", "git is stopped at its limit of memory, and it is said"
+    3,
+    "a followed git server that sends refs without end",
+    "git is stopped at its limit of memory, and it is said",
 )
-def test_refs_without_end_stop_git_at_its_limit_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refs_without_end_stop_git_at_its_limit_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The agent does not grow with them, and asks again at the next poll."""
     monkeypatch.setattr(git, "_MEMORY", 24 * 1024 * 1024)
 
@@ -191,23 +233,34 @@ def test_refs_without_end_stop_git_at_its_limit_of_memory(tmp_path: Path, monkey
                 number += 1
             connection.sendall("".join(lines).encode())
 
-    with talking(talk) as place, pytest.raises(SourceError, match="more than fits into the memory"):
+    with (
+        talking(talk) as place,
+        pytest.raises(SourceError, match="more than fits into the memory"),
+    ):
         source(origin(f"git://{place}/x.git", tmp_path), tmp_path).newest()
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
 @pytest.mark.fault(
-    3, "a followed git server whose messages have no end", "git is ended, and the agent keeps the end of them only"
+    3,
+    "a followed git server whose messages have no end",
+    "git is ended, and the agent keeps the end of them only",
 )
-def test_messages_without_end_are_not_kept(tmp_path: Path, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_without_end_are_not_kept(
+    tmp_path: Path, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Messages of the server are on git's standard error; what does not end is ended."""
     monkeypatch.setattr(git, "_MOST_PRINTED", 1024 * 1024)
     program = tmp_path / "git"
-    program.write_text(f'#!/bin/sh\n[ "$2" = init ] || [ "$1" = init ] && exit 0\nexec yes \'remote: x\' >&{stream}\n')
+    program.write_text(
+        f'#!/bin/sh\n[ "$2" = init ] || [ "$1" = init ] && exit 0\nexec yes \'remote: x\' >&{stream}\n'
+    )
     program.chmod(0o755)
     path = f"{tmp_path}:/usr/local/bin:/usr/bin:/bin"
     with pytest.raises(SourceError, match="more than fits into the memory"):
-        source(origin("git://127.0.0.1:1/x.git", tmp_path, path=path), tmp_path).newest()
+        source(
+            origin("git://127.0.0.1:1/x.git", tmp_path, path=path), tmp_path
+        ).newest()
 
 
 def test_all_requests_of_a_revision_have_one_limit(
@@ -216,13 +269,23 @@ def test_all_requests_of_a_revision_have_one_limit(
     """Many layers cannot add up their timeouts: no request begins once the time for all of them is over."""
     layers = json.loads(manifest("x"))["layers"] * 50
     for number, layer in enumerate(layers):
-        layers[number] = {**layer, "annotations": {"org.opencontainers.image.title": f"f{number}"}}
+        layers[number] = {
+            **layer,
+            "annotations": {"org.opencontainers.image.title": f"f{number}"},
+        }
     server.body = json.dumps({"layers": layers}).encode()
     clock = itertools.count()
-    monkeypatch.setattr(allowance, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    artifact = source(origin(f"oci+http://{server.place}/team/site", tmp_path, seconds=2), tmp_path)
+    monkeypatch.setattr(
+        allowance, "time", SimpleNamespace(monotonic=lambda: next(clock))
+    )
+    artifact = source(
+        origin(f"oci+http://{server.place}/team/site", tmp_path, seconds=2), tmp_path
+    )
     (tmp_path / "tree").mkdir()
-    with pytest.raises(SourceError, match=r"the revision did not arrive within 20 s \(all requests of a revision"):
+    with pytest.raises(
+        SourceError,
+        match=r"the revision did not arrive within 20 s \(all requests of a revision",
+    ):
         artifact.fetch("", tmp_path / "tree")
     assert 10 < len([*(tmp_path / "tree").iterdir()]) < 20
 
@@ -230,8 +293,12 @@ def test_all_requests_of_a_revision_have_one_limit(
 def test_section_that_is_there_twice_is_a_mistake(tmp_path: Path) -> None:
     """The sentence has both lines; the other settings are used, with a warning."""
     path = tmp_path / "agent.conf"
-    path.write_text("[agent]\nstate_dir = /s\n[follow a]\nurl = /x\n\n[follow  a]\nurl = /y\n[agent]\nparallel = 2\n")
-    with pytest.raises(UsageError, match=r"line 6: \[follow a\] is there twice: first in line 3"):
+    path.write_text(
+        "[agent]\nstate_dir = /s\n[follow a]\nurl = /x\n\n[follow  a]\nurl = /y\n[agent]\nparallel = 2\n"
+    )
+    with pytest.raises(
+        UsageError, match=r"line 6: \[follow a\] is there twice: first in line 3"
+    ):
         effective.make({}, config=path)
     mistakes: list[str] = []
     assert effective.make({}, config=path, mistakes=mistakes).number("parallel") == 2
@@ -257,7 +324,9 @@ PAGES = {
     "the revision is refused, before anything begins, with a sentence in the words of its kind",
 )
 @pytest.mark.parametrize("page", PAGES)
-def test_page_in_the_place_of_a_document_is_refused(server: Server, tmp_path: Path, page: str) -> None:
+def test_page_in_the_place_of_a_document_is_refused(
+    server: Server, tmp_path: Path, page: str
+) -> None:
     """The document before it stays in force, and nothing is said about a stack, which there is none of."""
     site = Site(tmp_path)
     site.values = {"url": f"http://{server.place}/site.json"}
@@ -265,7 +334,12 @@ def test_page_in_the_place_of_a_document_is_refused(server: Server, tmp_path: Pa
     assert good.state == "in force"
     server.body = PAGES[page]
     record = site.step()
-    assert (record.state, record.revision, record.document, record.drift) == ("refused", good.revision, True, "")
+    assert (record.state, record.revision, record.document, record.drift) == (
+        "refused",
+        good.revision,
+        True,
+        "",
+    )
     assert record.reason.startswith("site.json:1:"), record.reason
     assert "stack" not in record.problem
     server.body = DOCUMENT
@@ -281,7 +355,9 @@ TEMPLATE = b"heat_template_version: 2018-08-31\nresources: {r: {type: OS::Heat::
     "the revision is refused: what the one before it has made is not forgotten",
 )
 @pytest.mark.parametrize("first", ["document", "template"])
-def test_revision_of_another_kind_is_refused(server: Server, tmp_path: Path, first: str) -> None:
+def test_revision_of_another_kind_is_refused(
+    server: Server, tmp_path: Path, first: str
+) -> None:
     """A document without deployments would be in force at once, and the stack would be left as it was."""
     site = Site(tmp_path)
     site.values = {"url": f"http://{server.place}/site.yaml"}
@@ -290,14 +366,20 @@ def test_revision_of_another_kind_is_refused(server: Server, tmp_path: Path, fir
     assert (good.state, good.document) == ("in force", first == "document")
     server.body = TEMPLATE if first == "document" else b"[]"
     record = site.step()
-    assert (record.state, record.revision, record.document) == ("refused", good.revision, good.document)
+    assert (record.state, record.revision, record.document) == (
+        "refused",
+        good.revision,
+        good.document,
+    )
     assert "follow the source under another name" in record.reason
     server.body = DOCUMENT if first == "document" else TEMPLATE
     assert site.step().problem == ""
 
 
 @GIT
-def test_revision_that_was_cut_short_and_cannot_go_on_holds_up_no_other(tmp_path: Path) -> None:
+def test_revision_that_was_cut_short_and_cannot_go_on_holds_up_no_other(
+    tmp_path: Path,
+) -> None:
     """It is refused, and the next revision is carried out."""
     site = Site(tmp_path)
     site.commit("one")
@@ -309,7 +391,10 @@ def test_revision_that_was_cut_short_and_cannot_go_on_holds_up_no_other(tmp_path
     three = site.commit("three")
     record = site.step()
     assert (record.begun, record.revision, record.problem) == ("", three, "")
-    assert any(begun[:12] in note and "the revision has no stack.yaml" in note for note in site.notes)
+    assert any(
+        begun[:12] in note and "the revision has no stack.yaml" in note
+        for note in site.notes
+    )
 
 
 def followed_begun(site: Site, record: followed.Followed, attempt: str) -> str:
@@ -336,7 +421,14 @@ def artifact(server: Server, *layers: tuple[str, bytes]) -> None:
         server.blobs[digest] = body
         kind = "text/plain" if title else "application/vnd.oci.image.layer.v1.tar+gzip"
         notes = {"org.opencontainers.image.title": title}
-        described.append({"mediaType": kind, "digest": digest, "size": len(body), "annotations": notes})
+        described.append(
+            {
+                "mediaType": kind,
+                "digest": digest,
+                "size": len(body),
+                "annotations": notes,
+            }
+        )
     server.body = json.dumps({"layers": described}).encode()
 
 
@@ -348,10 +440,21 @@ def artifact(server: Server, *layers: tuple[str, bytes]) -> None:
 def test_layers_have_one_limit_together(server: Server, tmp_path: Path) -> None:
     """Each alone is within it."""
     site = Site(tmp_path)
-    site.values = {"url": f"oci+http://{server.place}/team/site", "path": "site.json", "size_limit": "1M"}
-    artifact(server, ("site.json", DOCUMENT), *(("", archive(f"f{number}", bytes(600_000))) for number in range(2)))
+    site.values = {
+        "url": f"oci+http://{server.place}/team/site",
+        "path": "site.json",
+        "size_limit": "1M",
+    }
+    artifact(
+        server,
+        ("site.json", DOCUMENT),
+        *(("", archive(f"f{number}", bytes(600_000))) for number in range(2)),
+    )
     record = site.step()
-    assert (record.state, record.reason.partition(" bytes")[0]) == ("refused", "the revision is larger than 1048576")
+    assert (record.state, record.reason.partition(" bytes")[0]) == (
+        "refused",
+        "the revision is larger than 1048576",
+    )
     artifact(server, ("site.json", DOCUMENT), ("", archive("f1", bytes(600_000))))
     assert site.step().problem == ""
 
@@ -362,18 +465,27 @@ def test_layers_have_one_limit_together(server: Server, tmp_path: Path) -> None:
     "it is refused: which of the two counts is not left to their order",
 )
 @pytest.mark.parametrize("name", ["site.json", "site.json/x"])
-def test_name_in_two_layers_is_refused(server: Server, tmp_path: Path, name: str) -> None:
+def test_name_in_two_layers_is_refused(
+    server: Server, tmp_path: Path, name: str
+) -> None:
     """That is so for a file that is in an archive too, and for a folder."""
     site = Site(tmp_path)
     site.values = {"url": f"oci+http://{server.place}/team/site", "path": "site.json"}
     artifact(server, ("", archive(name, DOCUMENT)), ("site.json", b"[]"))
     record = site.step()
-    assert (record.state, record.reason) == ("refused", "the artifact has 'site.json' in two of its layers")
+    assert (record.state, record.reason) == (
+        "refused",
+        "the artifact has 'site.json' in two of its layers",
+    )
 
 
-def test_link_that_leads_out_and_back_by_the_name_of_the_tree_is_refused(tmp_path: Path) -> None:
+def test_link_that_leads_out_and_back_by_the_name_of_the_tree_is_refused(
+    tmp_path: Path,
+) -> None:
     """The tree has another name when it is put in force."""
-    for number, target in enumerate(("../new/file", str(tmp_path / "0" / "new/file"), "../../escape")):
+    for number, target in enumerate(
+        ("../new/file", str(tmp_path / "0" / "new/file"), "../../escape")
+    ):
         tree = tmp_path / str(number) / "new"
         tree.mkdir(parents=True)
         (tree / "file").touch()
@@ -409,23 +521,33 @@ def test_damaged_record_is_as_none(server: Server, tmp_path: Path, damage: str) 
     """No command ends with a traceback, and the document is not carried out a second time."""
     site = Site(tmp_path)
     log = tmp_path / "runs"
-    server.body = json.dumps([{"name": "a", "group": "script", "config": f"echo a >>{log}"}]).encode()
+    server.body = json.dumps(
+        [{"name": "a", "group": "script", "config": f"echo a >>{log}"}]
+    ).encode()
     site.values = {"url": f"http://{server.place}/site.json"}
     site.step()
     place = followed.folder(site.state, "web") / followed.FILE
-    place.write_text(json.dumps(DAMAGES[damage]) if damage in DAMAGES else "[" * 100_000)
+    place.write_text(
+        json.dumps(DAMAGES[damage]) if damage in DAMAGES else "[" * 100_000
+    )
     assert followed.read(site.state, "web") is None
     assert followed.records(site.state) == []
     assert site.step().state == "in force"
     assert log.read_text().split() == ["a"]
 
 
-def test_damaged_note_of_what_a_revision_left_is_passed_over(server: Server, tmp_path: Path) -> None:
+def test_damaged_note_of_what_a_revision_left_is_passed_over(
+    server: Server, tmp_path: Path
+) -> None:
     """The status of the source is shown all the same."""
     site = Site(tmp_path)
     site.values = {"url": f"http://{server.place}/site.json"}
     record = site.step()
     note = followed.folder(site.state, "web") / "left.json"
-    for text in ('{"deployments": {"a": 5}}', '{"deployments": {"a": [1]}}', "[" * 100_000):
+    for text in (
+        '{"deployments": {"a": 5}}',
+        '{"deployments": {"a": [1]}}',
+        "[" * 100_000,
+    ):
         note.write_text(text)
         in_step.drift(site.state, record)

@@ -30,7 +30,9 @@ def site(tmp_path: Path) -> Site:
 def run(site: Site, program: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run an installed program on the state directory."""
     command = [str(BIN / program), *words, "--state-dir", str(site.state)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=pace.seconds(60), check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=pace.seconds(60), check=False
+    )
 
 
 def shown(site: Site) -> Followed:
@@ -48,7 +50,10 @@ def update(site: Site) -> None:
 
 def delete(site: Site) -> None:
     """Delete the stack."""
-    assert run(site, "heat-config-agent", "stack", "delete", "web", "--yes").returncode == 0
+    assert (
+        run(site, "heat-config-agent", "stack", "delete", "web", "--yes").returncode
+        == 0
+    )
 
 
 def suspend(site: Site) -> None:
@@ -69,9 +74,15 @@ CHANGES: dict[str, tuple[Callable[[Site], None], str]] = {
 }
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+@pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt-get install git"
+)
 @pytest.mark.parametrize(
-    "change", [each if each == "update" else pytest.param(each, marks=pytest.mark.slow) for each in CHANGES]
+    "change",
+    [
+        each if each == "update" else pytest.param(each, marks=pytest.mark.slow)
+        for each in CHANGES
+    ],
 )
 def test_stack_that_was_changed_by_hand_is_out_of_step(site: Site, change: str) -> None:
     """Commands show it at once, the follower at its next poll; neither undoes it by itself."""
@@ -83,40 +94,61 @@ def test_stack_that_was_changed_by_hand_is_out_of_step(site: Site, change: str) 
     record = shown(site)
     sentence = why.replace("FOLDER", str(site.folder))
     assert (record.state, record.drift) == ("out of step", sentence)
-    assert record.problem == f"follow web: out of step with revision {one[:12]}: {sentence}"
+    assert (
+        record.problem
+        == f"follow web: out of step with revision {one[:12]}: {sentence}"
+    )
     if change != "retry":  # which asks for another run itself
         assert site.step().drift == sentence
         assert site.ran == ran
         assert site.notes[-1].endswith(sentence)
         if change == "suspend":
-            assert run(site, "heat-config-agent", "stack", "resume", "web").returncode == 0
+            assert (
+                run(site, "heat-config-agent", "stack", "resume", "web").returncode == 0
+            )
         followed.ask_again(site.state, "web")
     assert (site.step().state, site.ran[-1]) == ("in force", "one red")
     assert shown(site).problem == ""
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+@pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt-get install git"
+)
 def test_check_and_unchanged_apply_keep_a_stack_in_step(site: Site) -> None:
     """A check and an update without a change make no difference."""
     site.commit("one")
     site.step()
     assert run(site, "heat-config-agent", "stack", "check", "web").returncode == 0
-    assert run(site, "heat-config-agent", "stack", "update", "--existing", "web").returncode == 0
+    assert (
+        run(
+            site, "heat-config-agent", "stack", "update", "--existing", "web"
+        ).returncode
+        == 0
+    )
     assert shown(site).state == "in force"
 
 
 def documents(site: Site, *names: str, end: str = "") -> None:
     """Write the followed document."""
     site.values = {"url": str(site.folder / "site.json")}
-    entries = [{"name": name, "group": "script", "config": f"echo {name} >> {site.log}\n{end}"} for name in names]
+    entries = [
+        {"name": name, "group": "script", "config": f"echo {name} >> {site.log}\n{end}"}
+        for name in names
+    ]
     (site.folder / "site.json").write_text(json.dumps(entries))
 
 
 @pytest.mark.parametrize(
     ("command", "why"),
-    [("retry", "motd will run again"), ("forget", "motd was forgotten"), ("add", "more is not of it")],
+    [
+        ("retry", "motd will run again"),
+        ("forget", "motd was forgotten"),
+        ("add", "more is not of it"),
+    ],
 )
-def test_document_that_was_changed_by_hand_is_out_of_step(site: Site, command: str, why: str) -> None:
+def test_document_that_was_changed_by_hand_is_out_of_step(
+    site: Site, command: str, why: str
+) -> None:
     """A deployment that was repeated, forgotten or added is named; carried out again, the document is in step."""
     documents(site, "motd", "banner")
     assert site.step().state == "in force"
@@ -126,13 +158,18 @@ def test_document_that_was_changed_by_hand_is_out_of_step(site: Site, command: s
         more.write_text(json.dumps([*entries, {**entries[0], "name": "more"}]))
         place = str(followed.document(site.state, "web"))
         words = [str(BIN / "heat-config-apply"), "--state-dir", place, str(more)]
-        subprocess.run(words, check=True, timeout=pace.seconds(60), stdout=subprocess.DEVNULL)
+        subprocess.run(
+            words, check=True, timeout=pace.seconds(60), stdout=subprocess.DEVNULL
+        )
     else:
         assert run(site, "heat-config-agent", command, "web/motd").returncode == 0
     assert (shown(site).state, shown(site).drift) == ("out of step", why)
     for option in ([], ["--check"]):
         printed = run(site, "heat-config-agent", "status", *option)
-        assert f"{why}: `heat-config-agent follow web --again --state-dir {site.state}` carries" in printed.stdout
+        assert (
+            f"{why}: `heat-config-agent follow web --again --state-dir {site.state}` carries"
+            in printed.stdout
+        )
         assert printed.returncode == len(option)
     followed.ask_again(site.state, "web")
     assert site.step().state == "in force"
@@ -146,12 +183,24 @@ def test_failed_and_refused_revisions_have_states_of_their_own(site: Site) -> No
     (site.folder / "site.json").write_text('[{"name": "motd", "gruop": "script"}]')
     record = site.step()
     values = followed.values(record)
-    assert (values["state"], values["refused"], values["failed"]) == ("refused", record.refused, None)
-    assert (values["revision"], values["out_of_step"], values["document"]) == (one, None, True)
+    assert (values["state"], values["refused"], values["failed"]) == (
+        "refused",
+        record.refused,
+        None,
+    )
+    assert (values["revision"], values["out_of_step"], values["document"]) == (
+        one,
+        None,
+        True,
+    )
     documents(site, "motd", end=f"[ -e {site.folder}/good ]")
     record = site.step()
     values = followed.values(record)
-    assert (values["state"], values["refused"], values["failed"]) == ("failed", None, record.refused)
+    assert (values["state"], values["refused"], values["failed"]) == (
+        "failed",
+        None,
+        record.refused,
+    )
     (site.folder / "good").touch()
     assert site.step().state == "failed"
     assert run(site, "heat-config-agent", "retry", "web/motd").returncode == 0
@@ -173,9 +222,20 @@ def test_failed_and_refused_revisions_have_states_of_their_own(site: Site) -> No
 def test_metrics_have_the_state(record: Followed, state: str) -> None:
     """A metric for a state is 1 in this state only."""
     assert record.state == state
-    text = health.metrics(health.Health(process=1, version="1", started=0), [], [record])
+    text = health.metrics(
+        health.Health(process=1, version="1", started=0), [], [record]
+    )
     lines = [line for line in text.splitlines() if 'stack="w"' in line]
-    lines_ = {line.split("{")[0].removeprefix("heat_config_agent_"): line[-3:] for line in lines}
-    wanted = {"refused": "follow_refused", "failed": "follow_failed", "out of step": "follow_out_of_step"}
-    assert [name for name in wanted.values() if lines_[name] == "1.0"] == ([wanted[state]] if state in wanted else [])
+    lines_ = {
+        line.split("{")[0].removeprefix("heat_config_agent_"): line[-3:]
+        for line in lines
+    }
+    wanted = {
+        "refused": "follow_refused",
+        "failed": "follow_failed",
+        "out of step": "follow_out_of_step",
+    }
+    assert [name for name in wanted.values() if lines_[name] == "1.0"] == (
+        [wanted[state]] if state in wanted else []
+    )
     assert (lines_["follow_current"] == "1.0") == (state == "in force")

@@ -47,7 +47,14 @@ class Registry(http.server.ThreadingHTTPServer):
         """Add a layer."""
         self.blobs[digest(body)] = body
         notes = {"org.opencontainers.image.title": title}
-        self.layers.append({"mediaType": kind, "digest": digest(body), "size": len(body), "annotations": notes})
+        self.layers.append(
+            {
+                "mediaType": kind,
+                "digest": digest(body),
+                "size": len(body),
+                "annotations": notes,
+            }
+        )
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -59,7 +66,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "")
         at.asked.append((path.rpartition("/")[0], given))
         if path == "/token":
-            good = "scope=repository%3Ateam%2Fsite%3Apull" in self.path and given == "Basic dTp0"
+            good = (
+                "scope=repository%3Ateam%2Fsite%3Apull" in self.path
+                and given == "Basic dTp0"
+            )
             self._answer(200 if good else 403, b'{"token": "abc"}')
         elif path.startswith("/store/"):
             self._answer(200, at.blobs[path.removeprefix("/store/")])
@@ -88,7 +98,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def registry() -> Iterator[Registry]:
     """Return a registry on loopback."""
     with Registry() as serving:
-        thread = threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True)
+        thread = threading.Thread(
+            target=serving.serve_forever, args=(0.02,), daemon=True
+        )
         thread.start()
         yield serving
         serving.shutdown()
@@ -98,10 +110,21 @@ def registry() -> Iterator[Registry]:
 def origin(registry: Registry, ref: str = "stable", token: str = "t") -> Origin:  # noqa: S107  # of a test
     """Return the settings of the artifact."""
     url = f"oci+http://{registry.place}/team/site"
-    return Origin(url=url, ref=ref, seconds=5, size=1024 * 1024, user="u", token=token, ca_file=None, environment={})
+    return Origin(
+        url=url,
+        ref=ref,
+        seconds=5,
+        size=1024 * 1024,
+        user="u",
+        token=token,
+        ca_file=None,
+        environment={},
+    )
 
 
-def test_an_artifact_is_fetched_with_a_token(registry: Registry, tmp_path: Path) -> None:
+def test_an_artifact_is_fetched_with_a_token(
+    registry: Registry, tmp_path: Path
+) -> None:
     """Layers are files and archives, the token goes only to the registry, and a poll is one request."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as members:
@@ -136,7 +159,10 @@ def test_a_registry_that_lies_or_denies(registry: Registry, tmp_path: Path) -> N
     with pytest.raises(SourceError, match="a layer whose digest is not"):
         source(origin(registry), tmp_path).fetch("", tmp_path)
     registry.layers.clear()
-    for layers, says in ((0, "has no layers"), (1, "neither an archive nor a file with a title")):
+    for layers, says in (
+        (0, "has no layers"),
+        (1, "neither an archive nor a file with a title"),
+    ):
         if layers:
             registry.add(b"x", "application/yaml", "../out")
         with pytest.raises(UsageError, match=says):
@@ -158,7 +184,9 @@ def test_no_answer_of_a_registry_leads_past_the_policy(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """The registry, the place of its tokens, and the one to which it redirects may each be another host."""
-    monkeypatch.setattr(oci, "refused_url", lambda url: f"refused: {place}" if place in url else "")
+    monkeypatch.setattr(
+        oci, "refused_url", lambda url: f"refused: {place}" if place in url else ""
+    )
     registry.add(b"template", "application/yaml", "stack.yaml")
     artifact = source(origin(registry), tmp_path)
     with pytest.raises(SourceError, match=f"refused: {place}"):

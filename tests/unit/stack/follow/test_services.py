@@ -10,7 +10,9 @@ import pytest
 from support.sites import Site
 from tosca.archives import packed
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+pytestmark = pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt-get install git"
+)
 
 SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3
@@ -62,7 +64,12 @@ class Place:
         return self.site.repository.commit(files)
 
 
-@pytest.fixture(params=["template", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("folder", "archive"))])
+@pytest.fixture(
+    params=[
+        "template",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("folder", "archive")),
+    ]
+)
 def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     """Return a site that follows a service."""
     return Place(tmp_path, request.param)
@@ -101,7 +108,11 @@ def test_a_revision_of_a_service_that_fails_runs_once(place: Place) -> None:
     site.step()
     two = place.commit("two", "exit 3")
     record = site.step()
-    assert (record.revision, record.refused, site.status) == (one, two, "ROLLBACK_COMPLETE")
+    assert (record.revision, record.refused, site.status) == (
+        one,
+        two,
+        "ROLLBACK_COMPLETE",
+    )
     assert site.step().refused == two
     assert site.ran.count("two blue") == 1
     assert site.ran[-1] == "one blue"

@@ -25,7 +25,9 @@ from heat_config_stack.follow.sources import Source, source
 from support import pace
 from support.repositories import Repository
 
-GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+GIT = pytest.mark.skipif(
+    shutil.which("git") is None, reason="git is missing: apt-get install git"
+)
 
 MEBI = 1024 * 1024
 
@@ -33,7 +35,16 @@ MEBI = 1024 * 1024
 def origin(url: str, home: Path) -> Origin:
     """Return the settings of a source; programs have the home of a test."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    return Origin(url=url, ref="", seconds=20, size=MEBI, user="", token="", ca_file=None, environment=environment)
+    return Origin(
+        url=url,
+        ref="",
+        seconds=20,
+        size=MEBI,
+        user="",
+        token="",
+        ca_file=None,
+        environment=environment,
+    )
 
 
 @pytest.fixture
@@ -53,11 +64,17 @@ def repository(tmp_path: Path) -> Repository:
 
 def content(tree: Path) -> dict[str, str]:
     """Return the files of a tree."""
-    return {str(each.relative_to(tree)): each.read_text() for each in tree.rglob("*") if each.is_file()}
+    return {
+        str(each.relative_to(tree)): each.read_text()
+        for each in tree.rglob("*")
+        if each.is_file()
+    }
 
 
 @GIT
-def test_files_of_a_fetched_repository_are_private(tmp_path: Path, tree: Path, repository: Repository) -> None:
+def test_files_of_a_fetched_repository_are_private(
+    tmp_path: Path, tree: Path, repository: Repository
+) -> None:
     """Nobody else may read or write what git keeps; the files of a revision have modes of their own."""
     followed = source(origin(repository.url, tmp_path), tmp_path / "kept")
     followed.fetch(followed.newest(), tree)
@@ -67,20 +84,30 @@ def test_files_of_a_fetched_repository_are_private(tmp_path: Path, tree: Path, r
 
 
 @GIT
-def test_branches_tags_and_commits(tmp_path: Path, tree: Path, repository: Repository) -> None:
+def test_branches_tags_and_commits(
+    tmp_path: Path, tree: Path, repository: Repository
+) -> None:
     """A ref is a branch, a tag of either kind, or a commit; one that is not there is named."""
     first = repository.git("rev-parse", "HEAD")
     repository.git("tag", "light")
     repository.git("tag", "-a", "-m", "heavy", "heavy")
     second = repository.commit({"a": "2", "b/c": "3"})
     at = origin(repository.url, tmp_path)
-    for ref, commit in {"": second, "main": second, "light": first, "heavy": first, first: first}.items():
+    for ref, commit in {
+        "": second,
+        "main": second,
+        "light": first,
+        "heavy": first,
+        first: first,
+    }.items():
         followed = source(replace(at, ref=ref), tmp_path / "kept")
         assert followed.newest() == commit, ref
         place = tree / (ref or "default")
         place.mkdir()
         assert followed.fetch(commit, place) == commit
-        assert content(place) == ({"a": "2", "b/c": "3"} if commit == second else {"a": "1"})
+        assert content(place) == (
+            {"a": "2", "b/c": "3"} if commit == second else {"a": "1"}
+        )
     with pytest.raises(SourceError, match="has no branch or tag missing"):
         source(replace(at, ref="missing"), tmp_path / "kept").newest()
     with pytest.raises(UsageError, match="no branch or tag has the name --upload"):
@@ -88,17 +115,24 @@ def test_branches_tags_and_commits(tmp_path: Path, tree: Path, repository: Repos
 
 
 @GIT
-def test_name_of_a_branch_and_a_tag_is_refused(tmp_path: Path, tree: Path, repository: Repository) -> None:
+def test_name_of_a_branch_and_a_tag_is_refused(
+    tmp_path: Path, tree: Path, repository: Repository
+) -> None:
     """Which of them is meant is said by its full name, and that is what is fetched."""
     first = repository.git("rev-parse", "HEAD")
     repository.git("tag", "release")
     second = repository.commit({"a": "2"})
     repository.git("branch", "release")
     at = origin(repository.url, tmp_path)
-    with pytest.raises(SourceError, match="release is a branch and a tag of the repository") as raised:
+    with pytest.raises(
+        SourceError, match="release is a branch and a tag of the repository"
+    ) as raised:
         source(replace(at, ref="release"), tmp_path / "kept").newest()
     assert raised.value.hint == "set ref to refs/heads/release or refs/tags/release"
-    for ref, commit in {"refs/heads/release": second, "refs/tags/release": first}.items():
+    for ref, commit in {
+        "refs/heads/release": second,
+        "refs/tags/release": first,
+    }.items():
         followed = source(replace(at, ref=ref), tmp_path / "kept")
         place = tree / ref.split("/")[1]
         place.mkdir()
@@ -106,13 +140,20 @@ def test_name_of_a_branch_and_a_tag_is_refused(tmp_path: Path, tree: Path, repos
 
 
 @GIT
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user: run as root")
-def test_repository_of_another_user_is_refused_with_a_way_out(tmp_path: Path, repository: Repository) -> None:
+@pytest.mark.skipif(
+    os.geteuid() != 0,
+    reason="only root can give a repository to another user: run as root",
+)
+def test_repository_of_another_user_is_refused_with_a_way_out(
+    tmp_path: Path, repository: Repository
+) -> None:
     """The message has its own advice: git's has no effect, because the machine's git settings are not read."""
     path = Path(repository.url.removeprefix("file://"))
     for place in (path, *path.rglob("*")):
         os.chown(place, 65534, 65534)
-    with pytest.raises(SourceError, match="belongs to another user than the agent's") as raised:
+    with pytest.raises(
+        SourceError, match="belongs to another user than the agent's"
+    ) as raised:
         source(origin(f"file://{path}", tmp_path), tmp_path / "kept").newest()
     assert "chown -R" in raised.value.hint
 
@@ -123,7 +164,9 @@ def test_repository_of_another_user_is_refused_with_a_way_out(tmp_path: Path, re
     "git runs nothing of it",
 )
 @GIT
-def test_nothing_of_a_repository_or_a_user_is_run(tmp_path: Path, tree: Path, repository: Repository) -> None:
+def test_nothing_of_a_repository_or_a_user_is_run(
+    tmp_path: Path, tree: Path, repository: Repository
+) -> None:
     """No filter, hook, monitor or template of git takes part, and no submodule is fetched."""
     mark = tmp_path / "mark"
     (tmp_path / ".gitconfig").write_text(
@@ -139,7 +182,12 @@ def test_nothing_of_a_repository_or_a_user_is_run(tmp_path: Path, tree: Path, re
     other = Repository(tmp_path / "other")
     other.commit({"secret": "x"})
     repository.git("submodule", "add", "-q", other.url, "module")
-    repository.commit({".gitattributes": "* filter=lfs\n", "data": "version https://git-lfs.example\n"})
+    repository.commit(
+        {
+            ".gitattributes": "* filter=lfs\n",
+            "data": "version https://git-lfs.example\n",
+        }
+    )
     followed = source(origin(repository.url, tmp_path), tmp_path / "kept")
     followed.fetch(followed.newest(), tree)
     assert not mark.exists()
@@ -166,7 +214,14 @@ def test_a_repository_that_is_too_large_is_not_unpacked(
     with pytest.raises((UsageError, SourceError), match="larger than 1048576 bytes"):
         followed.fetch(followed.newest(), tree)
     assert content(tree) == {}
-    assert sum(each.stat().st_size for each in (tmp_path / "kept").rglob("*") if each.is_file()) < 2 * MEBI
+    assert (
+        sum(
+            each.stat().st_size
+            for each in (tmp_path / "kept").rglob("*")
+            if each.is_file()
+        )
+        < 2 * MEBI
+    )
     (repository.folder / "large").unlink()
     repository.commit({})
     assert replaced(followed, tree) == {"a": "1"}
@@ -184,7 +239,11 @@ def replaced(followed: Source, tree: Path) -> dict[str, str]:
     "a sentence within the timeout",
 )
 @GIT
-@pytest.mark.parametrize("answer", [b"", b"0010garbage!\n" * 9, b"ERR no\0"], ids=["silent", "garbage", "refusal"])
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"0010garbage!\n" * 9, b"ERR no\0"],
+    ids=["silent", "garbage", "refusal"],
+)
 def test_a_server_that_hangs_or_lies(tmp_path: Path, answer: bytes) -> None:
     """The source does not answer, within the timeout."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -201,7 +260,9 @@ def test_a_server_that_hangs_or_lies(tmp_path: Path, answer: bytes) -> None:
         threading.Thread(target=serve, daemon=True).start()
         at = origin(f"git://127.0.0.1:{server.getsockname()[1]}/x", tmp_path)
         began = time.monotonic()
-        with pytest.raises(SourceError, match=r"did not answer within 1 s|git ls-remote failed"):
+        with pytest.raises(
+            SourceError, match=r"did not answer within 1 s|git ls-remote failed"
+        ):
             source(replace(at, seconds=1), tmp_path / "kept").newest()
         assert time.monotonic() - began < pace.seconds(10)
         for each in held:
@@ -252,14 +313,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def server() -> Iterator[Server]:
     """Return a server on loopback."""
     with Server() as serving:
-        thread = threading.Thread(target=serving.serve_forever, args=(0.02,), daemon=True)
+        thread = threading.Thread(
+            target=serving.serve_forever, args=(0.02,), daemon=True
+        )
         thread.start()
         yield serving
         serving.shutdown()
         thread.join()
 
 
-def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(tmp_path: Path, tree: Path, server: Server) -> None:
+def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(
+    tmp_path: Path, tree: Path, server: Server
+) -> None:
     """A poll with nothing new is one request for an ETag."""
     server.body, server.password = b"one", "Basic dTp0"
     at = replace(origin(f"{server.url}/a/site.yaml?x=1", tmp_path), user="u", token="t")
@@ -289,7 +354,9 @@ def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(tmp_path: Path, tr
         ((200, "text/plain", b"x" * 2 * MEBI), "larger than 1048576 bytes"),
     ],
 )
-def test_invalid_revision_is_refused(tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str) -> None:
+def test_invalid_revision_is_refused(
+    tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str
+) -> None:
     """An invalid answer is refused with a sentence."""
     server.status, server.kind, server.body = answer
     with pytest.raises((SourceError, UsageError), match=says):
@@ -305,7 +372,9 @@ def archive(change: Callable[[tarfile.TarFile], object]) -> bytes:
     return made.getvalue()
 
 
-def add(members: tarfile.TarFile, name: str, body: bytes = b"", **fields: object) -> None:
+def add(
+    members: tarfile.TarFile, name: str, body: bytes = b"", **fields: object
+) -> None:
     """Add a member to an archive."""
     member = tarfile.TarInfo(name)
     member.size = len(body)
@@ -323,7 +392,12 @@ def through_a_link(members: tarfile.TarFile) -> None:
 def sparse(members: tarfile.TarFile) -> None:
     """Add a file of a terabyte that takes no room in the archive."""
     fields = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "s"}
-    add(members, "s", b"0\n".ljust(512, b"\0"), pax_headers={**fields, "GNU.sparse.realsize": str(2**40)})
+    add(
+        members,
+        "s",
+        b"0\n".ljust(512, b"\0"),
+        pax_headers={**fields, "GNU.sparse.realsize": str(2**40)},
+    )
 
 
 @pytest.mark.fault(
@@ -336,27 +410,75 @@ def sparse(members: tarfile.TarFile) -> None:
     [
         (lambda members: add(members, "../out"), "leads out of it"),
         (lambda members: add(members, "/etc/out"), "leads out of it"),
-        (lambda members: add(members, "l", type=tarfile.SYMTYPE, linkname="/etc"), "leads out of the archive"),
-        (lambda members: add(members, ".git/l", type=tarfile.SYMTYPE, linkname="/etc"), "leads out of the archive"),
-        (lambda members: add(members, "a/.git/b/l", type=tarfile.SYMTYPE, linkname="/etc"), "leads out of the archive"),
-        (lambda members: add(members, "good/l", type=tarfile.SYMTYPE, linkname="../.."), "leads out of the archive"),
-        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="/etc/passwd"), "leads out of it"),
-        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good"), "not a file"),
-        (lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good/b"), "the archive lacks"),
+        (
+            lambda members: add(members, "l", type=tarfile.SYMTYPE, linkname="/etc"),
+            "leads out of the archive",
+        ),
+        (
+            lambda members: add(
+                members, ".git/l", type=tarfile.SYMTYPE, linkname="/etc"
+            ),
+            "leads out of the archive",
+        ),
+        (
+            lambda members: add(
+                members, "a/.git/b/l", type=tarfile.SYMTYPE, linkname="/etc"
+            ),
+            "leads out of the archive",
+        ),
+        (
+            lambda members: add(
+                members, "good/l", type=tarfile.SYMTYPE, linkname="../.."
+            ),
+            "leads out of the archive",
+        ),
+        (
+            lambda members: add(
+                members, "l", type=tarfile.LNKTYPE, linkname="/etc/passwd"
+            ),
+            "leads out of it",
+        ),
+        (
+            lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good"),
+            "not a file",
+        ),
+        (
+            lambda members: add(members, "l", type=tarfile.LNKTYPE, linkname="good/b"),
+            "the archive lacks",
+        ),
         (lambda members: add(members, "good/a"), "there already"),
         (lambda members: add(members, "good/a/b"), "where something else is"),
         (lambda members: add(members, "d/" * 200 + "a"), "too long"),
-        (lambda members: add(members, ".git/" + "d/" * 110 + "a"), "too long|folders within folders"),
-        (lambda members: add(members, "d", type=tarfile.CHRTYPE), "neither a file, a folder nor a link"),
-        (lambda members: add(members, "p", type=tarfile.FIFOTYPE), "neither a file, a folder nor a link"),
+        (
+            lambda members: add(members, ".git/" + "d/" * 110 + "a"),
+            "too long|folders within folders",
+        ),
+        (
+            lambda members: add(members, "d", type=tarfile.CHRTYPE),
+            "neither a file, a folder nor a link",
+        ),
+        (
+            lambda members: add(members, "p", type=tarfile.FIFOTYPE),
+            "neither a file, a folder nor a link",
+        ),
         (through_a_link, "where something else is|there already"),
         (sparse, "neither a file, a folder nor a link"),
-        (lambda members: add(members, "zeros", b"\0" * 3 * MEBI), "larger than 1048576 bytes"),
-        (lambda members: add(members, "x", pax_headers={"comment": "y" * 3 * MEBI}), "larger than 1048576 bytes"),
+        (
+            lambda members: add(members, "zeros", b"\0" * 3 * MEBI),
+            "larger than 1048576 bytes",
+        ),
+        (
+            lambda members: add(members, "x", pax_headers={"comment": "y" * 3 * MEBI}),
+            "larger than 1048576 bytes",
+        ),
     ],
 )
 def test_hostile_archive_is_refused(
-    tmp_path: Path, tree: Path, server: Server, change: Callable[[tarfile.TarFile], object], says: str
+    tmp_path: Path,
+    tree: Path,
+    server: Server,
+    change: Callable[[tarfile.TarFile], object],
+    says: str,
 ) -> None:
     """Names and links that lead out, devices and bombs are refused; nothing is written outside the folder."""
     server.body = archive(change)
@@ -375,7 +497,11 @@ def many(members: tarfile.TarFile) -> None:
 
 def test_invalid_archives_are_refused(tree: Path) -> None:
     """An archive that is cut short or is something else, and one without end."""
-    for body in (b"not an archive", gzip.compress(b"\0" * 700)[:20], archive(lambda _: None)[:60]):
+    for body in (
+        b"not an archive",
+        gzip.compress(b"\0" * 700)[:20],
+        archive(lambda _: None)[:60],
+    ):
         with pytest.raises(UsageError, match="cannot be unpacked"):
             archives.unpack(io.BytesIO(body), tree, trees.Budget(MEBI))
     with pytest.raises(UsageError, match="more than 20000 files"):
@@ -412,9 +538,13 @@ def test_a_path_of_this_machine(tmp_path: Path, tree: Path) -> None:
 
 @GIT
 @pytest.mark.fault(
-    3, "a followed source with hundreds of folders within folders", "the revision is refused with a sentence"
+    3,
+    "a followed source with hundreds of folders within folders",
+    "the revision is refused with a sentence",
 )
-def test_folders_within_folders(tmp_path: Path, tree: Path, repository: Repository) -> None:
+def test_folders_within_folders(
+    tmp_path: Path, tree: Path, repository: Repository
+) -> None:
     """In a repository, and on this machine."""
     blob = repository.git("hash-object", "-w", "--stdin", text="x")
     mode, kind = "100644", "blob"

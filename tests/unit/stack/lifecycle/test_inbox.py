@@ -21,7 +21,9 @@ def test_result_is_handed_on_as_it_is() -> None:
         assert taken[0][1] is values
         assert inbox.outcomes() == []
         safe.append(True)
-        assert [(outcome.key, outcome.fate) for outcome in inbox.outcomes()] == [("key", Fate.SENT)]
+        assert [(outcome.key, outcome.fate) for outcome in inbox.outcomes()] == [
+            ("key", Fate.SENT)
+        ]
         assert not inbox.pending
     finally:
         inbox.close()

@@ -6,18 +6,41 @@ from collections.abc import Sequence
 
 import pytest
 
-from heat_config_stack.resource.rolling import Batch, Policy, from_json, plan, sizes, to_json
+from heat_config_stack.resource.rolling import (
+    Batch,
+    Policy,
+    from_json,
+    plan,
+    sizes,
+    to_json,
+)
 
 
-def planned(members: list[str], target: int, policy: Policy, current: tuple[str, ...] = ()) -> list[Batch]:
+def planned(
+    members: list[str], target: int, policy: Policy, current: tuple[str, ...] = ()
+) -> list[Batch]:
     """Return the batches of a group whose members are numbered, and that replaces the highest numbers first."""
     names = [str(each) for each in range(20)]
 
     def in_order(now: Sequence[str], after: int) -> list[str]:
-        return sorted(now, key=lambda name: target - int(name) if int(name) < target else after * (int(name) < after))
+        return sorted(
+            now,
+            key=lambda name: (
+                target - int(name)
+                if int(name) < target
+                else after * (int(name) < after)
+            ),
+        )
 
     numbers = sizes(target, len(members), policy)
-    return plan(members, current, numbers, policy.pause, in_order=in_order, names=lambda _: names)[0]
+    return plan(
+        members,
+        current,
+        numbers,
+        policy.pause,
+        in_order=in_order,
+        names=lambda _: names,
+    )[0]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +54,9 @@ def planned(members: list[str], target: int, policy: Policy, current: tuple[str,
         (0, 2, Policy(1), [(0, 0)]),
     ],
 )
-def test_sizes(target: int, now: int, policy: Policy, expected: list[tuple[int, int]]) -> None:
+def test_sizes(
+    target: int, now: int, policy: Policy, expected: list[tuple[int, int]]
+) -> None:
     """Each batch keeps the minimum in service, and the group has its size after the last one."""
     assert list(sizes(target, now, policy)) == expected
 
@@ -48,7 +73,11 @@ def test_extra_members_are_made_first_and_removed_last() -> None:
 
 def test_members_with_the_new_definition_are_not_updated() -> None:
     """After an update that failed, only the others are left."""
-    made = [name for batch in planned(["0", "1", "2"], 3, Policy(1), ("2",)) for name in batch.made]
+    made = [
+        name
+        for batch in planned(["0", "1", "2"], 3, Policy(1), ("2",))
+        for name in batch.made
+    ]
     assert made == ["1", "0"]
 
 

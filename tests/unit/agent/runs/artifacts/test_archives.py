@@ -75,17 +75,31 @@ def many(members: zipfile.ZipFile) -> None:
         (lambda members: add(members, "/out"), "leads out of the archive"),
         (lambda members: add(members, "..\\out"), "leads out of the archive"),
         (lambda members: add(members, "c:out"), "leads out of the archive"),
-        (lambda members: add(members, "l", b"/etc/passwd", stat.S_IFLNK), "leads out of the archive"),
-        (lambda members: add(members, "l", b"x" * MEBI, stat.S_IFLNK), "leads out|too long"),
-        (lambda members: add(members, "d", b"", stat.S_IFCHR), "neither a file nor a folder"),
-        (lambda members: add(members, "zeros", b"\0" * 3 * MEBI), "larger than 1048576 bytes"),
+        (
+            lambda members: add(members, "l", b"/etc/passwd", stat.S_IFLNK),
+            "leads out of the archive",
+        ),
+        (
+            lambda members: add(members, "l", b"x" * MEBI, stat.S_IFLNK),
+            "leads out|too long",
+        ),
+        (
+            lambda members: add(members, "d", b"", stat.S_IFCHR),
+            "neither a file nor a folder",
+        ),
+        (
+            lambda members: add(members, "zeros", b"\0" * 3 * MEBI),
+            "larger than 1048576 bytes",
+        ),
         (lambda members: add(members, "good/a", b"2"), "is there already"),
         (lambda members: add(members, "a/" * 200 + "b"), "too long"),
         (encrypted, "is encrypted"),
         (many, "more than 20000 files"),
     ],
 )
-def test_hostile_zip_files(tmp_path: Path, change: Callable[[zipfile.ZipFile], object], says: str) -> None:
+def test_hostile_zip_files(
+    tmp_path: Path, change: Callable[[zipfile.ZipFile], object], says: str
+) -> None:
     """Hostile zip files are refused with a sentence, and nothing is written outside the folder."""
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -104,7 +118,10 @@ def test_damaged_archives(tmp_path: Path) -> None:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:xz") as members:
         members.addfile(tarfile.TarInfo("a"), io.BytesIO())
-    for kind, whole in (("zip", zipped(lambda _: None).getvalue()), ("tar", made.getvalue())):
+    for kind, whole in (
+        ("zip", zipped(lambda _: None).getvalue()),
+        ("tar", made.getvalue()),
+    ):
         for at in range(6, len(whole)):
             tree = tmp_path / f"{kind}{at}"
             tree.mkdir()
@@ -118,8 +135,12 @@ def test_the_list_of_members_is_bounded(tmp_path: Path) -> None:
     made = zipped(lambda _: None).getvalue()
     end = made.rindex(b"PK\5\6")
     size = (20 * MEBI).to_bytes(4, "little")
-    body = made[:end] + b"\0" * 20 * MEBI + made[end : end + 12] + size + made[end + 16 :]
-    with pytest.raises(UsageError, match=r"header of more than 16 MiB|cannot be unpacked"):
+    body = (
+        made[:end] + b"\0" * 20 * MEBI + made[end : end + 12] + size + made[end + 16 :]
+    )
+    with pytest.raises(
+        UsageError, match=r"header of more than 16 MiB|cannot be unpacked"
+    ):
         archives.unpack(io.BytesIO(body), tmp_path, trees.Budget(MEBI))
 
 

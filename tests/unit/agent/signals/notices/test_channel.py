@@ -50,7 +50,11 @@ def test_notices_arrive_in_their_order(notice: Make) -> None:
         channel.put(notice(id=f"d{number}", change=NOTE if number == 2 else ENDED))
     channel.close(30)
     assert receiver.taken == ["d0", "d1", "d3", "d4"]
-    assert (channel.state.lost, channel.state.waiting, channel.state.trouble) == (0, 0, "")
+    assert (channel.state.lost, channel.state.waiting, channel.state.trouble) == (
+        0,
+        0,
+        "",
+    )
 
 
 def test_a_receiver_that_hangs_delays_nothing(notice: Make) -> None:
@@ -78,10 +82,16 @@ def test_a_refusal_is_counted_and_told(notice: Make) -> None:
     assert channel.state.trouble == "no entry"
     channel.put(notice(id="d2"))
     channel.close(30)
-    assert (receiver.taken, channel.state.lost, channel.state.trouble) == (["d2"], 1, "")
+    assert (receiver.taken, channel.state.lost, channel.state.trouble) == (
+        ["d2"],
+        1,
+        "",
+    )
 
 
-def test_notice_is_tried_again_if_it_may_succeed_later(notice: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notice_is_tried_again_if_it_may_succeed_later(
+    notice: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As often as there are pauses; while nothing is accepted, each notice is tried once."""
     monkeypatch.setattr(channels, "_PAUSES", (0.0, 0.0))
     later = [UndeliveredError("away", again=True) for _ in range(6)]
@@ -99,7 +109,9 @@ def test_notice_is_tried_again_if_it_may_succeed_later(notice: Make, monkeypatch
     assert (receiver.taken, channel.state.trouble) == (["d5"], "")
 
 
-def test_the_end_waits_for_no_further_try(notice: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_waits_for_no_further_try(
+    notice: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pause between two tries ends with the channel."""
     monkeypatch.setattr(channels, "_PAUSES", (3600.0,))
     receiver = Receiver(UndeliveredError("away", again=True))

@@ -27,12 +27,17 @@ def terminal() -> Iterator[tuple[int, str]]:
     os.close(reader)
 
 
-def test_a_line_is_read_from_the_terminal(notice: Make, terminal: tuple[int, str]) -> None:
+def test_a_line_is_read_from_the_terminal(
+    notice: Make, terminal: tuple[int, str]
+) -> None:
     """With the time, as one line."""
     reader, path = terminal
     Console(path).write(notice())
     line = os.read(reader, 4096).decode()
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d heat-config-agent: web: begins CREATE \(script\)\r\n", line)
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d heat-config-agent: web: begins CREATE \(script\)\r\n",
+        line,
+    )
 
 
 def test_a_long_line_is_shortened(notice: Make, terminal: tuple[int, str]) -> None:
@@ -43,7 +48,9 @@ def test_a_long_line_is_shortened(notice: Make, terminal: tuple[int, str]) -> No
     assert (len(line), line[-1]) == (500, "…")
 
 
-def test_a_terminal_that_is_not_read_is_skipped(notice: Make, terminal: tuple[int, str]) -> None:
+def test_a_terminal_that_is_not_read_is_skipped(
+    notice: Make, terminal: tuple[int, str]
+) -> None:
     """The write returns at once, and once it is read again, lines begin as lines."""
     reader, path = terminal
     console = Console(path)
@@ -67,7 +74,9 @@ def test_a_terminal_that_is_not_read_is_skipped(notice: Make, terminal: tuple[in
     assert re.match(r"\d{4}-", lines[-2])
 
 
-def test_the_terminal_does_not_become_that_of_the_agent(notice: Make, terminal: tuple[int, str]) -> None:
+def test_the_terminal_does_not_become_that_of_the_agent(
+    notice: Make, terminal: tuple[int, str]
+) -> None:
     """A process without a controlling terminal has none after the write, so its hang-up signals nothing."""
     reader, path = terminal
     process = os.fork()
@@ -86,7 +95,9 @@ def test_the_terminal_does_not_become_that_of_the_agent(notice: Make, terminal: 
 def test_a_console_that_is_away(notice: Make, tmp_path: Path) -> None:
     """No file is made in its place, and a pipe without a reader is not waited for."""
     missing, unread = tmp_path / "console", tmp_path / "pipe"
-    with pytest.raises(UndeliveredError, match=f"cannot write to {missing}: No such file or directory"):
+    with pytest.raises(
+        UndeliveredError, match=f"cannot write to {missing}: No such file or directory"
+    ):
         Console(str(missing)).write(notice())
     assert not missing.exists()
     os.mkfifo(unread)

@@ -26,13 +26,21 @@ def server() -> Iterator[SignalServer]:
     server.stop()
 
 
-def test_an_event_has_the_form_of_cloudevents(notice: Make, server: SignalServer) -> None:
+def test_an_event_has_the_form_of_cloudevents(
+    notice: Make, server: SignalServer
+) -> None:
     """The required attributes, and only data that is known."""
     url = f"{server.origin}/events?token=secret"
-    Poster(url, None).post(notice(change=ENDED, state="failed", reason="exit code 3", started=1_700_000_000.0))
+    Poster(url, None).post(
+        notice(
+            change=ENDED, state="failed", reason="exit code 3", started=1_700_000_000.0
+        )
+    )
     [request] = server.signals
     assert (request.verb, request.path) == ("POST", "/events?token=secret")
-    assert request.headers["Content-Type"] == "application/cloudevents+json; charset=utf-8"
+    assert (
+        request.headers["Content-Type"] == "application/cloudevents+json; charset=utf-8"
+    )
     event = json.loads(request.body)
     source = event.pop("source")
     assert source.startswith("//")
@@ -67,14 +75,21 @@ def test_a_trace_goes_on(notice: Make) -> None:
 
 def test_a_host_of_any_name_is_a_source(notice: Make) -> None:
     """The source is a reference to a URI."""
-    assert events.event(notice(), "a b/ü")["source"] == "//a%20b%2F%C3%BC/heat-config-agent"
+    assert (
+        events.event(notice(), "a b/ü")["source"]
+        == "//a%20b%2F%C3%BC/heat-config-agent"
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "why", "again"),
     [
         (Answer(status=404), "HTTP 404 Not Found", False),
-        (Answer(status=302, headers={"Location": "/elsewhere"}), "HTTP 302 Found", False),
+        (
+            Answer(status=302, headers={"Location": "/elsewhere"}),
+            "HTTP 302 Found",
+            False,
+        ),
         (Answer(status=503), "HTTP 503 Service Unavailable", True),
         (Answer(status=429), "HTTP 429 Too Many Requests", True),
         (Answer(hang_up=True), "closed the connection|hung up|answer", True),
@@ -93,7 +108,9 @@ def test_refused_notice_says_why_and_hides_the_url(
     assert len(server.signals) == 1
 
 
-def test_a_server_that_refuses_or_hangs(notice: Make, server: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_refuses_or_hangs(
+    notice: Make, server: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each attempt ends by itself."""
     monkeypatch.setattr(events, "_SECONDS", 0.2)
     server.always = Answer(delay=2)

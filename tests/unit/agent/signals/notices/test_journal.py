@@ -58,7 +58,16 @@ def journald(tmp_path: Path) -> Iterator[Journald]:
     found.close()
 
 
-RUN = Run(boot="", pid=7, ticks=0, began=0, limit=None, hook="builtin:script", working="", outputs="")
+RUN = Run(
+    boot="",
+    pid=7,
+    ticks=0,
+    began=0,
+    limit=None,
+    hook="builtin:script",
+    working="",
+    outputs="",
+)
 
 
 def step() -> Step:
@@ -71,14 +80,26 @@ def step() -> Step:
 def entry(at: Step, **fields: Any) -> Entry:
     """Return the entry of a step that has succeeded."""
     made = at.deployment
-    usual: dict[str, Any] = {"state": State.FINISHED, "at": 3.0, "accepted": 1.0, "started": 1.0, "ended": 3.0}
+    usual: dict[str, Any] = {
+        "state": State.FINISHED,
+        "at": 3.0,
+        "accepted": 1.0,
+        "started": 1.0,
+        "ended": 3.0,
+    }
     return Entry(
         key=made.key, id=made.id, name=made.name, action=made.action, tool="script", source=made.source, addressee="",
         document=made.document, run=RUN, **{**usual, **fields},
     )  # fmt: skip
 
 
-ABOUT = {"DEPLOYMENT_ID": "d1", "DEPLOYMENT_NAME": "d1", "STACK": "shop", "ACTION": "CREATE", "TOOL": "script"}
+ABOUT = {
+    "DEPLOYMENT_ID": "d1",
+    "DEPLOYMENT_NAME": "d1",
+    "STACK": "shop",
+    "ACTION": "CREATE",
+    "TOOL": "script",
+}
 
 EVENTS: list[tuple[Callable[[Step], Event], str, str, str]] = [
     (lambda at: events.Begun(at, RUN), "d1: begins CREATE (script)", "5", "running"),
@@ -92,42 +113,65 @@ EVENTS: list[tuple[Callable[[Step], Event], str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("of", "text", "priority", "state"), EVENTS, ids=[each[1] for each in EVENTS])
+@pytest.mark.parametrize(
+    ("of", "text", "priority", "state"), EVENTS, ids=[each[1] for each in EVENTS]
+)
 def test_lines_about_a_deployment_have_fields(
-    journald: Journald, of: Callable[[Step], Event], text: str, priority: str, state: str
+    journald: Journald,
+    of: Callable[[Step], Event],
+    text: str,
+    priority: str,
+    state: str,
 ) -> None:
     """The deployment, its stack, its action and its state."""
     Log(Journal(journald.path)).event(of(step()))
-    about = {"MESSAGE": text, "PRIORITY": priority, "SYSLOG_IDENTIFIER": "heat-config-agent"}
+    about = {
+        "MESSAGE": text,
+        "PRIORITY": priority,
+        "SYSLOG_IDENTIFIER": "heat-config-agent",
+    }
     assert journald.read() == {**about, **ABOUT, "STATE": state}
 
 
 def test_other_lines_have_none(journald: Journald) -> None:
     """Other lines go through the same channel, so that the order is kept."""
     Log(Journal(journald.path)).note("resumed")
-    assert journald.read() == {"MESSAGE": "resumed", "PRIORITY": "6", "SYSLOG_IDENTIFIER": "heat-config-agent"}
+    assert journald.read() == {
+        "MESSAGE": "resumed",
+        "PRIORITY": "6",
+        "SYSLOG_IDENTIFIER": "heat-config-agent",
+    }
 
 
 def test_a_secret_in_a_reason_is_masked(journald: Journald) -> None:
     """A secret is masked in every field of the notice."""
-    hidden = deployment("d1", inputs=[{"name": "key", "value": "a-secret-word-of-its-own", "hidden": True}])
+    hidden = deployment(
+        "d1",
+        inputs=[{"name": "key", "value": "a-secret-word-of-its-own", "hidden": True}],
+    )
     [parsed] = metadata.parse(Document(source="local", content=[hidden])).deployments
     at = Step(verb=Verb.RUN, deployment=parsed, reason="new")
-    ended = events.Ended(at, entry(at, failed=True, reason="no a-secret-word-of-its-own"))
+    ended = events.Ended(
+        at, entry(at, failed=True, reason="no a-secret-word-of-its-own")
+    )
     Log(Journal(journald.path)).event(ended)
     assert journald.read()["MESSAGE"] == "d1: FAILED after 2.00 s: no ***"
 
 
 def test_lines_and_long_values(journald: Journald) -> None:
     """A field with a newline is framed by its length; a long one keeps its beginning."""
-    sent = Journal(journald.path).send(4, "one", {"FIRST": "a\nb=c", "SECOND": "é" * 40_000, "THIRD": "end"})
+    sent = Journal(journald.path).send(
+        4, "one", {"FIRST": "a\nb=c", "SECOND": "é" * 40_000, "THIRD": "end"}
+    )
     found = journald.read()
     assert (sent, found["FIRST"], found["THIRD"]) == (True, "a\nb=c", "end")
     assert found["SECOND"].strip("é") == "…"
     assert len(found["SECOND"]) < 40_000
 
 
-def test_without_a_journal_the_line_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_journal_the_line_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing is lost if its socket is away."""
     Log(Journal(str(tmp_path / "none"))).warn("text")
     assert capsys.readouterr().err.endswith(" text\n")
@@ -137,7 +181,9 @@ def test_the_journal_is_used_if_it_reads_the_descriptor(tmp_path: Path) -> None:
     """The variable may be inherited by a process whose standard error goes elsewhere."""
     with (tmp_path / "file").open("w") as file:
         found = os.fstat(file.fileno())
-        assert reader_of(file.fileno(), {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
+        assert reader_of(
+            file.fileno(), {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
+        )
         for other in (f"{found.st_dev}:{found.st_ino + 1}", "", "x", "1:", "1:x"):
             assert reader_of(file.fileno(), {"JOURNAL_STREAM": other}) is None
     assert reader_of(999_999, {"JOURNAL_STREAM": "1:2"}) is None

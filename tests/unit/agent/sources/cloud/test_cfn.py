@@ -19,7 +19,13 @@ from support.http import Handler
 from support.loopback import Answer, SignalServer
 
 METADATA = {
-    "deployments": [{"id": "1", "config": '#!/bin/sh\necho "<&>" > $heat_outputs_path.greeting\n', "größe": None}],
+    "deployments": [
+        {
+            "id": "1",
+            "config": '#!/bin/sh\necho "<&>" > $heat_outputs_path.greeting\n',
+            "größe": None,
+        }
+    ],
     "os-collect-config": {"cfn": {"path": "server.Metadata"}, "polling_interval": 5},
 }
 KEY = "65973babd65c415fa7ff91dc49cd77d9"
@@ -71,13 +77,20 @@ def trouble(asked: Cfn) -> SourceError:
     with pytest.raises(SourceError) as raised:
         asked.collect()
     said = str(raised.value)
-    assert not [each for each in (KEY, SECRET, "Signature=", "/v1/?", "Timestamp") if each in said]
+    assert not [
+        each
+        for each in (KEY, SECRET, "Signature=", "/v1/?", "Timestamp")
+        if each in said
+    ]
     return raised.value
 
 
 def asked_for(heat: SignalServer) -> list[str]:
     """The resource of each request."""
-    return [parse_qs(urlsplit(each.path).query)["LogicalResourceId"][0] for each in heat.signals]
+    return [
+        parse_qs(urlsplit(each.path).query)["LogicalResourceId"][0]
+        for each in heat.signals
+    ]
 
 
 def test_the_metadata_of_a_resource_is_the_document(heat: SignalServer) -> None:
@@ -101,7 +114,10 @@ def test_the_signature_is_the_one_that_keystone_computes() -> None:
         "heat.example:8000",
         "/v1/",
     )
-    assert dict(parse_qsl(query))["Signature"] == "zTB1Us2Xq+0BVmVY3rLutL3eQ8ftYxuk7zRiNNA10U8="
+    assert (
+        dict(parse_qsl(query))["Signature"]
+        == "zTB1Us2Xq+0BVmVY3rLutL3eQ8ftYxuk7zRiNNA10U8="
+    )
 
 
 def test_a_request_is_signed_as_it_is_sent(heat: SignalServer) -> None:
@@ -113,7 +129,11 @@ def test_a_request_is_signed_as_it_is_sent(heat: SignalServer) -> None:
     mac = words.pop("Signature")
     stamp = time.strptime(words["Timestamp"], "%Y-%m-%dT%H:%M:%SZ")
     assert abs(calendar.timegm(stamp) - time.time()) < 60
-    assert (sent.verb, path, words["StackName"]) == ("GET", "/v1/", "arn:openstack:heat::p1:stacks/web/8cd0")
+    assert (sent.verb, path, words["StackName"]) == (
+        "GET",
+        "/v1/",
+        "arn:openstack:heat::p1:stacks/web/8cd0",
+    )
     assert (words["SignatureVersion"], words["SignatureMethod"]) == ("2", "HmacSHA256")
     again = signed(words, SECRET, sent.headers["Host"], path)
     assert (dict(parse_qsl(again))["Signature"], again) == (mac, query)
@@ -124,23 +144,40 @@ def test_where_nothing_changes_one_question_is_asked(heat: SignalServer) -> None
     """Over the same connection; and the very document from before is the answer, whatever else Heat says."""
     asked = source(heat)
     first = asked.collect()
-    heat.always = Answer(body=described(json.dumps(METADATA), more="2026-11-21T12:51:23Z"))
+    heat.always = Answer(
+        body=described(json.dumps(METADATA), more="2026-11-21T12:51:23Z")
+    )
     assert all(asked.collect() is first for _ in range(4))
     assert (len(heat.signals), heat.connections) == (5, 1)
 
 
 def test_other_metadata_is_another_document(heat: SignalServer) -> None:
     """Changed metadata is another document, also where Python compares the values as equal."""
-    heat.answers.extend([Answer(body=described('{"a": 1}')), Answer(body=described('{"a": true}'))])
+    heat.answers.extend(
+        [Answer(body=described('{"a": 1}')), Answer(body=described('{"a": true}'))]
+    )
     asked = source(heat)
-    assert [json.dumps(asked.collect().content) for _ in range(2)] == ['{"a": 1}', '{"a": true}']
+    assert [json.dumps(asked.collect().content) for _ in range(2)] == [
+        '{"a": 1}',
+        '{"a": true}',
+    ]
 
 
 def test_several_resources_are_put_together_in_order(heat: SignalServer) -> None:
     """Each key comes from the last resource that has it, and no resource is fetched twice."""
-    heat.answers.extend([Answer(body=described(f'{{"a": "{each}", "{each}": {{"b": 1}}}}')) for each in ("x", "y.z")])
+    heat.answers.extend(
+        [
+            Answer(body=described(f'{{"a": "{each}", "{each}": {{"b": 1}}}}'))
+            for each in ("x", "y.z")
+        ]
+    )
     asked = source(heat, path=("x.Metadata", "y.z.Metadata", "x.Metadata.x"))
-    assert asked.collect().content == {"a": "y.z", "x": {"b": 1}, "y.z": {"b": 1}, "b": 1}
+    assert asked.collect().content == {
+        "a": "y.z",
+        "x": {"b": 1},
+        "y.z": {"b": 1},
+        "b": 1,
+    }
     assert asked_for(heat) == ["x", "y.z"]
 
 
@@ -154,7 +191,10 @@ def test_a_resource_may_have_any_name(heat: SignalServer, name: str) -> None:
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        (("server",), "the path 'server' is not valid (write RESOURCE.Metadata in path of [cfn])"),
+        (
+            ("server",),
+            "the path 'server' is not valid (write RESOURCE.Metadata in path of [cfn])",
+        ),
         (("Metadata",), "the path 'Metadata' is not valid"),
         ((".Metadata",), "the path '.Metadata' is not valid"),
         (("server.Description",), "the path 'server.Description' is not valid"),
@@ -162,7 +202,9 @@ def test_a_resource_may_have_any_name(heat: SignalServer, name: str) -> None:
         ((), "no resource is set for its metadata (set path of [cfn])"),
     ],
 )
-def test_path_to_nothing_is_reported(heat: SignalServer, path: tuple[str, ...], says: str) -> None:
+def test_path_to_nothing_is_reported(
+    heat: SignalServer, path: tuple[str, ...], says: str
+) -> None:
     """Before anything is asked."""
     assert says in str(trouble(source(heat, path=path)))
     assert not heat.signals
@@ -171,14 +213,22 @@ def test_path_to_nothing_is_reported(heat: SignalServer, path: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("server.Metadata.absent", "cannot read the metadata at 'server.Metadata.absent': there is no 'absent'"),
+        (
+            "server.Metadata.absent",
+            "cannot read the metadata at 'server.Metadata.absent': there is no 'absent'",
+        ),
         ("server.Metadata.os-collect-config.x", "there is no 'x'"),
         ("server.Metadata.deployments", "'deployments' is a list, not an object"),
         ("server.Metadata.deployments.id", "'deployments' is a list, not an object"),
-        ("server.Metadata.os-collect-config.polling_interval", "'polling_interval' is the number 5, not an object"),
+        (
+            "server.Metadata.os-collect-config.polling_interval",
+            "'polling_interval' is the number 5, not an object",
+        ),
     ],
 )
-def test_missing_keys_are_reported_with_the_path(heat: SignalServer, path: str, says: str) -> None:
+def test_missing_keys_are_reported_with_the_path(
+    heat: SignalServer, path: str, says: str
+) -> None:
     """With the path."""
     assert says in str(trouble(source(heat, path=(path,))))
 
@@ -187,19 +237,28 @@ def test_missing_keys_are_reported_with_the_path(heat: SignalServer, path: str, 
 def test_heat_is_asked_where_it_answers(heat: SignalServer, path: str) -> None:
     """Heat is asked at the path of its version, with a trailing slash."""
     source(heat, metadata_url=heat.origin + path).collect()
-    assert urlsplit(heat.signals[0].path).path == ("/heat-cfn/v1/" if "cfn" in path else "/v1/")
+    assert urlsplit(heat.signals[0].path).path == (
+        "/heat-cfn/v1/" if "cfn" in path else "/v1/"
+    )
 
 
 @pytest.mark.parametrize("text", ["{}/v1/\n", "{}\n", "{}/v1"])
-def test_without_a_url_a_file_has_it(heat: SignalServer, tmp_path: Path, text: str) -> None:
+def test_without_a_url_a_file_has_it(
+    heat: SignalServer, tmp_path: Path, text: str
+) -> None:
     """The URL is read from a file each time."""
     hint = tmp_path / "cfn-metadata-server"
     asked = source(heat, metadata_url="", metadata_hint=str(hint))
-    assert f"cannot read {hint}: No such file or directory (set metadata_url of [cfn])" in str(trouble(asked))
+    assert (
+        f"cannot read {hint}: No such file or directory (set metadata_url of [cfn])"
+        in str(trouble(asked))
+    )
     hint.write_bytes(b"\xff")
     assert f"cannot read {hint}: it is not text" in str(trouble(asked))
     hint.write_text("")
-    assert f"correct metadata_url of [cfn], or the content of {hint}" in str(trouble(asked))
+    assert f"correct metadata_url of [cfn], or the content of {hint}" in str(
+        trouble(asked)
+    )
     hint.write_text(text.format(heat.origin))
     assert asked.collect().content == METADATA
 
@@ -229,14 +288,20 @@ def test_the_host_is_signed_as_it_is_sent(
 @pytest.mark.parametrize(
     "body",
     [
-        described(json.dumps(METADATA)).replace(b"<Describe", b"<?xml version='1.0' encoding='utf-8'?>\n<Describe", 1),
-        described(json.dumps(METADATA)).replace(b"Response>", b"Response xmlns='http://h.example/doc/2010-05-15/'>", 1),
+        described(json.dumps(METADATA)).replace(
+            b"<Describe", b"<?xml version='1.0' encoding='utf-8'?>\n<Describe", 1
+        ),
+        described(json.dumps(METADATA)).replace(
+            b"Response>", b"Response xmlns='http://h.example/doc/2010-05-15/'>", 1
+        ),
         described(json.dumps(METADATA))
         .replace(b"<", b"<h:")
         .replace(b"<h:/", b"</h:")
         .replace(b"Response>", b"Response xmlns:h='x'>", 1),
         described(json.dumps(METADATA, ensure_ascii=False)),
-        described("x").replace(b">x<", b"><![CDATA[" + json.dumps(METADATA).encode() + b"]]><"),
+        described("x").replace(
+            b">x<", b"><![CDATA[" + json.dumps(METADATA).encode() + b"]]><"
+        ),
     ],
     ids=["declared", "namespace", "prefixes", "UTF-8", "CDATA"],
 )
@@ -247,7 +312,9 @@ def test_xml_can_be_written_in_many_ways(heat: SignalServer, body: bytes) -> Non
 
 
 LAUGHS = (
-    '<!DOCTYPE x [<!ENTITY a0 "ha">' + "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12)) + "]>"
+    '<!DOCTYPE x [<!ENTITY a0 "ha">'
+    + "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12))
+    + "]>"
 ).encode()
 
 
@@ -260,20 +327,44 @@ LAUGHS = (
         (b"<html><body><p>Bad gateway<br></body></html>", "it is a web page"),
         (b"<html><body>Welcome</body></html>", "it is a web page"),
         (b"<!DOCTYPE html><html></html>", "it is a web page"),
-        (b"<!DOCTYPE other><other/>", "the answer declares a document type, as web pages do"),
-        (LAUGHS + described("&a11;").replace(b"&amp;", b"&"), "the answer declares a document type"),
-        (b'<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]>' + described("{}"), "declares a document type"),
-        (("\ufeff<!DOCTYPE x>" + described("{}").decode()).encode("utf-16-le"), "declares a document type"),
-        (described("&f;").replace(b"&amp;", b"&"), "the answer is not XML: undefined entity"),
+        (
+            b"<!DOCTYPE other><other/>",
+            "the answer declares a document type, as web pages do",
+        ),
+        (
+            LAUGHS + described("&a11;").replace(b"&amp;", b"&"),
+            "the answer declares a document type",
+        ),
+        (
+            b'<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]>' + described("{}"),
+            "declares a document type",
+        ),
+        (
+            ("\ufeff<!DOCTYPE x>" + described("{}").decode()).encode("utf-16-le"),
+            "declares a document type",
+        ),
+        (
+            described("&f;").replace(b"&amp;", b"&"),
+            "the answer is not XML: undefined entity",
+        ),
         (b"<?xml version='1.0' encoding='klingon'?>" + described("{}"), "klingon"),
-        (b"<?xml version='1.0' encoding='utf-7'?>" + described("{}"), "encodings are not supported"),
-        (described("{}").replace(b"Metadata", b"Meta"), "the answer contains no metadata of a resource"),
+        (
+            b"<?xml version='1.0' encoding='utf-7'?>" + described("{}"),
+            "encodings are not supported",
+        ),
+        (
+            described("{}").replace(b"Metadata", b"Meta"),
+            "the answer contains no metadata of a resource",
+        ),
         (b"<a>" * 5000 + b"</a>" * 5000, "the answer is nested too deeply"),
         (b"\xff\xfe\x00", "the answer"),
         (described(json.dumps(METADATA))[:300], "the answer is not XML: "),
         (described(""), "it is empty"),
         (described("{}").replace(b"{}", b""), "it is empty"),
-        (described("{}").replace(b"<Metadata>{}</Metadata>", b"<Metadata/>"), "it is empty"),
+        (
+            described("{}").replace(b"<Metadata>{}</Metadata>", b"<Metadata/>"),
+            "it is empty",
+        ),
         (described("null"), "expected an object, not null"),
         (described("[]"), "expected an object, not a list"),
         (described("17"), "expected an object, not the number 17"),
@@ -296,7 +387,9 @@ def test_a_bad_answer_changes_nothing(heat: SignalServer) -> None:
     """The next good one is the very document from before it."""
     asked = source(heat)
     first = asked.collect()
-    heat.answers.extend([Answer(body=described("[]")), Answer(503), Answer(body=b"<html>")])
+    heat.answers.extend(
+        [Answer(body=described("[]")), Answer(503), Answer(body=b"<html>")]
+    )
     for _ in range(3):
         trouble(asked)
     assert asked.collect() is first
@@ -306,55 +399,106 @@ def test_a_bad_answer_changes_nothing(heat: SignalServer) -> None:
     ("answer", "kind", "says"),
     [
         (
-            Answer(403, body=wrong("AccessDenied", "User is not authorized to perform action")),
+            Answer(
+                403,
+                body=wrong("AccessDenied", "User is not authorized to perform action"),
+            ),
             AccessError,
             "HTTP 403 Forbidden: AccessDenied: User is not authorized to perform action (are access_key_id and secret",
         ),
         (
-            Answer(403, body=wrong("AccessDenied", "User …:Action DescribeStackResource not allowed for user")),
+            Answer(
+                403,
+                body=wrong(
+                    "AccessDenied",
+                    "User …:Action DescribeStackResource not allowed for user",
+                ),
+            ),
             AccessError,
             "(Heat's policy denies this to the users of stacks: see cloudformation:DescribeStackResource in it)",
         ),
         (
-            Answer(403, body=wrong("AccessDenied", "User …:You are not authorized to use this action.")),
+            Answer(
+                403,
+                body=wrong(
+                    "AccessDenied", "User …:You are not authorized to use this action."
+                ),
+            ),
             AccessError,
             "(does the stack have that resource, and are the keys those of its user?)",
         ),
         (
-            Answer(400, body=wrong("SignatureDoesNotMatch", "The request signature we calculated does not match")),
+            Answer(
+                400,
+                body=wrong(
+                    "SignatureDoesNotMatch",
+                    "The request signature we calculated does not match",
+                ),
+            ),
             AccessError,
             "SignatureDoesNotMatch: The request signature we calculated does not match (are access_key_id and",
         ),
-        (Answer(403, body=wrong("InvalidClientTokenId", "No such key")), AccessError, "No such key (are access_key_id"),
-        (Answer(401, body=b"<html>Log in</html>"), AccessError, "HTTP 401 Unauthorized (are access_key_id"),
+        (
+            Answer(403, body=wrong("InvalidClientTokenId", "No such key")),
+            AccessError,
+            "No such key (are access_key_id",
+        ),
+        (
+            Answer(401, body=b"<html>Log in</html>"),
+            AccessError,
+            "HTTP 401 Unauthorized (are access_key_id",
+        ),
         (
             Answer(400, body=wrong("RequestExpired", "Request expired")),
             SourceError,
             "it answers HTTP 400 Bad Request: RequestExpired: Request expired (is the clock of this machine right?)",
         ),
         (
-            Answer(400, body=wrong("InvalidParameterValue", "The Stack (web) could not be found.")),
+            Answer(
+                400,
+                body=wrong(
+                    "InvalidParameterValue", "The Stack (web) could not be found."
+                ),
+            ),
             SourceError,
             "The Stack (web) could not be found. (does the stack still exist, and does it have that resource?)",
         ),
-        (Answer(404), SourceError, "HTTP 404 Not Found (does metadata_url of [cfn] lead to"),
-        (Answer(300, body=b'{"versions": []}'), SourceError, "HTTP 300 Multiple Choices (does metadata_url of [cfn]"),
+        (
+            Answer(404),
+            SourceError,
+            "HTTP 404 Not Found (does metadata_url of [cfn] lead to",
+        ),
+        (
+            Answer(300, body=b'{"versions": []}'),
+            SourceError,
+            "HTTP 300 Multiple Choices (does metadata_url of [cfn]",
+        ),
         (
             Answer(500, body=b"Internal"),
             SourceError,
             "(Heat also answers this if it does not know access_key_id, or cannot reach Keystone)",
         ),
-        (Answer(503, body=b"<html>Busy</html>"), SourceError, "it answers HTTP 503 Service Unavailable"),
+        (
+            Answer(503, body=b"<html>Busy</html>"),
+            SourceError,
+            "it answers HTTP 503 Service Unavailable",
+        ),
         (Answer(204), SourceError, "it answers HTTP 204 No Content"),
         (Answer(304), SourceError, "it answers HTTP 304 Not Modified"),
         (
-            Answer(302, {"Location": f"https://login.example/?Signature={SECRET}"}, b"<html>"),
+            Answer(
+                302,
+                {"Location": f"https://login.example/?Signature={SECRET}"},
+                b"<html>",
+            ),
             SourceError,
             "it redirects to https://login.example (HTTP 302 Found) (a signed request is never redirected: ",
         ),
     ],
 )
-def test_every_other_answer_is_reported(heat: SignalServer, answer: Answer, kind: type[SourceError], says: str) -> None:
+def test_every_other_answer_is_reported(
+    heat: SignalServer, answer: Answer, kind: type[SourceError], says: str
+) -> None:
     """With what to do about it; what cannot be had because of the keys is of its own kind."""
     heat.always = answer
     said = trouble(source(heat))
@@ -363,10 +507,16 @@ def test_every_other_answer_is_reported(heat: SignalServer, answer: Answer, kind
 
 
 @pytest.mark.parametrize("status", [400, 403])
-@pytest.mark.parametrize("code", ["AccessDenied", "RequestExpired", "SignatureDoesNotMatch"])
-def test_wrong_clock_is_reported(heat: SignalServer, monkeypatch: pytest.MonkeyPatch, status: int, code: str) -> None:
+@pytest.mark.parametrize(
+    "code", ["AccessDenied", "RequestExpired", "SignatureDoesNotMatch"]
+)
+def test_wrong_clock_is_reported(
+    heat: SignalServer, monkeypatch: pytest.MonkeyPatch, status: int, code: str
+) -> None:
     """Heat answers as if the keys were wrong; the message names the clock as well."""
-    monkeypatch.setattr(Handler, "date_time_string", lambda *_: "Fri, 21 Nov 2036 12:55:10 GMT")
+    monkeypatch.setattr(
+        Handler, "date_time_string", lambda *_: "Fri, 21 Nov 2036 12:55:10 GMT"
+    )
     heat.always = Answer(status, body=wrong(code, "No"))
     said = trouble(source(heat))
     assert type(said) is SourceError
@@ -386,9 +536,16 @@ def test_a_server_that_does_not_know_the_time_says_nothing_about_ours(
 
 @pytest.mark.parametrize(
     "message",
-    [f"No such key: {KEY}", "Cannot GET /v1/?Action=x&amp;Signature=abc", "\x1b[31mred" * 1000, "long " * 10_000],
+    [
+        f"No such key: {KEY}",
+        "Cannot GET /v1/?Action=x&amp;Signature=abc",
+        "\x1b[31mred" * 1000,
+        "long " * 10_000,
+    ],
 )
-def test_message_of_heat_is_cleaned_before_it_is_repeated(heat: SignalServer, message: str) -> None:
+def test_message_of_heat_is_cleaned_before_it_is_repeated(
+    heat: SignalServer, message: str
+) -> None:
     """Heat's message is shortened and cleaned, because it may contain our own request."""
     heat.always = Answer(403, body=wrong("AccessDenied", message))
     said = str(trouble(source(heat)))
@@ -399,7 +556,10 @@ def test_message_of_heat_is_cleaned_before_it_is_repeated(heat: SignalServer, me
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(body=described("{}")[:-20], headers={"Content-Length": "5000", "Connection": "close"}),
+        Answer(
+            body=described("{}")[:-20],
+            headers={"Content-Length": "5000", "Connection": "close"},
+        ),
         Answer(body=described("{}"), headers={"Content-Encoding": "gzip"}),
         Answer(hang_up=True),
         Answer(reset=True),
@@ -407,20 +567,36 @@ def test_message_of_heat_is_cleaned_before_it_is_repeated(heat: SignalServer, me
         Answer(body=described("{}"), creep=0.05),
         Answer(body=described("{}"), delay=5),
     ],
-    ids=["cut", "not compressed", "hangs up", "resets", "body trickles", "headers trickle", "silent"],
+    ids=[
+        "cut",
+        "not compressed",
+        "hangs up",
+        "resets",
+        "body trickles",
+        "headers trickle",
+        "silent",
+    ],
 )
 def test_half_an_answer_is_none(heat: SignalServer, answer: Answer) -> None:
     """A truncated answer counts as none, however long it took."""
     heat.always = answer
     said = str(trouble(source(heat, Reach(seconds=0.3))))
-    assert said.startswith("cannot get the metadata from Heat's CloudFormation API at 127.0.0.1:")
+    assert said.startswith(
+        "cannot get the metadata from Heat's CloudFormation API at 127.0.0.1:"
+    )
 
 
 def test_all_resources_together_are_waited_for_no_longer(heat: SignalServer) -> None:
     """All resources together have the deadline of one request."""
     heat.always = Answer(body=described("{}"), delay=0.5)
     begun = time.monotonic()
-    trouble(source(heat, Reach(seconds=0.5), path=tuple(f"server{i}.Metadata" for i in range(50))))
+    trouble(
+        source(
+            heat,
+            Reach(seconds=0.5),
+            path=tuple(f"server{i}.Metadata" for i in range(50)),
+        )
+    )
     assert time.monotonic() - begun < pace.seconds(15)
 
 
@@ -443,8 +619,15 @@ def test_the_certificates_of_the_section_go_before_all_others(tmp_path: Path) ->
     good = str(path)
     try:
         assert source(server, Reach(ca_file=good)).collect().content == {}
-        assert source(server, Reach(ca_file="/nowhere"), ca_certificate=good).collect().content == {}
+        assert (
+            source(server, Reach(ca_file="/nowhere"), ca_certificate=good)
+            .collect()
+            .content
+            == {}
+        )
         assert "certificate" in str(trouble(source(server)))
-        assert "/nowhere" in str(trouble(source(server, Reach(ca_file=good), ca_certificate="/nowhere")))
+        assert "/nowhere" in str(
+            trouble(source(server, Reach(ca_file=good), ca_certificate="/nowhere"))
+        )
     finally:
         server.stop()

@@ -25,18 +25,26 @@ from heat_config_agent.sources.cloud.config_drive import ConfigDrive
 from support.loopback import wait_until
 
 SAMPLES = Path(__file__).parents[4] / "samples"
-METADATA: dict[str, Any] = {"os-collect-config": {"heat": {"password": "x"}}, "deployments": []}
+METADATA: dict[str, Any] = {
+    "os-collect-config": {"heat": {"password": "x"}},
+    "deployments": [],
+}
 UUID = "11111111-2222-3333-4444-555555555555"
 
 IGNITION = {
     "path": "/var/lib/heat-cfntools/cfn-init-data",
-    "contents": {"source": "data:;base64," + base64.b64encode(json.dumps(METADATA).encode()).decode()},
+    "contents": {
+        "source": "data:;base64,"
+        + base64.b64encode(json.dumps(METADATA).encode()).decode()
+    },
 }
 
 
 def message(*parts: tuple[str, str, str], charset: str = "us-ascii") -> bytes:
     """A message of parts of those types, names and texts."""
-    whole = MIMEMultipart(boundary="===============1==")  # the names of tests are the same in each process
+    whole = MIMEMultipart(
+        boundary="===============1=="
+    )  # the names of tests are the same in each process
     for subtype, name, text in parts:
         part = MIMEText(text, subtype, charset)
         part.add_header("Content-Disposition", "attachment", filename=name)
@@ -55,7 +63,9 @@ OURS = ("x-cfninitdata", "cfn-init-data", json.dumps(METADATA))
 def test_heats_own_user_data_is_understood(kind: str, pack: Any) -> None:
     """In each of the forms in which Heat writes it."""
     data = (SAMPLES / f"user-data-{kind}.txt").read_bytes()
-    expected = json.loads((SAMPLES / "metadata-heat.json").read_text())["os-collect-config"]
+    expected = json.loads((SAMPLES / "metadata-heat.json").read_text())[
+        "os-collect-config"
+    ]
     found = user_data.content(pack(data), "it")
     assert found == {"os-collect-config": expected, "deployments": []}
 
@@ -68,12 +78,23 @@ def test_heats_own_user_data_is_understood(kind: str, pack: Any) -> None:
         gzip.compress(json.dumps(METADATA).encode(), mtime=0),
         message(OURS),
         message(OURS, charset="utf-8"),  # that makes it base64
-        message(("x-shellscript", "a.sh", "#!/bin/sh\n"), OURS, ("cloud-config", "b", "#cloud-config\n")),
-        message(("x-cfninitdata", "cfn-init-data", "{}"), OURS),  # as for cloud-init, the last one counts
+        message(
+            ("x-shellscript", "a.sh", "#!/bin/sh\n"),
+            OURS,
+            ("cloud-config", "b", "#cloud-config\n"),
+        ),
+        message(
+            ("x-cfninitdata", "cfn-init-data", "{}"), OURS
+        ),  # as for cloud-init, the last one counts
         message(("x-cfninitdata", "cfn-userdata", "{"), OURS),
         b"From nobody Sat Nov 20 18:26:35 2026\n" + message(OURS),
         message(OURS).replace(b"\n", b"\r\n"),
-        json.dumps({"ignition": {}, "storage": {"files": [{"path": 1}, None, {"path": "/x"}, IGNITION]}}).encode(),
+        json.dumps(
+            {
+                "ignition": {},
+                "storage": {"files": [{"path": 1}, None, {"path": "/x"}, IGNITION]},
+            }
+        ).encode(),
     ],
 )
 def test_metadata_is_found_in_it(data: bytes) -> None:
@@ -98,14 +119,19 @@ def test_metadata_is_found_in_it(data: bytes) -> None:
         gzip.compress(b" " * (user_data.LARGEST + 1), mtime=0),
         b" " * user_data.LARGEST + b"{}",
         message(("x-shellscript", "a.sh", "#!/bin/sh\n")),
-        message(("plain", "cfn-init-data", json.dumps(METADATA))),  # cloud-init would leave it alone as well
-        message(("x-cfninitdata", "cfn-init-data", '{"AWS::CloudFormation::Init": {}}')),
+        message(
+            ("plain", "cfn-init-data", json.dumps(METADATA))
+        ),  # cloud-init would leave it alone as well
+        message(
+            ("x-cfninitdata", "cfn-init-data", '{"AWS::CloudFormation::Init": {}}')
+        ),
         b"Content-Type: multipart/mixed\n\nno boundary\n",
         b"MIME-Version: 1.0\n",
         b'{"ignition": {}}',
         b'{"ignition": {}, "storage": {"files": "none"}}',
         b'{"ignition": {}, "storage": {"files": [{"path": "/x/cfn-init-data", "contents": {"source": "http://h/"}}]}}',
-        b"Content-Type: multipart/mixed; boundary=x\n\n" + b"--x\nContent-Type: multipart/mixed; boundary=x\n\n" * 3000,
+        b"Content-Type: multipart/mixed; boundary=x\n\n"
+        + b"--x\nContent-Type: multipart/mixed; boundary=x\n\n" * 3000,
     ],
 )
 def test_data_for_other_programs_is_ignored(data: bytes) -> None:
@@ -116,7 +142,10 @@ def test_data_for_other_programs_is_ignored(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"os-collect-config":\n {"password": "secr', "line 2, column 15: Unterminated string"),
+        (
+            '{"os-collect-config":\n {"password": "secr',
+            "line 2, column 15: Unterminated string",
+        ),
         ("", "line 1, column 1: Expecting value"),
         ("[1]", "it is not a JSON object"),
         ("[" * 500 + "]" * 500, "nested too deeply"),
@@ -125,8 +154,12 @@ def test_data_for_other_programs_is_ignored(data: bytes) -> None:
 )
 def test_a_part_that_is_for_us_has_to_be_understood(text: str, problem: str) -> None:
     """Else it is said why not, without what is in it."""
-    with pytest.raises(UsageError, match=f"cannot read cfn-init-data in the user data: .*{problem}") as caught:
-        user_data.content(message(("x-cfninitdata", "cfn-init-data", text)), "the user data")
+    with pytest.raises(
+        UsageError, match=f"cannot read cfn-init-data in the user data: .*{problem}"
+    ) as caught:
+        user_data.content(
+            message(("x-cfninitdata", "cfn-init-data", text)), "the user data"
+        )
     assert "secr" not in str(caught.value)
 
 
@@ -169,7 +202,11 @@ def test_a_mounted_drive_is_read(tmp_path: Path) -> None:
         filled(tmp_path / "config")
         found = asked.collect()
         assert found is not None
-        assert (found.source, found.content, asked.instance) == ("config_drive", METADATA, UUID)
+        assert (found.source, found.content, asked.instance) == (
+            "config_drive",
+            METADATA,
+            UUID,
+        )
         assert asked.collect() is found
     filled(tmp_path / "config", b'{"deployments": []}')
     changed = asked.collect()
@@ -178,13 +215,17 @@ def test_a_mounted_drive_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"#!/bin/sh\n"])
-def test_drive_without_our_metadata_gives_no_document(tmp_path: Path, data: bytes | None) -> None:
+def test_drive_without_our_metadata_gives_no_document(
+    tmp_path: Path, data: bytes | None
+) -> None:
     """User data is for many programs, and need not be there."""
     assert source(filled(tmp_path, data)).collect() is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"uuid": 7}', "{}"])
-def test_odd_metadata_about_the_instance_does_no_harm(tmp_path: Path, text: str) -> None:
+def test_odd_metadata_about_the_instance_does_no_harm(
+    tmp_path: Path, text: str
+) -> None:
     """Invalid metadata has no uuid."""
     (filled(tmp_path) / "openstack/latest/meta_data.json").write_text(text)
     asked = source(tmp_path)
@@ -192,8 +233,12 @@ def test_odd_metadata_about_the_instance_does_no_harm(tmp_path: Path, text: str)
     assert asked.instance == ""
 
 
-@pytest.mark.parametrize("name", ["openstack", "openstack/latest", "openstack/latest/user_data"])
-def test_link_that_leads_out_of_a_mounted_drive_is_refused(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["openstack", "openstack/latest", "openstack/latest/user_data"]
+)
+def test_link_that_leads_out_of_a_mounted_drive_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     """A link within the drive is followed."""
     filled(tmp_path / "elsewhere")
     drive = filled(tmp_path / "drive")
@@ -202,13 +247,17 @@ def test_link_that_leads_out_of_a_mounted_drive_is_refused(tmp_path: Path, name:
     assert source(drive).collect() is not None
     (drive / name).unlink()
     (drive / name).symlink_to(tmp_path / "elsewhere" / name)
-    with pytest.raises(SourceError, match="user_data: it is a link that leads out of the drive"):
+    with pytest.raises(
+        SourceError, match="user_data: it is a link that leads out of the drive"
+    ):
         source(drive).collect()
 
 
 def test_a_drive_that_the_settings_name_has_to_be_there(tmp_path: Path) -> None:
     """Else they are wrong."""
-    with pytest.raises(SourceError, match=r"cannot read the config drive .*missing: No such file"):
+    with pytest.raises(
+        SourceError, match=r"cannot read the config drive .*missing: No such file"
+    ):
         source(tmp_path / "missing").collect()
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SourceError, match="it is not a directory, device or image"):
@@ -251,11 +300,15 @@ def unmountable(kind: str) -> str:
         return "there are no loop devices"
     if kind not in Path("/proc/filesystems").read_text().split():
         loaded = (
-            subprocess.run(["modprobe", kind], capture_output=True, check=False) if shutil.which("modprobe") else None
+            subprocess.run(["modprobe", kind], capture_output=True, check=False)
+            if shutil.which("modprobe")
+            else None
         )
         if loaded is None or loaded.returncode:
             return f"the kernel has no {kind}"
-    tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    tried = subprocess.run(
+        ["unshare", "--mount", "true"], capture_output=True, check=False
+    )
     return "no mount namespaces can be made here" if tried.returncode else ""
 
 
@@ -271,7 +324,9 @@ def loops() -> Iterator[None]:
 
 
 @pytest.fixture(params=["iso9660", "ext2"])
-def image(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def image(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A real image of a config drive, in a folder in which it is mounted, too."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
@@ -281,7 +336,17 @@ def image(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     request.getfixturevalue("loops")
     tree, path = filled(tmp_path / "tree"), tmp_path / "drive.img"
     if request.param == "iso9660":
-        command = ["genisoimage", "-quiet", "-R", "-J", "-V", "config-2", "-o", str(path), str(tree)]
+        command = [
+            "genisoimage",
+            "-quiet",
+            "-R",
+            "-J",
+            "-V",
+            "config-2",
+            "-o",
+            str(path),
+            str(tree),
+        ]
     else:
         with path.open("wb") as file:
             file.truncate(1024 * 1024)
@@ -294,7 +359,11 @@ def packed(tree: Path, path: Path) -> Path:
     """Return an image with the content of a folder."""
     with path.open("wb") as file:
         file.truncate(4 * 1024 * 1024)
-    subprocess.run(["mkfs.ext2", "-q", "-L", "config-2", "-d", str(tree), str(path)], check=True, capture_output=True)
+    subprocess.run(
+        ["mkfs.ext2", "-q", "-L", "config-2", "-d", str(tree), str(path)],
+        check=True,
+        capture_output=True,
+    )
     return path
 
 
@@ -331,7 +400,10 @@ _LOOP_CHANGE_FD = 0x4C06
 def attached(image: Path) -> Iterator[str]:
     """Yield the loop device of an image."""
     loop = subprocess.run(
-        ["losetup", "--read-only", "--find", "--show", str(image)], capture_output=True, text=True, check=True
+        ["losetup", "--read-only", "--find", "--show", str(image)],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
     try:
         yield loop
@@ -342,7 +414,10 @@ def attached(image: Path) -> Iterator[str]:
 def ended(process: str) -> bool:
     """Return whether a process has ended, reaped or not."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return (
+            Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+            == "Z"
+        )
     except (FileNotFoundError, ProcessLookupError):
         return True
 
@@ -356,8 +431,16 @@ def assert_left(folder: Path, before: object) -> None:
 
 def left(folder: Path) -> tuple[list[str], list[str]]:
     """Return what is left of the drives in a folder: mounts and loops, and folders for mounts."""
-    loops = subprocess.run(["losetup", "--list", "--noheadings"], capture_output=True, text=True, check=True).stdout
-    lines = [*Path("/proc/self/mountinfo").read_text().splitlines(), *loops.splitlines()]
+    loops = subprocess.run(
+        ["losetup", "--list", "--noheadings"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    lines = [
+        *Path("/proc/self/mountinfo").read_text().splitlines(),
+        *loops.splitlines(),
+    ]
     return [line for line in lines if str(folder) in line], os.listdir(folder / "tmp")
 
 
@@ -372,7 +455,9 @@ def test_an_image_is_mounted_and_nothing_is_left_of_that(image: Path) -> None:
     assert_left(image.parent, before)
 
 
-def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_is_found_by_its_label_and_mounted(
+    image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the links that udev makes, and by blkid where there is no udev."""
     with attached(image) as loop:
         (config_drive.BY_LABEL / "config-2").symlink_to(loop)
@@ -388,14 +473,18 @@ def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: py
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
 @pytest.mark.usefixtures("loops")
-def test_drive_is_found_at_a_device_that_blkid_has_just_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drive_is_found_at_a_device_that_blkid_has_just_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cache of blkid names the device by the label of the disk that was there before."""
     if not shutil.which("blkid"):
         pytest.skip("blkid is not installed (apt-get install util-linux)")
     monkeypatch.setattr(config_drive, "BY_LABEL", tmp_path / "no udev")
     path = packed(filled(tmp_path / "tree"), tmp_path / "drive.img")
     other = packed(filled(tmp_path / "tree"), tmp_path / "other.img")
-    subprocess.run(["tune2fs", "-L", "other", str(other)], check=True, capture_output=True)
+    subprocess.run(
+        ["tune2fs", "-L", "other", str(other)], check=True, capture_output=True
+    )
     with attached(other) as loop:
         subprocess.run(["blkid", loop], check=True, capture_output=True)
         with open(loop) as device, path.open() as drive:
@@ -407,7 +496,9 @@ def test_drive_is_found_at_a_device_that_blkid_has_just_read(tmp_path: Path, mon
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
 @pytest.mark.usefixtures("loops")
-def test_device_without_a_drive_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_without_a_drive_is_named_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In mount's words."""
     path = tmp_path / "drive.img"
     path.write_bytes(b"\0" * 1024 * 1024)
@@ -415,18 +506,24 @@ def test_device_without_a_drive_is_named_and_leaves_nothing(tmp_path: Path, monk
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     before = left(tmp_path)
-    with pytest.raises(SourceError, match=f"cannot read the config drive {path}: mount: "):
+    with pytest.raises(
+        SourceError, match=f"cannot read the config drive {path}: mount: "
+    ):
         source(path).collect()
     assert_left(tmp_path, before)
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
 @pytest.mark.usefixtures("loops")
-def test_a_drive_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drive_that_does_not_answer_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The process that reads the drive is ended."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    (programs / "mount").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n")
+    (programs / "mount").write_text(
+        f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 60\n"
+    )
     (programs / "mount").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setattr(config_drive, "SECONDS", 0.5)
@@ -437,9 +534,13 @@ def test_a_drive_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: p
     wait_until(lambda: ended(process))
 
 
-def test_only_root_can_mount_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_root_can_mount_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Others are told what to do."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     (tmp_path / "drive.img").write_bytes(b"\0" * 4096)
-    with pytest.raises(SourceError, match=r"only root can \(mount it, or run as root\)"):
+    with pytest.raises(
+        SourceError, match=r"only root can \(mount it, or run as root\)"
+    ):
         source(tmp_path / "drive.img").collect()

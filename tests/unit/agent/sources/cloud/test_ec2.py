@@ -49,7 +49,9 @@ class Service:
         status, body, headers = self.answer(request.verb, request.path, request.headers)
         return Answer(status, headers, body)
 
-    def answer(self, verb: str, path: str, headers: dict[str, str]) -> tuple[int, bytes, dict[str, str]]:
+    def answer(
+        self, verb: str, path: str, headers: dict[str, str]
+    ) -> tuple[int, bytes, dict[str, str]]:
         self.asked.append(f"{verb} {path}")
         time.sleep(self.silent)
         if (verb, path) == ("PUT", "/latest/api/token"):
@@ -57,14 +59,23 @@ class Service:
                 return self.tokens, b"<html>Welcome to our site</html>", {}
             assert int(headers[TTL]) == 21600
             self.given.append(f"token-{len(self.given)}==")
-            return 200, self.given[-1].encode(), {TTL: self.seconds} if self.seconds else {}
+            return (
+                200,
+                self.given[-1].encode(),
+                {TTL: self.seconds} if self.seconds else {},
+            )
         if self.status is not None:
             return self.status, b"<html>no</html>", {}
         token = headers.get("X-aws-ec2-metadata-token")
         if token not in self.given and (self.needs_token or token is not None):
             return 401, b"", {}
-        found = {"/latest/meta-data/instance-id": self.instance, "/latest/user-data": self.user_data}.get(path)
-        return (404, b"<html>not found</html>", {}) if found is None else (200, found, {})
+        found = {
+            "/latest/meta-data/instance-id": self.instance,
+            "/latest/user-data": self.user_data,
+        }.get(path)
+        return (
+            (404, b"<html>not found</html>", {}) if found is None else (200, found, {})
+        )
 
 
 @pytest.fixture
@@ -85,8 +96,17 @@ def test_the_user_data_is_the_document(service: Service) -> None:
     asked = source(service.url + "/")
     found = asked.collect()
     assert found is not None
-    assert (found.source, found.content, asked.instance, asked.trouble) == ("ec2", METADATA, "i-00000001", "")
-    assert service.asked == ["PUT /latest/api/token", "GET /latest/meta-data/instance-id", "GET /latest/user-data"]
+    assert (found.source, found.content, asked.instance, asked.trouble) == (
+        "ec2",
+        METADATA,
+        "i-00000001",
+        "",
+    )
+    assert service.asked == [
+        "PUT /latest/api/token",
+        "GET /latest/meta-data/instance-id",
+        "GET /latest/user-data",
+    ]
 
 
 def test_where_nothing_changes_one_small_question_is_asked(service: Service) -> None:
@@ -99,7 +119,9 @@ def test_where_nothing_changes_one_small_question_is_asked(service: Service) -> 
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 405, 501])
-def test_a_service_without_tokens_is_asked_without(service: Service, status: int) -> None:
+def test_a_service_without_tokens_is_asked_without(
+    service: Service, status: int
+) -> None:
     """As OpenStack's; it is not asked for one each time."""
     service.tokens, service.needs_token = status, False
     asked = source(service.url)
@@ -114,7 +136,9 @@ def test_a_page_in_the_place_of_a_token_is_none(service: Service) -> None:
     assert source(service.url).collect() is not None
 
 
-def test_a_service_that_cannot_say_whether_it_has_tokens_is_asked_again_later(service: Service) -> None:
+def test_a_service_that_cannot_say_whether_it_has_tokens_is_asked_again_later(
+    service: Service,
+) -> None:
     """An error is not taken as an answer without tokens."""
     service.tokens = 503
     asked = source(service.url)
@@ -133,7 +157,10 @@ def test_a_token_is_renewed_before_it_expires_and_when_it_is_refused(
     asked.collect()
     now = time.monotonic()
     for later, tokens in ((600, 1), (720, 2)):
-        monkeypatch.setattr("heat_config_agent.sources.cloud.ec2.time.monotonic", lambda later=later: now + later)
+        monkeypatch.setattr(
+            "heat_config_agent.sources.cloud.ec2.time.monotonic",
+            lambda later=later: now + later,
+        )
         asked.collect()
         assert len(service.given) == tokens
     service.given[:] = ["of another host", "of another host"]
@@ -163,8 +190,12 @@ def test_nothing_is_taken_over_to_another_instance(service: Service) -> None:
     assert asked.collect() is None
 
 
-@pytest.mark.parametrize("text", [b"#!/bin/sh\nreboot\n", b"#cloud-config\ndeployments: []\n", b"", None])
-def test_user_data_of_other_programs_gives_no_document(service: Service, text: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "text", [b"#!/bin/sh\nreboot\n", b"#cloud-config\ndeployments: []\n", b"", None]
+)
+def test_user_data_of_other_programs_gives_no_document(
+    service: Service, text: bytes | None
+) -> None:
     """User data for other programs, or none, is ignored, and is not fetched again each time."""
     service.user_data = text
     asked = source(service.url)
@@ -185,7 +216,9 @@ def test_user_data_of_other_programs_gives_no_document(service: Service, text: b
         (b"x" * 5000, ""),
     ],
 )
-def test_an_odd_answer_about_the_id_is_tolerated(service: Service, instance: bytes, identity: str) -> None:
+def test_an_odd_answer_about_the_id_is_tolerated(
+    service: Service, instance: bytes, identity: str
+) -> None:
     """Without an id, nothing is remembered: the user data is fetched each time."""
     service.instance = instance
     asked = source(service.url)
@@ -201,7 +234,10 @@ def test_failed_answer_is_reported(service: Service, status: int) -> None:
     """A failed answer is reported, and the service is asked again when it is back."""
     service.status = status
     asked = source(service.url)
-    with pytest.raises(SourceError, match=f"the EC2 metadata service at 127.0.0.1:[0-9]+ answered with HTTP {status}"):
+    with pytest.raises(
+        SourceError,
+        match=f"the EC2 metadata service at 127.0.0.1:[0-9]+ answered with HTTP {status}",
+    ):
         asked.collect()
     service.status = None
     assert asked.collect() is not None
@@ -227,7 +263,10 @@ def test_an_id_without_its_user_data_is_not_remembered(service: Service) -> None
 def test_a_silent_service_is_left_after_the_time_limit(service: Service) -> None:
     """The limit is that of the settings."""
     service.silent = 3.0
-    with pytest.raises(SourceError, match=r"cannot reach .*: no (answer within 0\.2 s|full answer in time)"):
+    with pytest.raises(
+        SourceError,
+        match=r"cannot reach .*: no (answer within 0\.2 s|full answer in time)",
+    ):
         source(service.url, timeout=pace.seconds(0.2)).collect()
 
 
@@ -241,10 +280,21 @@ def test_refused_connection_is_reported() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["", "169.254.169.254/latest", "ftp://127.0.0.1/latest", "http://[/", "http://a:b/"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "169.254.169.254/latest",
+        "ftp://127.0.0.1/latest",
+        "http://[/",
+        "http://a:b/",
+    ],
+)
 def test_invalid_url_is_reported(url: str) -> None:
     """With where to correct it."""
-    with pytest.raises(SourceError, match=r"cannot be understood \(correct metadata_url of \[ec2\]\)"):
+    with pytest.raises(
+        SourceError, match=r"cannot be understood \(correct metadata_url of \[ec2\]\)"
+    ):
         source(url).collect()
 
 

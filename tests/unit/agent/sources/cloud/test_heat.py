@@ -13,7 +13,10 @@ from heat_config_agent.sources.cloud.heat import Heat
 from support import cloud, pace
 from support.loopback import Answer
 
-METADATA = {"deployments": [{"id": "d1"}], "os-collect-config": {"heat": {"resource_name": "server"}}}
+METADATA = {
+    "deployments": [{"id": "d1"}],
+    "os-collect-config": {"heat": {"resource_name": "server"}},
+}
 
 
 @pytest.fixture
@@ -49,7 +52,10 @@ def test_the_metadata_is_the_document(openstack: cloud.Cloud) -> None:
     assert found is not None
     assert (found.source, found.content) == ("heat", METADATA)
     (asked,) = openstack.asked
-    assert (asked.verb, asked.path) == ("GET", "/v1/p1/stacks/stack/0a1b/resources/server/metadata")
+    assert (asked.verb, asked.path) == (
+        "GET",
+        "/v1/p1/stacks/stack/0a1b/resources/server/metadata",
+    )
 
 
 def test_unchanged_metadata_is_the_same_object(openstack: cloud.Cloud) -> None:
@@ -69,7 +75,10 @@ def test_unchanged_metadata_is_the_same_object(openstack: cloud.Cloud) -> None:
 def test_names_are_made_fit_for_a_path(openstack: cloud.Cloud) -> None:
     """A resource may be called almost anything."""
     source(openstack, stack_id="a b/1", resource_name="wéb?/#1").collect()
-    assert openstack.asked[0].path == "/v1/p1/stacks/a%20b/1/resources/w%C3%A9b%3F%2F%231/metadata"
+    assert (
+        openstack.asked[0].path
+        == "/v1/p1/stacks/a%20b/1/resources/w%C3%A9b%3F%2F%231/metadata"
+    )
 
 
 NO_METADATA = {
@@ -103,7 +112,9 @@ def test_an_answer_may_be_no_metadata(openstack: cloud.Cloud, body: bytes) -> No
 @pytest.mark.parametrize("status", [204, 302, 400, 401, 403, 404, 410, 429, 500, 503])
 def test_heat_may_have_none(openstack: cloud.Cloud, status: int) -> None:
     """The error shows Heat's answer, with a hint where there is one."""
-    openstack.service.always = Answer(status, body=b"" if status == 204 else b'{"metadata": {}}')
+    openstack.service.always = Answer(
+        status, body=b"" if status == 204 else b'{"metadata": {}}'
+    )
     rejects = "(cannot get the metadata: Heat answers|Heat rejects the request for the metadata:)"
     with pytest.raises(SourceError, match=f"^{rejects} HTTP {status} ") as caught:
         source(openstack).collect()
@@ -114,7 +125,10 @@ def test_heat_may_have_none(openstack: cloud.Cloud, status: int) -> None:
 def test_keystone_may_say_no(openstack: cloud.Cloud) -> None:
     """A refusal of Keystone is reported with the hint to check the settings."""
     openstack.keystone.always = Answer(401)
-    with pytest.raises(AccessError, match=r"^cannot ask Heat for the metadata: Keystone answers HTTP 401") as caught:
+    with pytest.raises(
+        AccessError,
+        match=r"^cannot ask Heat for the metadata: Keystone answers HTTP 401",
+    ) as caught:
         source(openstack).collect()
     assert "password" in caught.value.hint
     assert cloud.PASSWORD not in str(caught.value)

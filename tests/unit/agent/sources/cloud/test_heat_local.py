@@ -13,7 +13,10 @@ from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.cloud.heat_local import HeatLocal
 from support.observations import held_open
 
-METADATA = {"os-collect-config": {"collectors": ["heat"], "heat": {"password": "x"}}, "deployments": []}
+METADATA = {
+    "os-collect-config": {"collectors": ["heat"], "heat": {"password": "x"}},
+    "deployments": [],
+}
 
 
 def source(*paths: Path) -> HeatLocal:
@@ -75,14 +78,22 @@ def test_foreign_file_is_reported_and_not_changed(tmp_path: Path) -> None:
 def test_file_on_a_read_only_disk_is_used_and_reported_once(tmp_path: Path) -> None:
     """As on a file system that is read-only: others can read the file, and that stays true."""
     path = written(tmp_path / "data")
-    if subprocess.run(["mount", "-o", "bind", tmp_path, tmp_path], capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here: run the tests where «mount -o bind» works")
+    if subprocess.run(
+        ["mount", "-o", "bind", tmp_path, tmp_path], capture_output=True, check=False
+    ).returncode:
+        pytest.skip(
+            "nothing can be mounted here: run the tests where «mount -o bind» works"
+        )
     try:
-        subprocess.run(["mount", "-o", "bind,remount,ro", tmp_path, tmp_path], check=True)
+        subprocess.run(
+            ["mount", "-o", "bind,remount,ro", tmp_path, tmp_path], check=True
+        )
         asked = source(path)
         first = asked.collect()
         assert first is not None
-        assert asked.trouble == f"{path} contains a password, and other users can read it"
+        assert (
+            asked.trouble == f"{path} contains a password, and other users can read it"
+        )
         assert (asked.collect(), mode(path)) == (first, 0o644)
     finally:
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
@@ -125,13 +136,18 @@ def test_directory_in_its_place_is_reported(tmp_path: Path) -> None:
     [
         ("", "line 1, column 1: it is empty"),
         (" \n", "line 1, column 1: it is empty"),
-        ('{"os-collect-config": {\n"heat": {"password": "secr', "line 2, column 22: Unterminated string"),
+        (
+            '{"os-collect-config": {\n"heat": {"password": "secr',
+            "line 2, column 22: Unterminated string",
+        ),
         ("[]", "not a JSON object"),
         ("null", "not a JSON object"),
         ("<html>down for maintenance</html>", "not a JSON object"),
     ],
 )
-def test_mistake_is_reported_with_its_position(tmp_path: Path, text: str, problem: str) -> None:
+def test_mistake_is_reported_with_its_position(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     """A mistake is reported with its position and without the content; once corrected, the file is used."""
     path = written(tmp_path / "data", text)
     asked = source(path)
@@ -151,7 +167,10 @@ def test_a_damaged_copy_does_not_hide_the_good_one(tmp_path: Path) -> None:
     found = asked.collect()
     assert found is not None
     assert found.content == METADATA
-    assert f"cannot read {tmp_path}: it is not a file; cannot read {bad}: line 1" in asked.trouble
+    assert (
+        f"cannot read {tmp_path}: it is not a file; cannot read {bad}: line 1"
+        in asked.trouble
+    )
 
 
 def test_binary_garbage_is_contained(tmp_path: Path) -> None:

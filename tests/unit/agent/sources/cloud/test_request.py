@@ -15,7 +15,10 @@ from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.cloud.request import Request
 from support.loopback import Answer, SignalServer
 
-METADATA = {"deployments": [{"id": "1"}], "os-collect-config": {"request": {"metadata_url": "x"}}}
+METADATA = {
+    "deployments": [{"id": "1"}],
+    "os-collect-config": {"request": {"metadata_url": "x"}},
+}
 BODY = json.dumps(METADATA).encode()
 LONG_AGO = "Sat, 21 Nov 2020 12:46:39 GMT"
 SECRET = "c2lnbmVk"
@@ -47,7 +50,10 @@ def trouble(asked: Request) -> str:
 
 def conditions(swift: SignalServer) -> list[dict[str, str]]:
     """The conditions of each request."""
-    return [{name: value for name, value in each.headers.items() if name.startswith("If-")} for each in swift.signals]
+    return [
+        {name: value for name, value in each.headers.items() if name.startswith("If-")}
+        for each in swift.signals
+    ]
 
 
 def test_content_at_the_url_is_the_document(swift: SignalServer) -> None:
@@ -61,7 +67,11 @@ def test_content_at_the_url_is_the_document(swift: SignalServer) -> None:
 
 def test_where_nothing_changes_one_small_question_is_asked(swift: SignalServer) -> None:
     """Over the same connection, and the very document from before is the answer."""
-    swift.answers.append(Answer(body=BODY, headers={"ETag": "5c269a89ae05a42e", "Last-Modified": LONG_AGO}))
+    swift.answers.append(
+        Answer(
+            body=BODY, headers={"ETag": "5c269a89ae05a42e", "Last-Modified": LONG_AGO}
+        )
+    )
     swift.always = Answer(304)
     asked = source(swift)
     first = asked.collect()
@@ -70,7 +80,9 @@ def test_where_nothing_changes_one_small_question_is_asked(swift: SignalServer) 
     assert (len(swift.signals), swift.connections) == (6, 1)
 
 
-@pytest.mark.parametrize("tag", ["5c269a89ae05a42e95bee6a2346c3f31", '"5c269a89"', 'W/"5c269a89"'])
+@pytest.mark.parametrize(
+    "tag", ["5c269a89ae05a42e95bee6a2346c3f31", '"5c269a89"', 'W/"5c269a89"']
+)
 def test_a_tag_is_given_back_as_it_came(swift: SignalServer, tag: str) -> None:
     """Swift's has no quotes. The date is not sent beside it: Swift would answer 304 if either had not changed."""
     swift.always = Answer(body=BODY, headers={"ETag": tag, "Last-Modified": LONG_AGO})
@@ -110,7 +122,9 @@ def test_current_second_is_not_used_for_if_modified_since(swift: SignalServer) -
         {"ETag": "x" * 5000},
     ],
 )
-def test_invalid_date_header_is_not_used_as_a_condition(swift: SignalServer, headers: dict[str, str]) -> None:
+def test_invalid_date_header_is_not_used_as_a_condition(
+    swift: SignalServer, headers: dict[str, str]
+) -> None:
     """An invalid header is not used as a condition, and has no other effect."""
     swift.always = Answer(body=BODY, headers=headers)
     asked = source(swift)
@@ -121,7 +135,12 @@ def test_invalid_date_header_is_not_used_as_a_condition(swift: SignalServer, hea
 
 def test_a_server_may_ignore_conditions(swift: SignalServer) -> None:
     """The same bytes are the same document; a new tag is the next condition."""
-    swift.answers.extend([Answer(body=BODY, headers={"ETag": "one"}), Answer(body=BODY, headers={"ETag": "two"})])
+    swift.answers.extend(
+        [
+            Answer(body=BODY, headers={"ETag": "one"}),
+            Answer(body=BODY, headers={"ETag": "two"}),
+        ]
+    )
     asked = source(swift)
     first = asked.collect()
     assert asked.collect() is first
@@ -142,7 +161,11 @@ def test_other_bytes_are_another_document(swift: SignalServer) -> None:
 def test_unreadable_document_does_not_move_the_condition(swift: SignalServer) -> None:
     """The next question is still for what is newer than the last good document, which stays what it was."""
     swift.answers.extend(
-        [Answer(body=BODY, headers={"ETag": "one"}), Answer(body=b"[]", headers={"ETag": "two"}), Answer(304)]
+        [
+            Answer(body=BODY, headers={"ETag": "one"}),
+            Answer(body=b"[]", headers={"ETag": "two"}),
+            Answer(304),
+        ]
     )
     asked = source(swift)
     first = asked.collect()
@@ -168,11 +191,15 @@ def test_unreadable_document_does_not_move_the_condition(swift: SignalServer) ->
         (b'{"a": ' + b"9" * 5000 + b"}", "a number of too many digits"),
     ],
 )
-def test_invalid_answer_is_reported(swift: SignalServer, body: bytes, says: str) -> None:
+def test_invalid_answer_is_reported(
+    swift: SignalServer, body: bytes, says: str
+) -> None:
     """With its place where it has one."""
     swift.always = Answer(body=body)
     said = trouble(source(swift))
-    assert said.startswith(f"cannot read the metadata from the signed URL at {swift.origin.removeprefix('http://')}: ")
+    assert said.startswith(
+        f"cannot read the metadata from the signed URL at {swift.origin.removeprefix('http://')}: "
+    )
     assert says in said
 
 
@@ -194,9 +221,14 @@ def test_invalid_answer_is_reported(swift: SignalServer, body: bytes, says: str)
         (799, SourceError, "it answers HTTP 799"),
     ],
 )
-def test_every_other_status_is_reported(swift: SignalServer, status: int, kind: type[SourceError], says: str) -> None:
+def test_every_other_status_is_reported(
+    swift: SignalServer, status: int, kind: type[SourceError], says: str
+) -> None:
     """304 too, where nothing was fetched before; and what cannot be fetched because of the keys is of its own kind."""
-    swift.always = Answer(status, body=b"" if status in (204, 206, 304) else b"<html>Temp URL invalid</html>")
+    swift.always = Answer(
+        status,
+        body=b"" if status in (204, 206, 304) else b"<html>Temp URL invalid</html>",
+    )
     asked = source(swift)
     assert says in trouble(asked)
     with pytest.raises(SourceError) as raised:
@@ -212,14 +244,19 @@ def test_every_other_status_is_reported(swift: SignalServer, status: int, kind: 
             f"https://elsewhere.example:8443/v1/x?Signature={SECRET}",
             "it redirects to https://elsewhere.example:8443 (",
         ),
-        (f"https://user:{SECRET}@elsewhere.example/", "it redirects to https://elsewhere.example (H"),
+        (
+            f"https://user:{SECRET}@elsewhere.example/",
+            "it redirects to https://elsewhere.example (H",
+        ),
         ("/v1/login", "it redirects to another place on it (H"),
         ("http://[::1", "it redirects to another place on it (H"),
         (f"http://{SECRET}\x1b[31m/", "it redirects to another place on it (H"),
         ("", "it redirects to another place on it (H"),
     ],
 )
-def test_a_redirect_is_not_followed(swift: SignalServer, status: int, location: str, says: str) -> None:
+def test_a_redirect_is_not_followed(
+    swift: SignalServer, status: int, location: str, says: str
+) -> None:
     """A redirect is reported with its target host only."""
     swift.always = Answer(status, headers={"Location": location})
     said = trouble(source(swift))
@@ -228,16 +265,26 @@ def test_a_redirect_is_not_followed(swift: SignalServer, status: int, location: 
     assert len(swift.signals) == 1
 
 
-def test_a_redirect_has_a_body_as_others_have(swift: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_has_a_body_as_others_have(
+    swift: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No more of it is read."""
     monkeypatch.setattr(web, "LARGEST", 1024 * 1024)
-    swift.always = Answer(302, headers={"Location": "http://elsewhere.example/"}, body=b" " * 3 * 1024 * 1024)
+    swift.always = Answer(
+        302,
+        headers={"Location": "http://elsewhere.example/"},
+        body=b" " * 3 * 1024 * 1024,
+    )
     assert "its answer is longer than 1 MiB" in trouble(source(swift))
 
 
-def test_an_answer_that_nobody_asked_to_be_compressed_is_read(swift: SignalServer) -> None:
+def test_an_answer_that_nobody_asked_to_be_compressed_is_read(
+    swift: SignalServer,
+) -> None:
     """Some servers do that."""
-    swift.always = Answer(body=gzip.compress(BODY), headers={"Content-Encoding": "gzip"})
+    swift.always = Answer(
+        body=gzip.compress(BODY), headers={"Content-Encoding": "gzip"}
+    )
     assert source(swift).collect().content == METADATA
 
 
@@ -245,7 +292,10 @@ def test_an_answer_that_nobody_asked_to_be_compressed_is_read(swift: SignalServe
     "answer",
     [
         Answer(body=BODY, headers={"Content-Encoding": "gzip"}),
-        Answer(body=BODY[:-20], headers={"Content-Length": str(len(BODY)), "Connection": "close"}),
+        Answer(
+            body=BODY[:-20],
+            headers={"Content-Length": str(len(BODY)), "Connection": "close"},
+        ),
         Answer(body=b"zzz\r\n", headers={"Transfer-Encoding": "chunked"}),
         Answer(hang_up=True),
         Answer(reset=True),
@@ -256,11 +306,15 @@ def test_half_an_answer_is_none(swift: SignalServer, answer: Answer) -> None:
     """The next one is, over a new connection."""
     swift.answers.append(answer)
     asked = source(swift)
-    assert trouble(asked).startswith("cannot get the metadata from the signed URL at 127.0.0.1:")
+    assert trouble(asked).startswith(
+        "cannot get the metadata from the signed URL at 127.0.0.1:"
+    )
     assert asked.collect().content == METADATA
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(swift: SignalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_end_is_not_read_to_its_end(
+    swift: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An endless answer is neither read to its end nor stored."""
     monkeypatch.setattr(web, "LARGEST", 1024 * 1024)
     swift.always = Answer(body=b" " * 3 * 1024 * 1024)
@@ -269,13 +323,19 @@ def test_an_answer_without_end_is_not_read_to_its_end(swift: SignalServer, monke
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer(body=BODY, trickle=0.05), Answer(body=BODY, creep=0.05), Answer(body=BODY, delay=5)],
+    [
+        Answer(body=BODY, trickle=0.05),
+        Answer(body=BODY, creep=0.05),
+        Answer(body=BODY, delay=5),
+    ],
     ids=["body", "headers", "nothing"],
 )
 def test_nobody_is_waited_for_for_ever(swift: SignalServer, answer: Answer) -> None:
     """A slow server is given up at the deadline, however often it sends a little."""
     swift.always = answer
-    assert trouble(source(swift, seconds=0.3)).startswith("cannot get the metadata from the signed URL at 127.0.0.1:")
+    assert trouble(source(swift, seconds=0.3)).startswith(
+        "cannot get the metadata from the signed URL at 127.0.0.1:"
+    )
 
 
 def test_unreachable_server_is_reported(swift: SignalServer) -> None:
@@ -300,14 +360,28 @@ def test_host_without_an_address_is_reported(monkeypatch: pytest.MonkeyPatch) ->
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", nowhere)
-    asked = Request({"metadata_url": f"http://swift.example:8080/v1/x?temp_url_sig={SECRET}"}, Reach())
+    asked = Request(
+        {"metadata_url": f"http://swift.example:8080/v1/x?temp_url_sig={SECRET}"},
+        Reach(),
+    )
     said = trouble(asked)
-    assert said == "cannot get the metadata from the signed URL at swift.example:8080: Name or service not known"
+    assert (
+        said
+        == "cannot get the metadata from the signed URL at swift.example:8080: Name or service not known"
+    )
 
 
 @pytest.mark.parametrize(
     "url",
-    ["", "swift", f"ftp://swift/v1/{SECRET}", f"http:///v1/{SECRET}", "http://[::1", "http://a:b/", "http://a:0/"],
+    [
+        "",
+        "swift",
+        f"ftp://swift/v1/{SECRET}",
+        f"http:///v1/{SECRET}",
+        "http://[::1",
+        "http://a:b/",
+        "http://a:0/",
+    ],
 )
 def test_unusable_url_is_reported_without_it(url: str) -> None:
     """Without it: it may be a secret."""
@@ -319,5 +393,7 @@ def test_unusable_url_is_reported_without_it(url: str) -> None:
 def test_password_in_the_url_is_not_shown(swift: SignalServer) -> None:
     """Some clouds sign so."""
     swift.always = Answer(500)
-    asked = Request({"metadata_url": swift.url().replace("//", f"//user:{SECRET}@")}, Reach())
+    asked = Request(
+        {"metadata_url": swift.url().replace("//", f"//user:{SECRET}@")}, Reach()
+    )
     assert "at 127.0.0.1:" in trouble(asked)

@@ -11,13 +11,19 @@ import pytest
 
 from heat_config_agent.model.errors import UnreachableError
 
-websocket = pytest.importorskip("heat_config_agent.sources.cloud.websocket", reason="websocket-client is not installed")
+websocket = pytest.importorskip(
+    "heat_config_agent.sources.cloud.websocket",
+    reason="websocket-client is not installed",
+)
 
 ENDLESS = {
     "status line": (b"HTTP/1.1 101 ", b"x" * 1024),
     "one header": (b"HTTP/1.1 101 Switching Protocols\r\nX: ", b"x" * 1024),
     "headers": (b"HTTP/1.1 101 Switching Protocols\r\n", b"X: y\r\n" * 100),
-    "body of a refusal": (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 1000000000\r\n\r\n", b"x" * 1024),
+    "body of a refusal": (
+        b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 1000000000\r\n\r\n",
+        b"x" * 1024,
+    ),
 }
 
 

@@ -12,7 +12,9 @@ from support import cloud
 from support.zaqar import Make, Queue, content, metadata
 
 
-def test_the_newest_message_counts_and_goes_with_the_older_ones_once_it_is_taken(make: Make, queue: Queue) -> None:
+def test_the_newest_message_counts_and_goes_with_the_older_ones_once_it_is_taken(
+    make: Make, queue: Queue
+) -> None:
     """Messages are in the queue until what the newest says is safe on disk; then all of them go."""
     zaqar = make()
     for name in ("first", "second", "third"):
@@ -24,12 +26,17 @@ def test_the_newest_message_counts_and_goes_with_the_older_ones_once_it_is_taken
     assert queue.messages == []
     assert zaqar.collect() is None
     assert len({each.headers["Client-ID"] for each in queue.requests}) == 1
-    assert str(uuid.UUID(queue.requests[0].headers["Client-ID"])) == queue.requests[0].headers["Client-ID"]
+    assert (
+        str(uuid.UUID(queue.requests[0].headers["Client-ID"]))
+        == queue.requests[0].headers["Client-ID"]
+    )
     assert isinstance(zaqar, Claiming)
     assert isinstance(zaqar, Listening)
 
 
-def test_an_idle_poll_is_one_request(make: Make, queue: Queue, openstack: cloud.Cloud) -> None:
+def test_an_idle_poll_is_one_request(
+    make: Make, queue: Queue, openstack: cloud.Cloud
+) -> None:
     """Where there is nothing new, one request says so."""
     zaqar = make()
     zaqar.collect()
@@ -48,7 +55,9 @@ def test_a_message_comes_back_after_a_crash(make: Make, queue: Queue) -> None:
     assert content(heir.collect()) == metadata("one")
 
 
-def test_a_message_that_is_not_taken_comes_back_as_the_same_document(make: Make, queue: Queue) -> None:
+def test_a_message_that_is_not_taken_comes_back_as_the_same_document(
+    make: Make, queue: Queue
+) -> None:
     """A document that could not be stored is returned again as the same object."""
     queue.post(metadata("one"))
     zaqar = make()
@@ -59,7 +68,9 @@ def test_a_message_that_is_not_taken_comes_back_as_the_same_document(make: Make,
     assert queue.messages == []
 
 
-def test_there_may_be_more_messages_than_one_claim_brings(make: Make, queue: Queue) -> None:
+def test_there_may_be_more_messages_than_one_claim_brings(
+    make: Make, queue: Queue
+) -> None:
     """The newest message counts, even if there are more than one claim returns."""
     for number in range(25):
         queue.post(metadata(str(number)))
@@ -83,7 +94,9 @@ def test_newer_message_is_not_deleted(make: Make, queue: Queue) -> None:
     zaqar.taken(second)  # once more does no harm
 
 
-def test_nothing_is_deleted_where_nothing_was_collected(make: Make, queue: Queue) -> None:
+def test_nothing_is_deleted_where_nothing_was_collected(
+    make: Make, queue: Queue
+) -> None:
     """Without a document, there is nothing to let go of."""
     zaqar = make()
     zaqar.collect()
@@ -91,7 +104,9 @@ def test_nothing_is_deleted_where_nothing_was_collected(make: Make, queue: Queue
     assert {each.verb for each in queue.requests} == {"POST"}
 
 
-def test_message_claimed_by_a_dead_agent_is_deleted_with_newer_ones(make: Make, queue: Queue) -> None:
+def test_message_claimed_by_a_dead_agent_is_deleted_with_newer_ones(
+    make: Make, queue: Queue
+) -> None:
     """A message that somebody died with does not come back after a newer one is on disk."""
     queue.post(metadata("older"), ago=5)
     make().collect()
@@ -103,7 +118,9 @@ def test_message_claimed_by_a_dead_agent_is_deleted_with_newer_ones(make: Make, 
 
 
 @pytest.mark.parametrize("said", [(503, b"{}"), (200, b"<html>")])
-def test_an_older_message_does_not_count_after_a_newer_one(make: Make, queue: Queue, said: tuple[int, bytes]) -> None:
+def test_an_older_message_does_not_count_after_a_newer_one(
+    make: Make, queue: Queue, said: tuple[int, bytes]
+) -> None:
     """Where Zaqar does not list what others have claimed, an older message may come back; it is deleted unread."""
     queue.said["GET", "messages"] = said
     queue.post(metadata("older"), ago=5)
@@ -118,7 +135,9 @@ def test_an_older_message_does_not_count_after_a_newer_one(make: Make, queue: Qu
     assert queue.messages == []
 
 
-def test_an_older_message_does_not_count_before_the_newer_one_is_taken(make: Make, queue: Queue) -> None:
+def test_an_older_message_does_not_count_before_the_newer_one_is_taken(
+    make: Make, queue: Queue
+) -> None:
     """After two messages were collected, the older does not come back before the newer does."""
     zaqar = make()
     queue.post(metadata("older"))
@@ -132,7 +151,9 @@ def test_an_older_message_does_not_count_before_the_newer_one_is_taken(make: Mak
     assert zaqar.collect() is document
 
 
-def test_messages_of_the_same_second_count_in_the_order_in_which_they_come(make: Make, queue: Queue) -> None:
+def test_messages_of_the_same_second_count_in_the_order_in_which_they_come(
+    make: Make, queue: Queue
+) -> None:
     """Zaqar tells ages in whole seconds, and Heat may post several messages within one."""
     zaqar = make()
     for name in ("one", "two", "three"):
@@ -165,7 +186,11 @@ def actions(**counts: int | list[int]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("first", "second", "newest"),
     [
-        (actions(a=2, b=2), actions(a=2, b=1), "first"),  # what Heat posts when two change at once
+        (
+            actions(a=2, b=2),
+            actions(a=2, b=1),
+            "first",
+        ),  # what Heat posts when two change at once
         (actions(a=2, b=1), actions(a=2, b=2), "second"),
         (actions(a=2, b=2), actions(a=2), "second"),  # one has gone
         (actions(a=2, b=1), actions(a=1, b=2), "second"),  # nothing can be told
@@ -173,7 +198,13 @@ def actions(**counts: int | list[int]) -> dict[str, object]:
     ],
 )
 def test_a_message_may_be_posted_after_a_newer_one(
-    make: Make, queue: Queue, first: object, second: object, newest: str, *, together: bool
+    make: Make,
+    queue: Queue,
+    first: object,
+    second: object,
+    newest: str,
+    *,
+    together: bool,
 ) -> None:
     """The message that has the later actions counts, and when it is taken, both go."""
     zaqar = make()
@@ -200,14 +231,18 @@ def test_a_message_of_unknown_age_is_new(make: Make, queue: Queue, age: object) 
         assert content(zaqar.collect()) == metadata(name)
 
 
-def test_message_that_could_not_be_deleted_does_not_count_again(make: Make, queue: Queue) -> None:
+def test_message_that_could_not_be_deleted_does_not_count_again(
+    make: Make, queue: Queue
+) -> None:
     """Where Zaqar does not delete a message, that is said, and it is tried again when the message comes back."""
     zaqar = make()
     queue.post(metadata("superseded"))
     queue.post(metadata("one"))
     zaqar.collect()
     queue.said["DELETE", "messages"] = (503, b"")
-    with pytest.raises(SourceError, match=r"cannot delete messages from the Zaqar queue .* HTTP 503"):
+    with pytest.raises(
+        SourceError, match=r"cannot delete messages from the Zaqar queue .* HTTP 503"
+    ):
         zaqar.taken()
     queue.expire()
     assert zaqar.collect() is None

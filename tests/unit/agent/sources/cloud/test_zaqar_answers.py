@@ -20,15 +20,33 @@ for _ in range(150):
     DEEP = {"deployments": [DEEP]}
 
 
-BAD = [None, [], ["x"], "text", "<html>", 7, True, {}, {"x": 1}, ..., DEEP, {"deployments": [float("nan")]}]
+BAD = [
+    None,
+    [],
+    ["x"],
+    "text",
+    "<html>",
+    7,
+    True,
+    {},
+    {"x": 1},
+    ...,
+    DEEP,
+    {"deployments": [float("nan")]},
+]
 
 
 @pytest.mark.parametrize("body", BAD, ids=lambda body: str(body)[:24])
-def test_invalid_message_is_reported_and_removed_later(make: Make, queue: Queue, body: object) -> None:
+def test_invalid_message_is_reported_and_removed_later(
+    make: Make, queue: Queue, body: object
+) -> None:
     """An invalid message is reported, again after its claim ends, and removed with the next valid one."""
     zaqar = make()
     queue.post(body)
-    with pytest.raises(SourceError, match=r"^the newest message in the Zaqar queue .* is not metadata: "):
+    with pytest.raises(
+        SourceError,
+        match=r"^the newest message in the Zaqar queue .* is not metadata: ",
+    ):
         zaqar.collect()
     assert zaqar.collect() is None
     queue.expire()
@@ -65,13 +83,19 @@ def test_the_good_message_before_a_bad_one_counts(make: Make, queue: Queue) -> N
         (201, b"[" * 100_000, "its answer is not a list of messages"),
         (201, b'{"messages": {}}', "its answer is not a list of messages"),
         (201, b'{"messages": [{"id": "1", "bo', "its answer is not a list of messages"),
-        (201, b'{"messages": [null, 7, {}, {"id": 7, "body": {}}, {"id": ""}]}', "have no ids"),
+        (
+            201,
+            b'{"messages": [null, 7, {}, {"id": 7, "body": {}}, {"id": ""}]}',
+            "have no ids",
+        ),
         (404, b"{}", "HTTP 404 Not Found"),
         (503, b"{}", "HTTP 503 Service Unavailable"),
         (302, b"", "HTTP 302 Found"),
     ],
 )
-def test_an_answer_that_is_none_of_zaqar(make: Make, queue: Queue, status: int, body: bytes, sentence: str) -> None:
+def test_an_answer_that_is_none_of_zaqar(
+    make: Make, queue: Queue, status: int, body: bytes, sentence: str
+) -> None:
     """An invalid answer is reported in one sentence, and the next answer is used."""
     zaqar = make()
     queue.said["POST", "claims"] = (status, body)
@@ -86,13 +110,18 @@ def test_an_answer_that_is_none_of_zaqar(make: Make, queue: Queue, status: int, 
 
 def test_no_end_of_messages(make: Make, queue: Queue) -> None:
     """A server that hands out the same message for ever does not keep the source for ever."""
-    queue.said["POST", "claims"] = (201, Queue.listed([Message(metadata("one"), time.monotonic())]))
+    queue.said["POST", "claims"] = (
+        201,
+        Queue.listed([Message(metadata("one"), time.monotonic())]),
+    )
     assert content(make().collect()) == metadata("one")
     assert len(queue.requests) == 2
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_refused_credentials_are_reported_as_such(make: Make, queue: Queue, status: int) -> None:
+def test_refused_credentials_are_reported_as_such(
+    make: Make, queue: Queue, status: int
+) -> None:
     """Refused credentials are reported as such, apart from other errors."""
     queue.said["POST", "claims"] = (status, b"{}")
     with pytest.raises(AccessError, match=f"HTTP {status}"):
@@ -107,7 +136,9 @@ def test_keystone_lets_nobody_in(make: Make, openstack: cloud.Cloud) -> None:
     assert cloud.PASSWORD not in str(caught.value)
 
 
-def test_certificates_are_checked(make: Make, queue: Queue, openstack: cloud.Cloud, tmp_path: Path) -> None:
+def test_certificates_are_checked(
+    make: Make, queue: Queue, openstack: cloud.Cloud, tmp_path: Path
+) -> None:
     """A Zaqar whose certificate nobody knows is not spoken to; one whose certificate is given is."""
     certificate = tmp_path / "server.pem"
     certificate.write_text(CERTIFICATE + KEY)

@@ -60,17 +60,27 @@ class Websocket:
 
     def tell(self, data: bytes, opcode: int = 1) -> None:
         """Send a frame over the newest connection."""
-        length = struct.pack("!BH", 126, len(data)) if 126 <= len(data) < 65536 else struct.pack("!B", len(data))
+        length = (
+            struct.pack("!BH", 126, len(data))
+            if 126 <= len(data) < 65536
+            else struct.pack("!B", len(data))
+        )
         self.connections[-1].sendall(bytes([0x80 | opcode]) + length + data)
 
     def notify(self, body: object) -> None:
-        self.tell(json.dumps({"body": body, "Message_Type": "Notification", "queue_name": QUEUE}).encode())
+        self.tell(
+            json.dumps(
+                {"body": body, "Message_Type": "Notification", "queue_name": QUEUE}
+            ).encode()
+        )
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self.listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                threading.Thread(
+                    target=self._serve, args=(connection,), daemon=True
+                ).start()
 
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError, EOFError):
@@ -84,7 +94,9 @@ class Websocket:
                     key = value if name.lower() == b"sec-websocket-key" else key
                 while not self.upgrade:
                     time.sleep(0.01)
-                accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())  # noqa: S324
+                accept = base64.b64encode(
+                    hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()  # noqa: S324
+                )
                 connection.sendall(
                     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                     b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
@@ -96,7 +108,13 @@ class Websocket:
         self.asked.append(request)
         action = request["action"]
         self.tell(
-            json.dumps({"request": {"action": action}, "headers": {"status": self.status[action]}, "body": {}}).encode()
+            json.dumps(
+                {
+                    "request": {"action": action},
+                    "headers": {"status": self.status[action]},
+                    "body": {},
+                }
+            ).encode()
         )
         if action == "subscription_create":
             self.subscribed.release()
@@ -111,11 +129,15 @@ def _frame(stream: Any) -> bytes:
     if length == 126:
         (length,) = struct.unpack("!H", stream.read(2))
     mask = stream.read(4)
-    return bytes(each ^ mask[place % 4] for place, each in enumerate(stream.read(length)))
+    return bytes(
+        each ^ mask[place % 4] for place, each in enumerate(stream.read(length))
+    )
 
 
 @pytest.fixture
-def websocket(openstack: cloud.Cloud, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Websocket]:
+def websocket(
+    openstack: cloud.Cloud, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Websocket]:
     """A Zaqar server with websockets in the catalog, and a listener that does not wait long between two tries."""
     monkeypatch.setattr(listening, "back_off", lambda _: 0.05)
     websocket = Websocket()
@@ -139,7 +161,9 @@ def threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == "zaqar websocket"]
 
 
-def test_a_new_message_is_told_at_once(make: Make, queue: Queue, websocket: Websocket) -> None:
+def test_a_new_message_is_told_at_once(
+    make: Make, queue: Queue, websocket: Websocket
+) -> None:
     """The ring is rung when it listens, for what came before, and for each new message; that is fetched as ever."""
     bell = Bell()
     zaqar = make(ring=bell, use_websockets=True)
@@ -153,8 +177,14 @@ def test_a_new_message_is_told_at_once(make: Make, queue: Queue, websocket: Webs
     assert zaqar.trouble == ""
     authenticate, subscribe = websocket.asked
     assert authenticate["headers"]["X-Auth-Token"] == "token-1"
-    assert authenticate["headers"]["X-Project-ID"] == subscribe["headers"]["X-Project-ID"] == cloud.PROJECT
-    assert authenticate["headers"]["Client-ID"] == queue.requests[0].headers["Client-ID"]
+    assert (
+        authenticate["headers"]["X-Project-ID"]
+        == subscribe["headers"]["X-Project-ID"]
+        == cloud.PROJECT
+    )
+    assert (
+        authenticate["headers"]["Client-ID"] == queue.requests[0].headers["Client-ID"]
+    )
     assert subscribe["body"]["queue_name"] == QUEUE
     assert "X-Auth-Token" not in subscribe["headers"]
 
@@ -182,7 +212,9 @@ def test_websocket_has_the_proxy_of_other_requests(
     monkeypatch.setenv("http_proxy", tunnel.origin)
     place = websocket.url.removeprefix("ws://")
     zaqar = make(ring=Bell(), use_websockets=True)
-    servers = [urlsplit(url).netloc for url in (openstack.credentials().auth_url, queue.origin)]
+    servers = [
+        urlsplit(url).netloc for url in (openstack.credentials().auth_url, queue.origin)
+    ]
     monkeypatch.setenv("no_proxy", ",".join([*servers, *([place] if exempt else [])]))
     assert zaqar.collect() is None
     websocket.wait()
@@ -219,7 +251,8 @@ def trouble(zaqar: Zaqar) -> str:
 
 
 @pytest.mark.parametrize(
-    ("action", "status"), [("authenticate", 401), ("subscription_create", 403), ("subscription_create", 400)]
+    ("action", "status"),
+    [("authenticate", 401), ("subscription_create", 403), ("subscription_create", 400)],
 )
 def test_who_is_refused_goes_on_polling(
     make: Make, queue: Queue, websocket: Websocket, action: str, status: int
@@ -234,28 +267,47 @@ def test_who_is_refused_goes_on_polling(
     assert content(zaqar.collect()) == metadata("new")
 
 
-def test_a_cloud_without_websockets(make: Make, openstack: cloud.Cloud, queue: Queue) -> None:
+def test_a_cloud_without_websockets(
+    make: Make, openstack: cloud.Cloud, queue: Queue
+) -> None:
     """Where the catalog has none, that is said."""
     zaqar = make(ring=Bell(), use_websockets=True)
-    assert trouble(zaqar).endswith("Keystone's catalog has no service of the type messaging-websocket")
+    assert trouble(zaqar).endswith(
+        "Keystone's catalog has no service of the type messaging-websocket"
+    )
     offer(openstack, messaging=queue.origin, messaging_websocket=queue.origin)
-    assert trouble(make(ring=Bell(), use_websockets=True)).endswith("is not that of a websocket")
-    offer(openstack, messaging=queue.origin, messaging_websocket=queue.origin.replace("http", "ws"))
+    assert trouble(make(ring=Bell(), use_websockets=True)).endswith(
+        "is not that of a websocket"
+    )
+    offer(
+        openstack,
+        messaging=queue.origin,
+        messaging_websocket=queue.origin.replace("http", "ws"),
+    )
     assert trouble(make(ring=Bell(), use_websockets=True)).endswith("HTTP 400")
 
 
-def test_without_the_package_it_is_polled(make: Make, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_it_is_polled(
+    make: Make, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The package for websockets is an extra: without it, it is said how to get it."""
     monkeypatch.delitem(sys.modules, listening.__name__)
     monkeypatch.setitem(sys.modules, "websocket", None)
     zaqar = make(ring=Bell(), use_websockets=True)
     queue.post(metadata("new"))
     assert content(zaqar.collect()) == metadata("new")
-    assert "websocket-client is not installed (pip install 'heat-config-agent[zaqar]')" in zaqar.trouble
+    assert (
+        "websocket-client is not installed (pip install 'heat-config-agent[zaqar]')"
+        in zaqar.trouble
+    )
 
 
-@pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b"null", b"\xff\xfe", b'{"request": {}}'])
-def test_nonsense_over_the_websocket_has_no_effect(make: Make, websocket: Websocket, data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data", [b"", b"<html>", b"[]", b"null", b"\xff\xfe", b'{"request": {}}']
+)
+def test_nonsense_over_the_websocket_has_no_effect(
+    make: Make, websocket: Websocket, data: bytes
+) -> None:
     """A message that is not a notification has no effect, and the next real one does."""
     bell = Bell()
     make(ring=bell, use_websockets=True).collect()
@@ -267,7 +319,9 @@ def test_nonsense_over_the_websocket_has_no_effect(make: Make, websocket: Websoc
     assert bell.rung == 2
 
 
-def test_a_message_without_end_is_not_read(make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_without_end_is_not_read(
+    make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server that sends far more than a message is disconnected."""
     monkeypatch.setattr(listening._Connection, "_room", 1000)  # noqa: SLF001  # megabytes take their time
     monkeypatch.setattr(listening, "LARGEST", 1000)
@@ -279,7 +333,9 @@ def test_a_message_without_end_is_not_read(make: Make, websocket: Websocket, mon
     wait_until(lambda: not zaqar.collect() and "is longer than" in zaqar.trouble)
 
 
-def test_a_silent_connection_is_given_up(make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_connection_is_given_up(
+    make: Make, websocket: Websocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server that does not answer a ping is disconnected."""
     monkeypatch.setattr(listening, "PING_SECONDS", 0.1)
     monkeypatch.setattr(websocket, "_answer", _deaf(websocket))
@@ -301,7 +357,11 @@ def _deaf(websocket: Websocket) -> Callable[[dict[str, Any]], None]:
 
 
 def test_certificates_of_websockets_are_checked(
-    make: Make, queue: Queue, openstack: cloud.Cloud, websocket: Websocket, tmp_path: Path
+    make: Make,
+    queue: Queue,
+    openstack: cloud.Cloud,
+    websocket: Websocket,
+    tmp_path: Path,
 ) -> None:
     """A websocket is trusted as all else is: by the certificates of the system, or the ones that are given."""
     certificate = tmp_path / "server.pem"
@@ -341,7 +401,9 @@ def test_a_step_that_takes_too_long_is_given_up(
 
 
 @pytest.mark.parametrize("upgrade", [True, False])
-def test_closing_ends_the_thread(make: Make, websocket: Websocket, *, upgrade: bool) -> None:
+def test_closing_ends_the_thread(
+    make: Make, websocket: Websocket, *, upgrade: bool
+) -> None:
     """The thread ends when the source is closed, whether it listens or waits for an answer."""
     websocket.upgrade = upgrade
     zaqar = make(ring=Bell(), use_websockets=True)

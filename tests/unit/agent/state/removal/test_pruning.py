@@ -30,7 +30,9 @@ def test_a_request_during_a_look_is_kept_until_that_has_ended(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["", "deployed", "runs", ".journal.new"])
-def test_a_state_directory_is_looked_at_first_if_there_was_anything_in_it(tmp_path: Path, name: str) -> None:
+def test_a_state_directory_is_looked_at_first_if_there_was_anything_in_it(
+    tmp_path: Path, name: str
+) -> None:
     """In a new one there is nothing to remove, and the next command knows that too."""
     state = tmp_path / "state"
     state.mkdir()
@@ -65,7 +67,12 @@ def test_files_of_heat_agents_become_private_at_once_and_lose_their_secrets_in_t
     folder = tmp_path / "deployed"
     folder.mkdir()
     folder.chmod(0o755)
-    document = {"id": "d1", "group": "script", "config": "opensesame", "inputs": [{"name": "pin", "value": "1234"}]}
+    document = {
+        "id": "d1",
+        "group": "script",
+        "config": "opensesame",
+        "inputs": [{"name": "pin", "value": "1234"}],
+    }
     contents = {
         "d1": json.dumps(document),
         "d1.notify": '{"deploy_status_code": 0, "pin": "1234"}',
@@ -88,11 +95,19 @@ def test_files_of_heat_agents_become_private_at_once_and_lose_their_secrets_in_t
         pruning.work(60)
         modes = {path.stat().st_mode & 0o777 for path in folder.glob("d?.*")}
         assert (folder.stat().st_mode & 0o777, modes) == (0o700, {0o600})
-        ages.append({path.name for path in folder.glob("d?.*") if "1234" in path.read_text()})
+        ages.append(
+            {path.name for path in folder.glob("d?.*") if "1234" in path.read_text()}
+        )
     assert ages == [{"d1.json", "d1.notify.json", "d3.json"}] * 2 + [set()] * 2
     kept = json.loads((folder / "d1.json").read_text())
-    assert (kept["id"], kept["group"], "opensesame" in str(kept)) == ("d1", "script", False)
-    assert json.loads((folder / "d1.notify.json").read_text())["deploy_status_code"] == 0
+    assert (kept["id"], kept["group"], "opensesame" in str(kept)) == (
+        "d1",
+        "script",
+        False,
+    )
+    assert (
+        json.loads((folder / "d1.notify.json").read_text())["deploy_status_code"] == 0
+    )
     assert (folder / "d2.json").read_text() == ""
     assert [note.partition("deployed")[2] for note in notes.texts] == [
         ": other users could read it; now it is private",

@@ -12,7 +12,16 @@ DAY = 86400.0
 NOW = 100 * DAY
 LIMITS = Limits(secrets=DAY, age=30 * DAY, count=1000, size=1_000_000, files=1000)
 HEAVY = Weight(output=300_000, other=1000, output_files=3, other_files=2)
-RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
+RUN = Run(
+    boot="b",
+    pid=1,
+    ticks=2,
+    began=3.0,
+    limit=None,
+    hook="builtin:script",
+    working="/w",
+    outputs="/o",
+)
 
 OVER = (State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED)
 PENDING = tuple(each for each in State if each not in (*OVER, State.DAMAGED))
@@ -50,7 +59,9 @@ def entry(
     )
 
 
-def due(*entries: Entry, limits: Limits = LIMITS, weight: Weight = HEAVY, full: bool = False) -> list[Removal]:
+def due(
+    *entries: Entry, limits: Limits = LIMITS, weight: Weight = HEAVY, full: bool = False
+) -> list[Removal]:
     """Return what is to be removed, where all weigh the same."""
     known = {each.key: each for each in entries}
     return retention.due(known, dict.fromkeys(known, weight), limits, NOW, full=full)
@@ -72,8 +83,12 @@ def test_secrets_go_after_their_time(state: State, left: bool) -> None:
 
 def test_secrets_go_at_once_where_that_is_wanted() -> None:
     """A time of 0 is one that is over."""
-    limits = Limits(secrets=0, age=LIMITS.age, count=1, size=LIMITS.size, files=LIMITS.files)
-    assert said(due(entry(removed=Removed.NOTHING), limits=limits)) == [("a", Part.SECRETS)]
+    limits = Limits(
+        secrets=0, age=LIMITS.age, count=1, size=LIMITS.size, files=LIMITS.files
+    )
+    assert said(due(entry(removed=Removed.NOTHING), limits=limits)) == [
+        ("a", Part.SECRETS)
+    ]
 
 
 @pytest.mark.parametrize("state", PENDING)
@@ -81,11 +96,16 @@ def test_secrets_go_at_once_where_that_is_wanted() -> None:
 def test_nothing_goes_of_what_is_not_over(state: State, left: bool) -> None:
     """An undelivered result keeps everything, whatever its age and size, also on a full disk."""
     tight = Limits(secrets=0, age=0, count=1, size=0, files=1)
-    entries = [entry(each, 99, state=state, left=left, removed=Removed.NOTHING) for each in "abc"]
+    entries = [
+        entry(each, 99, state=state, left=left, removed=Removed.NOTHING)
+        for each in "abc"
+    ]
     assert due(*entries, limits=tight, full=True) == []
 
 
-@pytest.mark.parametrize(("state", "goes"), [(State.SIGNALLED, True), (State.REFUSED, False)])
+@pytest.mark.parametrize(
+    ("state", "goes"), [(State.SIGNALLED, True), (State.REFUSED, False)]
+)
 def test_a_result_that_was_delivered_late_goes_too(state: State, goes: bool) -> None:
     """A late result was kept without its inputs; after delivery its outputs, which may be secret, are removed."""
     late = replace(entry(days=2, state=state), values={"password": "x"})
@@ -100,14 +120,22 @@ def test_nothing_goes_of_what_is_to_run_again() -> None:
 
 def test_damaged_record_is_kept_until_its_deployment_left() -> None:
     """Until then it is to be answered."""
-    assert due(entry("a", 99, state=State.DAMAGED, left=False, removed=Removed.NOTHING)) == []
+    assert (
+        due(entry("a", 99, state=State.DAMAGED, left=False, removed=Removed.NOTHING))
+        == []
+    )
     found = due(entry("a", 99, state=State.DAMAGED, removed=Removed.NOTHING))
     assert said(found) == [("a", Part.DEPLOYMENT)]
 
 
 def test_all_goes_of_what_has_left_long_ago() -> None:
     """Part is still in the metadata loses what its tool has printed."""
-    found = due(entry("old", 31), entry("kept", 31, left=False), entry("young", 29), entry("new", 29, left=False))
+    found = due(
+        entry("old", 31),
+        entry("kept", 31, left=False),
+        entry("young", 29),
+        entry("new", 29, left=False),
+    )
     assert said(found) == [("old", Part.DEPLOYMENT), ("kept", Part.OUTPUT)]
     assert {each.reason for each in found} == {"it is older than 30 days"}
 
@@ -128,7 +156,10 @@ def test_of_many_the_newest_stay() -> None:
     limits = Limits(secrets=DAY, age=30 * DAY, count=2, size=10**9, files=10**9)
     entries = [entry(str(days), days) for days in (4, 1, 3, 2)]
     kept = [entry(f"in{days}", days, left=False) for days in (9, 8)]
-    assert said(due(*entries, *kept, limits=limits)) == [("4", Part.DEPLOYMENT), ("3", Part.DEPLOYMENT)]
+    assert said(due(*entries, *kept, limits=limits)) == [
+        ("4", Part.DEPLOYMENT),
+        ("3", Part.DEPLOYMENT),
+    ]
 
 
 @pytest.mark.parametrize("bound", ["size", "files"])
@@ -152,7 +183,10 @@ def test_the_oldest_go_where_there_is_too_much(bound: str) -> None:
 
 def test_unremovable_output_counts_towards_the_limit() -> None:
     """The room is the same, whoever takes it."""
-    running = [entry(each, 0, state=State.RUNNING, left=False, removed=Removed.NOTHING) for each in "abc"]
+    running = [
+        entry(each, 0, state=State.RUNNING, left=False, removed=Removed.NOTHING)
+        for each in "abc"
+    ]
     assert said(due(*running, entry("old", 1))) == [("old", Part.DEPLOYMENT)]
 
 
@@ -177,7 +211,9 @@ def test_secrets_go_with_the_output() -> None:
     assert said(found) == [("a", Part.SECRETS), ("a", Part.OUTPUT)]
 
 
-def test_ids_of_departed_deployments_are_kept_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_departed_deployments_are_kept_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Only so many departed deployments are kept; ids that may still be in the metadata stay known for ever."""
     monkeypatch.setattr(retention, "TOMBSTONES", 2)
     stones = [entry(str(days), days, removed=Removed.ALL) for days in (50, 90, 70, 60)]

@@ -73,31 +73,45 @@ def test_operations_of_a_node_are_a_line(tmp_path: Path) -> None:
     first, *line = list(operations)[:5]
     for before, name in zip([first, *line], line, strict=False):
         assert definition.resources[name].depends_on == (before,)
-    assert definition.nodes["db"].operations["web.peer.db.post_configure_target"] == "configure"
+    assert (
+        definition.nodes["db"].operations["web.peer.db.post_configure_target"]
+        == "configure"
+    )
 
 
 def test_first_operation_needs_the_nodes_that_it_uses(tmp_path: Path) -> None:
     """A node begins when its host and the targets of its relationships are complete."""
     made = compiled(tmp_path)
     assert made.resources["web.create"].depends_on == ("box", "db")
-    assert {"db.create", "db.configure", "db.start"} <= set(made.resources["db"].depends_on)
+    assert {"db.create", "db.configure", "db.start"} <= set(
+        made.resources["db"].depends_on
+    )
     assert made.resources["box"].depends_on == ()
 
 
 def test_operation_and_its_inverse_are_one_resource(tmp_path: Path) -> None:
     """An operation and the one that undoes it are in one resource, on the machine of the node."""
     properties = compiled(tmp_path).resources["web.start"].properties
-    assert (properties["operation"], properties["inverse"], properties["kind"]) == ("start", "stop", "start")
+    assert (properties["operation"], properties["inverse"], properties["kind"]) == (
+        "start",
+        "stop",
+        "start",
+    )
     assert properties["config"] == properties["inverse_config"]
     assert properties["config"]["primary"] == "run.sh"
     assert [need.resource for need in requires(properties["server"])] == ["box"]
-    assert properties["surroundings"] == {"TOSCA_NODE": "web", "TOSCA_INTERFACE": "Standard"}
+    assert properties["surroundings"] == {
+        "TOSCA_NODE": "web",
+        "TOSCA_INTERFACE": "Standard",
+    }
 
 
 def test_operation_runs_again_after_the_one_before_it(tmp_path: Path) -> None:
     """The trigger of an operation is the last run of the one before it; a relationship to be added has none."""
     resources = compiled(tmp_path).resources
-    assert [need.resource for need in requires(resources["web.start"].properties["trigger"])] == ["web.configure"]
+    assert [
+        need.resource for need in requires(resources["web.start"].properties["trigger"])
+    ] == ["web.configure"]
     assert "trigger" not in resources["web.create"].properties
     assert "trigger" not in resources["web.peer.db.add_target"].properties
 
@@ -152,13 +166,17 @@ def test_input_from_a_later_operation_is_null(tmp_path: Path) -> None:
     made = compiled(tmp_path, text)
     assert made.resources["db.configure"].properties["input_values"] == {"later": None}
     problems = [warning.problem for warning in made.warnings]
-    assert "the input later of db.configure is null: it needs db.start, which comes later" in problems
+    assert (
+        "the input later of db.configure is null: it needs db.start, which comes later"
+        in problems
+    )
 
 
 def test_operation_runs_on_the_orchestrator(tmp_path: Path) -> None:
     """An operation whose implementation says so runs on this machine, which is then a resource of the stack."""
     text = SERVICE.replace(
-        "configure: run.sh", "configure: { implementation: { primary: run.sh, operation_host: ORCHESTRATOR } }"
+        "configure: run.sh",
+        "configure: { implementation: { primary: run.sh, operation_host: ORCHESTRATOR } }",
     )
     made = compiled(tmp_path, text)
     (need,) = requires(made.resources["web.configure"].properties["server"])
@@ -171,16 +189,25 @@ def test_missing_script_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid) as caught:
         compiled(tmp_path, SERVICE.replace("configure: run.sh", "configure: away.sh"))
     (mistake,) = caught.value.mistakes
-    assert (mistake.code, mistake.problem) == ("open-artifact", "there is no file away.sh")
+    assert (mistake.code, mistake.problem) == (
+        "open-artifact",
+        "there is no file away.sh",
+    )
     assert mistake.place is not None
-    assert mistake.place.line == SERVICE.splitlines().index("          configure: run.sh") + 1
+    assert (
+        mistake.place.line
+        == SERVICE.splitlines().index("          configure: run.sh") + 1
+    )
 
 
 def test_dependency_goes_along_with_a_script(tmp_path: Path) -> None:
     """The dependencies of an implementation are files of its config, next to the script."""
     text = SERVICE.replace(
-        "configure: run.sh", "configure: { implementation: { primary: run.sh, dependencies: [ extra ], timeout: 9 } }"
+        "configure: run.sh",
+        "configure: { implementation: { primary: run.sh, dependencies: [ extra ], timeout: 9 } }",
     )
-    properties = compiled(tmp_path, text, extra="more").resources["web.configure"].properties
+    properties = (
+        compiled(tmp_path, text, extra="more").resources["web.configure"].properties
+    )
     assert properties["config"]["files"] == {"run.sh": "#!/bin/sh\n", "extra": "more"}
     assert properties["options"] == {"timeout": 9}

@@ -101,7 +101,10 @@ def service() -> Model:
         ({"join": [["a", 1], ", "]}, "a, 1"),
         ({"token": ["a:b;c", ":;", 2]}, "c"),
         ({"token": "a text"}, {"token": "a text"}),
-        ([{"get_input": "port"}, {"inner": {"get_input": "port"}}], [80, {"inner": 80}]),
+        (
+            [{"get_input": "port"}, {"inner": {"get_input": "port"}}],
+            [80, {"inner": 80}],
+        ),
         ({"get_input": "port", "more": 1}, {"get_input": "port", "more": 1}),
     ],
 )
@@ -117,7 +120,9 @@ def test_known_value(service: Model, tree: Any, value: Any) -> None:
         ({"token": ["a:b", ":", 2]}, "token finds no part 2 in a text of 2"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(service: Model, tree: Any, problem: str) -> None:
+def test_arguments_that_do_not_fit_are_refused(
+    service: Model, tree: Any, problem: str
+) -> None:
     """A function with arguments that it cannot use has no value."""
     with pytest.raises(Unresolved, match=problem):
         service.value(tree, "app")
@@ -135,17 +140,24 @@ def test_keywords_of_a_relationship(service: Model) -> None:
 
 def test_input_value_replaces_the_default() -> None:
     """A given input is used by all properties that refer to it."""
-    assert model(SERVICE, {"port": 8080}).value({"get_property": ["base", "level"]}) == 8080
+    assert (
+        model(SERVICE, {"port": 8080}).value({"get_property": ["base", "level"]})
+        == 8080
+    )
 
 
 def test_property_that_needs_itself_is_refused() -> None:
     """Two properties that need each other have no value."""
-    text = SERVICE.replace("label: platform", "label: { get_property: [ base, label ] }")
+    text = SERVICE.replace(
+        "label: platform", "label: { get_property: [ base, label ] }"
+    )
     text = text.replace("label: base", "label: { get_property: [ platform, label ] }")
     circle = model(text)
     with pytest.raises(TooDeep, match="label"):
         circle.value({"get_property": ["base", "label"]})
-    assert circle.value({"get_property": ["base", "level"]}) == 80, "the other properties keep their values"
+    assert circle.value({"get_property": ["base", "level"]}) == 80, (
+        "the other properties keep their values"
+    )
 
 
 def test_state_is_known_to_a_run_alone(service: Model) -> None:
@@ -158,13 +170,21 @@ def test_state_is_known_to_a_run_alone(service: Model) -> None:
 
 def with_operations(service: Model) -> Model:
     """Let each operation have the outputs of its node and its name."""
-    service.evaluator.resource_of = lambda subject, _interface, operation: (f"{subject.name}.{operation}", operation)
+    service.evaluator.resource_of = lambda subject, _interface, operation: (
+        f"{subject.name}.{operation}",
+        operation,
+    )
     return service
 
 
 def test_output_of_an_operation_is_awaited(service: Model) -> None:
     """A text with an output is known once the operation has run; the operation is asked for that output."""
-    tree = {"concat": ["key ", {"get_operation_output": ["base", "Standard", "create", "key"]}]}
+    tree = {
+        "concat": [
+            "key ",
+            {"get_operation_output": ["base", "Standard", "create", "key"]},
+        ]
+    }
     value = with_operations(service).value(tree)
     assert {need.resource for need in requires(value)} == {"base.create"}
     assert resolve(value, Running({("base.create", "create"): {"key": "x"}})) == "key x"
@@ -173,7 +193,10 @@ def test_output_of_an_operation_is_awaited(service: Model) -> None:
 
 def test_output_of_an_operation_that_is_not_implemented_is_null(service: Model) -> None:
     """Nothing is asked for an operation without a resource."""
-    assert service.value({"get_operation_output": ["base", "Standard", "delete", "key"]}) is None
+    assert (
+        service.value({"get_operation_output": ["base", "Standard", "delete", "key"]})
+        is None
+    )
     assert service.evaluator.outputs == {}
 
 
@@ -189,14 +212,21 @@ def test_output_sets_an_attribute(service: Model) -> None:
 def test_part_of_an_output(service: Model) -> None:
     """A position leads into an attribute that only a run can know; the output has the type of the attribute."""
     value = with_operations(service).value({"get_attribute": ["base", "members", 1]})
-    assert resolve(value, Running({("base.create", "create"): {"all": ["a", "b"]}})) == "b"
+    assert (
+        resolve(value, Running({("base.create", "create"): {"all": ["a", "b"]}})) == "b"
+    )
     assert service.evaluator.outputs == {"base.create": {"create": {"all": "list"}}}
-    assert service.evaluator.replaceable == set(), "no other value can stand in its place"
+    assert service.evaluator.replaceable == set(), (
+        "no other value can stand in its place"
+    )
 
 
 def test_given_attributes_come_first() -> None:
     """An attribute that someone gives stands over all others, of a node or of its capability."""
-    given: dict[str, dict[str, Any]] = {"server": {"public_address": "10.0.0.1"}, "app.api": {"quota": 9}}
+    given: dict[str, dict[str, Any]] = {
+        "server": {"public_address": "10.0.0.1"},
+        "app.api": {"quota": 9},
+    }
     service = model(SERVICE, given=given)
     assert service.value({"get_attribute": ["server", "public_address"]}) == "10.0.0.1"
     assert service.value({"get_attribute": ["app", "api", "quota"]}) == 9
@@ -205,7 +235,10 @@ def test_given_attributes_come_first() -> None:
 def test_artifact_is_a_file_of_the_operation(service: Model) -> None:
     """The path of an artifact begins at the folder of the files, and the operation learns which file it needs."""
     artifacts: set[tuple[str, str]] = set()
-    assert service.value({"get_artifact": ["SELF", "page"]}, "app", artifacts=artifacts) == f"{ROOT}/pages/index.html"
+    assert (
+        service.value({"get_artifact": ["SELF", "page"]}, "app", artifacts=artifacts)
+        == f"{ROOT}/pages/index.html"
+    )
     assert artifacts == {("pages/index.html", "")}
 
 
@@ -214,8 +247,13 @@ def test_artifact_is_copied_to_a_location(service: Model) -> None:
     artifacts: set[tuple[str, str]] = set()
     tree = {"get_artifact": ["SELF", "page", "/srv/", True]}
     assert service.value(tree, "app", artifacts=artifacts) == "/srv/index.html"
-    service.value({"get_artifact": ["SELF", "page", "/srv/a"]}, "app", artifacts=artifacts)
-    assert artifacts == {("pages/index.html", "end:/srv/index.html"), ("pages/index.html", "delete:/srv/a")}
+    service.value(
+        {"get_artifact": ["SELF", "page", "/srv/a"]}, "app", artifacts=artifacts
+    )
+    assert artifacts == {
+        ("pages/index.html", "end:/srv/index.html"),
+        ("pages/index.html", "delete:/srv/a"),
+    }
 
 
 INNER = """\
@@ -241,7 +279,11 @@ def substituted() -> Model:
     """Return a service with a node in whose place another service stands."""
     types = INNER.partition("    topology_template:")[0]
     outer = "    topology_template: { node_templates: { cluster: { type: Cluster, properties: { size: 5 } } } }\n"
-    return model(types + outer, files={"inner.yaml": INNER}, substitutes={"cluster": "inner.yaml"})
+    return model(
+        types + outer,
+        files={"inner.yaml": INNER},
+        substitutes={"cluster": "inner.yaml"},
+    )
 
 
 def test_mapping_gives_a_property_to_an_inner_node() -> None:
@@ -260,14 +302,29 @@ def test_attribute_of_a_substituted_node_is_an_inner_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "state"), [(("started", "creating"), "creating"), (("started", None), "started"), ((None, None), None)]
+    ("states", "state"),
+    [
+        (("started", "creating"), "creating"),
+        (("started", None), "started"),
+        ((None, None), None),
+    ],
 )
-def test_state_of_a_substituted_node_is_the_least_far(states: tuple[str | None, ...], state: str | None) -> None:
+def test_state_of_a_substituted_node_is_the_least_far(
+    states: tuple[str | None, ...], state: str | None
+) -> None:
     """A substituted node is as far as the inner node that has come the least far."""
     service = substituted()
     value = service.evaluator.attribute(service.layer.parts["cluster"], "state")
     names = ("cluster.first", "cluster.second")
-    assert resolve(value, Running({(name, "state"): of for name, of in zip(names, states, strict=True)})) == state
+    assert (
+        resolve(
+            value,
+            Running(
+                {(name, "state"): of for name, of in zip(names, states, strict=True)}
+            ),
+        )
+        == state
+    )
 
 
 def test_unknown_property_is_nothing(service: Model) -> None:

@@ -26,7 +26,11 @@ FACTS = {"host": {"num_cpus": 2}, "os": {"type": "linux"}}
 def service(nodes: str, *, machine: Any = None, head: str = "", **more: Any) -> Model:
     """Return the model of a service with some node templates."""
     lines = "".join(f"    {line}\n" for line in dedent(nodes).splitlines())
-    return model(f"{TYPES}topology_template:\n{head}  node_templates:\n{lines}", machine=machine, **more)
+    return model(
+        f"{TYPES}topology_template:\n{head}  node_templates:\n{lines}",
+        machine=machine,
+        **more,
+    )
 
 
 def test_named_node_is_the_target() -> None:
@@ -37,7 +41,9 @@ def test_named_node_is_the_target() -> None:
         db: { type: Database }
     """)
     links = built.part("app").links
-    assert [(link.requirement, link.target.name, link.capability) for link in links] == [
+    assert [
+        (link.requirement, link.target.name, link.capability) for link in links
+    ] == [
         ("host", "box", "host"),
         ("database", "db", "data"),
     ]
@@ -55,7 +61,11 @@ def test_machine_of_a_node_is_its_host() -> None:
     """)
     box = built.part("box")
     assert [part.name for part in built.part("site").hosts] == ["platform", "box"]
-    assert [built.part(name).machine for name in ("site", "box", "alone")] == [box, box, None]
+    assert [built.part(name).machine for name in ("site", "box", "alone")] == [
+        box,
+        box,
+        None,
+    ]
 
 
 def test_only_fitting_node_is_selected() -> None:
@@ -78,18 +88,26 @@ def test_several_fitting_nodes_are_refused() -> None:
         app: { type: App, requirements: [ host: box, database: {} ] }
     """)
     assert built.links == ["app.host.box"]
-    assert built.problems == ["the requirement database of app can be fulfilled by several nodes: a, b"]
+    assert built.problems == [
+        "the requirement database of app can be fulfilled by several nodes: a, b"
+    ]
 
 
 @pytest.mark.parametrize(
     ("least", "target", "problems"),
     [
-        (1, None, ["the requirement database of app can be fulfilled by several nodes: a, b"]),
+        (
+            1,
+            None,
+            ["the requirement database of app can be fulfilled by several nodes: a, b"],
+        ),
         (2, "b", []),
         (9, None, ["no node fulfils the requirement database of app"]),
     ],
 )
-def test_filter_is_held_against_evaluated_values(least: int, target: str | None, problems: list[str]) -> None:
+def test_filter_is_held_against_evaluated_values(
+    least: int, target: str | None, problems: list[str]
+) -> None:
     """A node filter selects by the values of properties, also if functions give them."""
     built = service(
         f"""\
@@ -104,7 +122,11 @@ def test_filter_is_held_against_evaluated_values(least: int, target: str | None,
         """,
         head="  inputs: { size: { type: integer, default: 5 } }\n",
     )
-    found = [link.target.name for link in built.part("app").links if link.requirement == "database"]
+    found = [
+        link.target.name
+        for link in built.part("app").links
+        if link.requirement == "database"
+    ]
     assert found == ([target] if target else [])
     assert built.problems == problems
 
@@ -119,7 +141,9 @@ def test_this_machine_is_the_host_where_no_node_is() -> None:
 
 def test_name_of_this_machine_is_free() -> None:
     """A template may have a node with the name of this machine."""
-    built = service("this_machine: { type: Database }\napp: { type: App }\n", machine=FACTS)
+    built = service(
+        "this_machine: { type: Database }\napp: { type: App }\n", machine=FACTS
+    )
     assert [*built.topology.parts] == ["_this_machine", "this_machine", "app"]
     assert len({part.id for part in built.topology.parts.values()}) == 3
 
@@ -132,7 +156,9 @@ def test_this_machine_has_to_meet_a_filter() -> None:
         machine=FACTS,
     )
     (mistake,) = built.topology.mistakes
-    assert mistake.problem == ("no node fulfils the requirement host of app, and this machine does not meet its filter")
+    assert mistake.problem == (
+        "no node fulfils the requirement host of app, and this machine does not meet its filter"
+    )
     assert mistake.hint == "this machine has num_cpus 2, type linux"
 
 
@@ -192,11 +218,22 @@ def substituted() -> Model:
     return model(OUTER, files=files, substitutes={"cluster": "inner.yaml"})
 
 
-def test_inner_nodes_stand_in_the_place_of_a_substituted_one(substituted: Model) -> None:
+def test_inner_nodes_stand_in_the_place_of_a_substituted_one(
+    substituted: Model,
+) -> None:
     """The nodes of the inner service are in the topology, where the substituted node was."""
-    assert [*substituted.topology.parts] == ["db", "disk", "cluster.inner", "cluster.front", "user"]
+    assert [*substituted.topology.parts] == [
+        "db",
+        "disk",
+        "cluster.inner",
+        "cluster.front",
+        "user",
+    ]
     cluster = substituted.layer.parts["cluster"]
-    assert [part.name for part in substituted.topology.everything(cluster)] == ["cluster.inner", "cluster.front"]
+    assert [part.name for part in substituted.topology.everything(cluster)] == [
+        "cluster.inner",
+        "cluster.front",
+    ]
     assert cluster.id == "cluster"
 
 
@@ -213,7 +250,9 @@ def test_mapped_requirement_is_that_of_an_inner_node(substituted: Model) -> None
     assert substituted.part("cluster.inner").links == ()
 
 
-def test_all_inner_nodes_need_the_targets_of_unmapped_requirements(substituted: Model) -> None:
+def test_all_inner_nodes_need_the_targets_of_unmapped_requirements(
+    substituted: Model,
+) -> None:
     """A requirement that is mapped to nothing is one of every inner node: its target has to be there before them."""
     for name in ("cluster.inner", "cluster.front"):
         needed = substituted.topology.needed_around(substituted.part(name))
