@@ -280,7 +280,7 @@ def test_credentials_are_given_only_to_those_who_ask(
 
 
 @pytest.mark.parametrize(
-    ("ask", "found"),
+    ("ask", "answer"),
     [
         (True, "given"),
         ("true", "given"),
@@ -291,7 +291,7 @@ def test_credentials_are_given_only_to_those_who_ask(
     ],
 )
 def test_only_true_asks_for_credentials(
-    machine: Machine, heat: SignalServer, ask: object, found: str
+    machine: Machine, heat: SignalServer, ask: object, answer: str
 ) -> None:
     """Anything but true is not enough; a template's parameter may have made text of it."""
     script = f"{SH}[ -z ${{deploy_password+x}} ] && echo unset || echo given\n"
@@ -304,7 +304,7 @@ def test_only_true_asks_for_credentials(
         options={"deploy_credentials": ask},
     )
 
-    assert value["deploy_stdout"] == f"{found}\n"
+    assert value["deploy_stdout"] == f"{answer}\n"
 
 
 @pytest.mark.parametrize("ask", [2, "yes", " ", [True]], ids=repr)

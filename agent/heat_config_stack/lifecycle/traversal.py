@@ -453,20 +453,22 @@ class _Convergence(Traversal):
 
     def _order_inside(self, first: Iterable[str]) -> None:
         """Order the removals inside of child stacks: what depended on another resource goes before that."""
-        for of, each in self._inside.items():
+        for resource, each in self._inside.items():
             outer = each.outer.record
             before = [
                 other
                 for other, user in self._inside.items()
-                if of in user.inner.record.requires
+                if resource in user.inner.record.requires
             ]
             before += [
                 other for other in first if outer.id in self._before[other].requires
             ]
-            self.graph.add(Node(of, True), *(Node(other, True) for other in before))
+            self.graph.add(
+                Node(resource, True), *(Node(other, True) for other in before)
+            )
             for other in first:
                 if other in outer.requires:
-                    self.graph.add(Node(other, True), Node(of, True))
+                    self.graph.add(Node(other, True), Node(resource, True))
 
     def _removed_first(self) -> dict[str, set[str]]:
         """Return the resources that are removed before anything runs: what is new may have their place on the machine.

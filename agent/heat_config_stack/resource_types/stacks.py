@@ -32,7 +32,7 @@ class _ChildStack(StackResource):
 
     def child_definition(self, identity: Identity) -> Definition:
         """Return the definition of the template with the current parameters."""
-        return self._definition(identity, self.properties, known=True)
+        return self._definition(identity, self.properties, are_final=True)
 
     def child_to_validate(self, identity: Identity) -> Definition | None:
         """Return the definition as far as it is known; None if the template is not."""
@@ -41,25 +41,27 @@ class _ChildStack(StackResource):
             known[self.PARAMETERS], Later
         ):
             return None
-        return self._definition(identity, known, known=False)
+        return self._definition(identity, known, are_final=False)
 
     def _definition(
-        self, identity: Identity, values: Properties, *, known: bool
+        self, identity: Identity, values: Properties, *, are_final: bool
     ) -> Definition:
         parameters = values[self.PARAMETERS] or {}
-        if not known:
+        if not are_final:
             settled = {
                 name: value
                 for name, value in parameters.items()
                 if not any(requires(value))
             }
-            known, parameters = (
+            are_final, parameters = (
                 self.stack.world.creating and len(settled) == len(parameters),
                 settled,
             )
         environment = self.stack.environment
         make = environment.of_file if self.IS_FILE else environment.of_text
-        return make(self.name, values[self.TEMPLATE], identity, parameters, known=known)
+        return make(
+            self.name, values[self.TEMPLATE], identity, parameters, known=are_final
+        )
 
     def _outputs(self) -> dict[str, Json]:
         """Return all outputs of the child; None for one without a value."""

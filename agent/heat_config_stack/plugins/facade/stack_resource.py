@@ -103,10 +103,10 @@ class StackResource(Resource, nested.StackResource):
         return {TEMPLATE: text, PARAMETERS: values, MAPPINGS: environment.mappings}
 
     def _defined(
-        self, source: Mapping[str, Any], identity: Identity, *, known: bool
+        self, source: Mapping[str, Any], identity: Identity, *, are_final: bool
     ) -> Definition:
         parameters = source[PARAMETERS]
-        if not known:
+        if not are_final:
             parameters = {
                 name: value for name, value in parameters.items() if value is not None
             }
@@ -115,7 +115,7 @@ class StackResource(Resource, nested.StackResource):
             source[TEMPLATE],
             identity,
             parameters,
-            known=known,
+            known=are_final,
             mappings=source[MAPPINGS],
         )
 
@@ -124,7 +124,7 @@ class StackResource(Resource, nested.StackResource):
         record = self.stack.world.store.stacks[identity.id]
         if record.source is None:
             raise ValueError(f"the child stack of {self.name} has no template yet")
-        return self._defined(record.source, identity, known=True)
+        return self._defined(record.source, identity, are_final=True)
 
     # Validation.
 
@@ -148,7 +148,7 @@ class StackResource(Resource, nested.StackResource):
             source = self._source(self.child_template(), self.child_params())
         except NotImplementedError:
             return None
-        return self._defined(source, identity, known=False)
+        return self._defined(source, identity, are_final=False)
 
     def _parse_nested_stack(
         self,
@@ -164,7 +164,7 @@ class StackResource(Resource, nested.StackResource):
             stack_name, self.record.id or stack_name, self.stack.identity.project
         )
         try:
-            return ChildPreview(self, self._defined(source, identity, known=False))
+            return ChildPreview(self, self._defined(source, identity, are_final=False))
         except Invalid as error:
             raise exception.StackValidationFailed(
                 message=str(error.mistakes[0])
@@ -225,7 +225,7 @@ class StackResource(Resource, nested.StackResource):
             )
         else:
             record = child.record
-        definition = self._defined(source, self._identity_of(record), known=True)
+        definition = self._defined(source, self._identity_of(record), are_final=True)
         self.checked(record, definition, action)
         record.source = json.loads(json.dumps(source, default=str))
         world.store.put(record)
