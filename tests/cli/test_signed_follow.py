@@ -55,10 +55,10 @@ class Followed:
             )
         )
 
-    def follow(self) -> str:
+    def follow(self, *words: str) -> str:
         """Poll once, and return what is said."""
         done = self.governed.run(
-            "heat-config-agent", "follow", "--config", str(self.path)
+            "heat-config-agent", "follow", "--config", str(self.path), *words
         )
         return done.out + done.err
 
@@ -233,7 +233,11 @@ def test_a_path_is_followed_with_the_list_next_to_it(
     (folder / "stack.yaml").write_text(template(followed.proof, "d2"))
     text = (folder / "stack.yaml").read_bytes()
     (folder / "stack.yaml.signed").write_bytes(listed(alice, stack__yaml=text))
-    assert "is in force" in followed.follow()
+    assert "the machine has the deployments of a document (forget them first" in (
+        followed.follow()
+    )
+    assert followed.governed.agent("forget", "web/d1").code == 0
+    assert "is in force" in followed.follow("web", "--again")
     (folder / "stack.yaml").write_text(template(followed.proof, "d3"))
     assert "it was changed after it was signed" in followed.follow()
     assert followed.ran == ["d1", "d2", "red"]

@@ -16,7 +16,7 @@ import pytest
 from support import pace
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
-from support.machine import BIN, Machine, deployment
+from support.machine import BIN, Done, Machine, deployment
 from support.signers import Signer
 from support.stage import mounted
 from support.tools import need
@@ -125,21 +125,27 @@ def test_an_executable_hook_has_the_longest_timeout_too(
 
 
 def test_of_two_actions_the_one_that_runs_counts(
-    governed: Governed, proof: Path
+    governed: Governed, heat: SignalServer, proof: Path
 ) -> None:
-    """An input that is there twice does not show the policy one action, and the tool another."""
+    """An input that is there twice does not show the policy one action, and the tool another; by hand it is refused."""
     governed.policy("actions = CREATE")
     twice = [
         {"name": "deploy_action", "value": "CREATE"},
         {"name": "deploy_action", "value": "DELETE"},
     ]
-    given = deployment("d1", script(proof))
-    given["inputs"] = [
-        *(each for each in given["inputs"] if each["name"] != "deploy_action"),
-        *twice,
-    ]
-    done = governed.apply([given])
-    assert "refused by the rule actions" in done.out
+
+    def applied(**fields: Any) -> Done:
+        given = deployment("d1", script(proof), **fields)
+        given["inputs"] = [
+            *(each for each in given["inputs"] if each["name"] != "deploy_action"),
+            *twice,
+        ]
+        return governed.apply([given])
+
+    by_hand = applied()
+    assert by_hand.code == 2
+    assert "an input with the name 'deploy_action' is there already" in by_hand.err
+    assert "refused by the rule actions" in applied(signal=heat.url()).out
     assert not proof.exists()
 
 

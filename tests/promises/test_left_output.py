@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +12,9 @@ import psutil
 import pytest
 
 from heat_config_agent.runs import left_output, scopes
-from support import endings
+from support import endings, pace
 from support.loopback import wait_until
-from support.machine import Machine, deployment
+from support.machine import BIN, Machine, deployment
 
 LONG = 60
 MEBI = 1024 * 1024
@@ -119,6 +121,33 @@ def test_output_of_a_left_process_is_limited_after_the_command(
     wait_until(lambda: not watchers(machine.state), LONG)
     assert not (machine.state / "left").exists()
     assert machine.agent("log", "d1").out.startswith("begun")
+
+
+def test_watcher_holds_nothing_of_the_caller(machine: Machine, tmp_path: Path) -> None:
+    """A caller that reads all that its command prints, or locks a file meanwhile, does not wait for what is left."""
+    words = ["--state-dir", str(machine.state), *conf(machine)]
+    lock, elsewhere = tmp_path / "lock", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [BIN / "heat-config-apply", *words, machine.write([leaves(machine)])],
+            env=machine.environment,
+            cwd=elsewhere,
+            check=False,
+            capture_output=True,
+            pass_fds=(held.fileno(),),
+            timeout=pace.seconds(LONG),
+        )
+    assert done.returncode == 0, done.stderr
+    with lock.open("w") as free:
+        fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    wait_until(lambda: len(watchers(machine.state)) == 1, LONG)
+    (watcher,) = watchers(machine.state)
+    wait_until(lambda: watcher.cwd() == "/", LONG)
+    for number in range(3):
+        assert Path(f"/proc/{watcher.pid}/fd/{number}").samefile(os.devnull)
+    assert not endings.has_ended(process(machine))
 
 
 @pytest.mark.fault(

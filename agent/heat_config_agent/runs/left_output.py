@@ -200,6 +200,7 @@ class Watcher:
 def main() -> int:
     """Look at the output below the state directory that the command line names, until no process writes it."""
     state, limit = Path(sys.argv[1]), int(sys.argv[2])
+    os.chdir("/")  # it may outlive whoever has started it, and keeps no disk in use
     watcher = Watcher(state, limit)
     while True:
         try:
