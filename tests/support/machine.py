@@ -25,6 +25,9 @@ from support import endings, loaded, pace, planted
 BIN = Path(sys.executable).parent
 """Where the commands are installed: beside the interpreter that runs the tests."""
 
+WATCHER = "heat_config_agent.runs.left_output"
+"""The module of the process that limits the output of what runs have left behind."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -221,7 +224,13 @@ class Machine:
         return path
 
     def processes(self) -> list[psutil.Process]:
-        """Return the processes of our runs: those whose environment or command line names our state directory."""
+        """Return the processes of our runs: those whose environment or command line names our state directory.
+
+        The process that limits the output of what runs have left is not one of them: it ends after what they have left.
+        """
+        return [each for each in self._all() if WATCHER not in endings.words(each)]
+
+    def _all(self) -> list[psutil.Process]:
         ids, place = [], os.fsencode(self.state)
         for pid in (
             psutil.pids()
@@ -239,7 +248,7 @@ class Machine:
     def end(self) -> None:
         """End whatever is still running."""
         endings.end(*self._started)
-        endings.kill(*self.processes())
+        endings.kill(*self._all())
 
     def _applied(self, document: object, arguments: Iterable[str]) -> list[str]:
         if document is not None and not isinstance(document, Path):

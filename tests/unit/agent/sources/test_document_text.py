@@ -175,9 +175,10 @@ def test_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
 def test_a_file_is_a_document_under_its_path(tmp_path: Path) -> None:
     """The path names the source across runs; a byte order mark is passed over."""
     path = tmp_path / "a.yaml"
-    path.write_text("\ufeffa: é", encoding="utf-8")
+    entry = {"id": "a", "group": "script", "config": "echo é"}
+    path.write_text(f"\ufeffdeployments: [{entry}]", encoding="utf-8")
     found = File(path).collect()
-    assert (found.source, found.content) == (f"file:{path}", {"a": "é"})
+    assert (found.source, found.content) == (f"file:{path}", {"deployments": [entry]})
 
 
 @pytest.mark.parametrize(
