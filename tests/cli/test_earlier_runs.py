@@ -164,6 +164,7 @@ def test_attempts_of_a_retried_command_are_kept(machine: Machine) -> None:
     ] == [True, True, False]
 
 
+@pytest.mark.slow
 def test_no_more_than_ten_earlier_runs_are_kept(machine: Machine) -> None:
     """The oldest goes first, and the others are numbered from 1."""
     script = f"{SH}echo attempt ${{HEAT_ATTEMPT:-1}}; exit 100\n"

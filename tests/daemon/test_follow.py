@@ -141,6 +141,7 @@ def agent(daemon: Daemon, *words: str) -> Done:
     return daemon.machine.agent(*words, "--config", str(daemon.path))
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     5,
     "a place of a followed source that cannot be written while the daemon works",
@@ -187,6 +188,7 @@ def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(
     wait_until(lambda: agent(daemon, "status", "--check").code == 0, LONG)
 
 
+@pytest.mark.slow
 def test_process_that_follows_sources_and_ends_is_a_trouble_until_the_next_one_follows(
     daemon: Daemon, tmp_path: Path
 ) -> None:
