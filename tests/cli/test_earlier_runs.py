@@ -222,6 +222,26 @@ def test_pruning_removes_earlier_runs(machine: Machine) -> None:
     assert not (machine.state / "runs" / "d1").exists()
 
 
+@pytest.mark.parametrize(
+    "started", ["1" + "0" * 400, "1e300", "-1e300", "NaN", "Infinity", "true", '"x"']
+)
+def test_damaged_facts_of_an_earlier_run_are_left_out(
+    machine: Machine, started: str
+) -> None:
+    """A command may have written anything there; the output is printed, and the run is listed without its time."""
+    machine.apply([deployment(config=f"{SH}echo first\n")])
+    repeat(machine, [deployment(config=f"{SH}echo second\n")])
+    about = machine.state / "runs" / "d1" / run_folder.EARLIER / "1" / "run.json"
+    facts = json.loads(about.read_text())
+    about.write_text(json.dumps({**facts, "started": None}).replace("null", started, 1))
+
+    shown = machine.agent("show", "d1", "--json").json
+
+    assert [run["started"] is None for run in shown["runs"]] == [True, False]
+    assert machine.agent("show", "d1").code == 0
+    assert machine.agent("log", "d1", "--run", "1").out == "first\n"
+
+
 @pytest.fixture
 def entry_of_d1(machine: Machine) -> Entry:
     """Return the entry of a deployment that has printed a secret."""

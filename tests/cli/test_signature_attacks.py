@@ -172,6 +172,32 @@ def test_a_script_of_a_signed_folder_sees_signed_files_only(
     assert proof.read_text() == "signed\ngone\n"
 
 
+def test_folder_with_one_template_is_signed_as_a_whole(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
+    """Its list is next to the folder, also as long as the template has no name of its own, which an archive needs."""
+    proof, folder = tmp_path / "proof", tmp_path / "service"
+    folder.mkdir()
+    (folder / "run.sh").write_text(script(proof))
+    plain = "".join(
+        line
+        for line in SERVICE.splitlines(keepends=True)
+        if "template_name" not in line
+    )
+    (folder / "service.yaml").write_text(plain)
+    sign(governed, alice, str(folder))
+    done = governed.apply_file(folder)
+    assert done.code == 2
+    assert "template_name" in done.err
+    assert not proof.exists()
+    (folder / "service.yaml").write_text(SERVICE)
+    assert "it was changed after it was signed" in governed.apply_file(folder).err
+    sign(governed, alice, str(folder))
+    done = governed.apply_file(folder)
+    assert done.code == 0, done.err
+    assert proof.read_text() == "ran\n"
+
+
 @pytest.mark.slow
 def test_signature_is_checked_before_parsing(
     governed: Governed, alice: Signer, tmp_path: Path

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from heat_config_agent.cli.runner import _interrupt
+from heat_config_agent.diagnostics import diagnostics
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import Interrupted
 from heat_config_stack.definition import Identity, constraints, limits
@@ -170,6 +171,19 @@ def test_the_template_as_a_whole_has_a_time_limit(
     )
     assert "the template takes over 60 s to evaluate" in found
     assert time.monotonic() - started < pace.seconds(30)
+
+
+def test_first_misspelt_references_have_a_hint() -> None:
+    """Every reference is a mistake; to look for a similar name of each would take longer than the template may."""
+    most = diagnostics.HINTS
+    names = [f"r{number:03}" for number in range(most + 5)]
+    resources = "".join(
+        f"  {name}: {{type: OS::Heat::Value, properties: {{value: {{get_resource: {name}x}}}}}}\n"
+        for name in names
+    )
+    found = mistakes(f"{HEAD}resources:\n{resources}")
+    assert len(found) == most + 5
+    assert sum("did you mean" in each for each in found) == most
 
 
 @pytest.mark.parametrize("depth", [500, 20_000])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.diagnostics.text import Text
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Path, Place
+
+HINTS = 100
+"""References of one text for which a similar name is looked for: among long names that are alike that takes 20 ms."""
 
 
 class Diagnostics:
@@ -16,6 +22,7 @@ class Diagnostics:
         self._text = text
         self.mistakes: list[Mistake] = list(text.mistakes)
         self.warnings: list[Mistake] = list(text.warnings)
+        self._hints = HINTS
 
     def wrong(
         self,
@@ -34,6 +41,13 @@ class Diagnostics:
             else self._text.place(path if at is None else at)
         )
         self.mistakes.append(Mistake(problem, path, place, hint, kind, code))
+
+    def meant(self, name: object, names: Iterable[str]) -> str:
+        """Return the hint that another name may have been meant; empty if none is close, or after many hints."""
+        if self._hints <= 0:
+            return ""
+        self._hints -= 1
+        return meant(name, names)
 
     def warn(self, problem: str, path: Path, hint: str = "", *, code: str = "") -> None:
         """Add a warning, unless it is there already."""

@@ -26,6 +26,9 @@ STREAMS = ("stdout", "stderr")
 
 _ABOUT = "run.json"
 
+_LATEST = 1e11
+"""The latest time that a run may have, in seconds since the epoch."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
@@ -153,7 +156,10 @@ def _read(folder: Path, number: int) -> Earlier:
 
 
 def _moment(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    """Return a time that a calendar has; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= _LATEST else None
 
 
 def _numbers(home: Path) -> Iterator[int]:

@@ -11,6 +11,7 @@ from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Place
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.sources.local import SUFFIXES
 from heat_config_hooks import files, strict_yaml
 
@@ -38,9 +39,8 @@ def files_of(name: str) -> Sequence[str]:
         templates
     ):
         is_plain = len(templates) == 1 and not _is_entry(values[templates[0]])
-        return (
-            templates if is_plain else [name]
-        )  # its reader says which of several templates is its entry
+        # its reader says which of several templates is its entry, and a service is signed as a whole
+        return [name] if not is_plain or _has_to_be_signed() else templates
     if archives and not texts:
         return _only(name, archives, "archives")
     if len(templates) == 1 and not documents:
@@ -117,6 +117,11 @@ def _is_entry(value: object) -> bool:
     return any(
         isinstance(each, dict) and "template_name" in each for each in (value, more)
     )
+
+
+def _has_to_be_signed() -> bool:
+    policy = policy_in_force()
+    return policy is not None and policy.signers is not None
 
 
 def _of_other_kind(path: str) -> Mistake | None:

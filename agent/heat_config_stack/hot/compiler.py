@@ -412,7 +412,7 @@ class _Resources:
                     (*path, index),
                 )
             elif dependency not in section:
-                hint = meant(dependency, section)
+                hint = self._report.meant(dependency, section)
                 self._report.wrong(
                     f'The specified reference "{dependency}" (in {name}) is incorrect.',
                     (*path, index),
@@ -473,13 +473,13 @@ def _hint(failing: Failing, scope: Scope, template: Template) -> str:
     name = failing.problem.partition('"')[2].partition('"')[0]
     if failing.path[-1:] == ("get_param",):
         name = failing.problem.partition("(")[2].partition(")")[0]
-        return meant(name, [*scope.parameters, *PSEUDO])
+        return scope.report.meant(name, [*scope.parameters, *PSEUDO])
     if failing.path[-1:] and failing.path[-1] in {"get_resource", "get_attr", "Ref"}:
         if name in template.section("resources"):
             return f"its condition has taken {name} away: use if"
         if name in scope.parameters:
             return f"{name} is a parameter: use get_param"
-        return meant(name, scope.resources)
+        return scope.report.meant(name, scope.resources)
     return ""
 
 
