@@ -26,7 +26,7 @@ SECRET = "planted-9d21-secret"
 HANGS = """if True:
     import os, sys, time
     from heat_config_agent.engine import applier
-    from heat_config_agent.state import pruning
+    from heat_config_agent.state.removal import pruning
     from heat_config_agent.runs import hook, result
     from heat_config_agent.cli import main
     marker, where = sys.argv[1:3]
