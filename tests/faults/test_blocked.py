@@ -88,8 +88,10 @@ def expect_end(
         daemon.send(signal.SIGUSR1)
     daemon.wait_state("d2", "unasked")
     systemd.until("STATUS=idle")
-    wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
-    assert daemon.command("status", "--check").out == "the agent is well: idle\n"
+    wait_until(
+        lambda: daemon.command("status", "--check").out == "the agent is well: idle\n",
+        LONG,
+    )
     wait_until(lambda: "heat_config_agent_blocked 0.0" in metrics.read_text(), LONG)
     assert daemon.command("wait", "--timeout", "60").code == 0
     assert ran(daemon.machine) == ["d1", "d2"]
