@@ -45,9 +45,8 @@ def heat(request: pytest.FixtureRequest) -> Iterator[SignalServer]:
     server.start()
     yield server
     server.stop()
-    if (
-        "machine" in request.fixturenames
-    ):  # then they are results, and each has to be one
+    if "machine" in request.fixturenames:
+        # then they are results, and each has to be one
         assert all(each.value for each in server.signals)
     assert_kept(request, planted.told(server))
 

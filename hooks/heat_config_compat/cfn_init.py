@@ -111,9 +111,8 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         0o600,
     )
     try:
-        fcntl.flock(
-            lock, fcntl.LOCK_EX
-        )  # until this process ends, because the machine has one file for the metadata, and one log
+        # until this process ends, because the machine has one file for the metadata, and one log
+        fcntl.flock(lock, fcntl.LOCK_EX)
     except SystemExit:  # the run has timed out
         steps.say(
             "cfn-init was not run, because the cfn-init of another deployment was still running",

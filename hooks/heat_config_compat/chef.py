@@ -279,9 +279,8 @@ def _without_secrets(
         return url, ()
     user, _, host = parts.netloc.rpartition("@")
     credentials = place.run / "git-credentials"
-    login = (
-        user if ":" in user else f"{user}:"
-    )  # git ignores a line without a password, even an empty one
+    # git ignores a line without a password, even an empty one
+    login = user if ":" in user else f"{user}:"
     files.replace(
         credentials, f"{parts.scheme}://{login}@{host}\n".encode("utf-8", "replace")
     )

@@ -309,9 +309,8 @@ def _marks(request: protocol.Request, mine: Mine) -> tuple[list[str], NoStatus |
                 mark for pod in Node(os.environ).pods(mine) for mark in pod.marks
             ), None
         except NoStatus as problem:
-            if (
-                problem.absent or time.monotonic() > deadline
-            ):  # else it may be starting together with the machine
+            if problem.absent or time.monotonic() > deadline:
+                # else it may be starting together with the machine
                 return [], problem
         time.sleep(next(pauses))
 

@@ -171,9 +171,8 @@ def _fetched(url: str) -> Any:
 
     if not url.startswith(("http://", "https://")):
         raise ValueError("it is not an HTTP address")
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({})
-    )  # no proxy: the server is on this machine
+    # no proxy: the server is on this machine
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=_PATIENCE) as answer:
             return json.load(answer)

@@ -28,9 +28,8 @@ PATIENCE = 300.0
 
 def text_of(content: bytes) -> str:
     """Return the text in a file of UTF-8, without a byte order mark; U+FFFD stands for what is not UTF-8."""
-    return content.removeprefix(codecs.BOM_UTF8).decode(
-        "utf-8", "replace"
-    )  # `utf-8-sig` is a module to load
+    # `utf-8-sig` is a module to load
+    return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
 
 
 def make_directory(path: Path, *, durable: bool = False, mode: int = 0o700) -> None:
@@ -244,9 +243,8 @@ def replace(
     If `durable`, the new content survives a power cut once this function has returned.
     """
     folder, name = os.path.split(path)
-    temporary = os.path.join(
-        folder, f".{name}.new"
-    )  # always the same name, so a file that a kill has left is overwritten
+    # always the same name, so a file that a kill has left is overwritten
+    temporary = os.path.join(folder, f".{name}.new")
     descriptor, status = _open_alone(temporary, mode)
     try:
         try:
@@ -264,9 +262,8 @@ def replace(
         if durable:
             sync_directory(Path(folder))
     finally:
-        os.close(
-            descriptor
-        )  # last: a process that waits for the lock must see that the file no longer has this name
+        # last: a process that waits for the lock must see that the file no longer has this name
+        os.close(descriptor)
 
 
 def write(descriptor: int, content: bytes) -> None:

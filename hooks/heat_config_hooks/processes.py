@@ -30,9 +30,8 @@ def boot_id() -> str:
     """
     try:
         init = ticks(1)
-    except (
-        PermissionError
-    ):  # /proc is mounted with hidepid, and this process is not root's
+    except PermissionError:
+        # /proc is mounted with hidepid, and this process is not root's
         init = None
     return f"{_BOOT_ID.read_text(encoding='utf-8').strip()}/{_PROCESS_IDS.stat().st_ino}/{init}"
 
@@ -139,9 +138,8 @@ def keep_descriptors() -> None:
     """Stop programs that this process starts from inheriting its descriptors, which may hold locks."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
-            with contextlib.suppress(
-                OSError
-            ):  # the descriptor of the listing itself, which is closed now
+            with contextlib.suppress(OSError):
+                # the descriptor of the listing itself, which is closed now
                 os.set_inheritable(int(name), False)
 
 

@@ -182,9 +182,8 @@ def fit(
                 f"the names of the outputs alone take {spent:,} bytes, which is too long for a signal",
             )
         )
-    if (
-        spent + sum(_most(value) for value in values.values()) <= limit
-    ):  # the usual case
+    if spent + sum(_most(value) for value in values.values()) <= limit:
+        # the usual case
         return {
             name: _shown(value.head) if isinstance(value, Text) else value
             for name, value in values.items()
@@ -266,9 +265,8 @@ def _size(value: object) -> int:
 def _most(value: object) -> int:
     """Return an upper bound for the size of a value, which is faster than its size."""
     if isinstance(value, Text):
-        return (
-            sys.maxsize if value.left_out else 12 * len(value.head)
-        )  # a character may be two escapes of six
+        # a character may be two escapes of six
+        return sys.maxsize if value.left_out else 12 * len(value.head)
     return _length(value)
 
 

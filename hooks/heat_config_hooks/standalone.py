@@ -165,9 +165,8 @@ def _remove_abandoned() -> None:
     A hook that works in its folder, and the processes that it has started, hold the lock of the folder.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(
-            OSError
-        ):  # the folder belongs to another user, or has been removed
+        with contextlib.suppress(OSError):
+            # the folder belongs to another user, or has been removed
             status = path.lstat()
             if (
                 status.st_uid != os.geteuid()
@@ -258,9 +257,8 @@ def _options(
             "only the agent can isolate a run, not a hook that runs alone",
             "options.isolate",
         )
-    if (
-        mistakes
-    ):  # the options may be those of a component, whose other tools are unknown here
+    if mistakes:
+        # the options may be those of a component, whose other tools are unknown here
         also = {
             option
             for tool in heat_config_hooks.HOOKS

@@ -30,9 +30,8 @@ def loads(text: str, *, unique: bool = False) -> object:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
-        if "integer string conversion" in str(
-            error
-        ):  # Python's limit, in words for programmers
+        if "integer string conversion" in str(error):
+            # Python's limit, in words for programmers
             raise ValueError("it has a number of too many digits") from None
         raise
     check(value)

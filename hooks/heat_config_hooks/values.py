@@ -116,9 +116,8 @@ def _init(
                     f"{cls}: more values than fields, or two values for one field"
                 )
             named.update(zip(positions, values, strict=False))
-        held = (
-            self.__dict__
-        )  # at once, and without the __setattr__ that refuses changes
+        # at once, and without the __setattr__ that refuses changes
+        held = self.__dict__
         held.update(usual)
         held.update(named)
         if len(held) != len(usual) or not needed <= named.keys():
@@ -140,9 +139,8 @@ def _repr(self: Any) -> str:
 def _eq(
     compared: list[str],
 ) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
-    held = attrgetter(
-        *compared, compared[0]
-    )  # the result for a single name would not be a tuple
+    # the result for a single name would not be a tuple
+    held = attrgetter(*compared, compared[0])
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
         return (

@@ -160,9 +160,8 @@ class Written:
             )
             files.replace(path, content, mode=mode, durable=True)
             if kept and old:
-                with contextlib.suppress(
-                    PermissionError
-                ):  # without root's rights, the file is now our user's
+                with contextlib.suppress(PermissionError):
+                    # without root's rights, the file is now our user's
                     os.chown(path, old.st_uid, old.st_gid)
         elif old and stat.S_IMODE(old.st_mode) != mode:
             path.chmod(mode)
@@ -224,9 +223,8 @@ class Written:
             return False
         mode, user, group = json.loads(head)
         files.replace(path, content, mode=mode, durable=True)
-        with contextlib.suppress(
-            PermissionError
-        ):  # without root's rights, the file is now our user's
+        with contextlib.suppress(PermissionError):
+            # without root's rights, the file is now our user's
             os.chown(path, user, group)
         return True
 
@@ -278,9 +276,8 @@ def _read(path: Path) -> _Note | None:
     """Return a note; None if it is missing or damaged, in which case the file itself is never removed."""
     try:
         values = json.loads(path.read_bytes())
-        owners = (
-            values["owners"] if "owners" in values else [values["owner"]]
-        )  # older notes have one owner
+        # older notes have one owner
+        owners = values["owners"] if "owners" in values else [values["owner"]]
         return _Note(
             Path(values["path"]), (*owners[:-1], owners[-1]), tuple(values["digests"])
         )

@@ -181,9 +181,8 @@ class Tree:
                 self._check_events(text)
             return yaml.compose(text, Loader=self._schema.loader)
         except yaml.MarkedYAMLError as error:
-            if "maximum nesting" in str(
-                error.problem
-            ):  # libyaml has a limit of its own since version 0.2.6
+            if "maximum nesting" in str(error.problem):
+                # libyaml has a limit of its own since version 0.2.6
                 raise _unreadable(
                     "it is nested too deeply", error.problem_mark, (), "", "depth"
                 ) from None

@@ -49,16 +49,14 @@ def measured(scenario: Scenario, seconds: float, say: Callable[[str], None]) -> 
     # Not in a folder for temporary files, which may be memory: what is flushed to disk has to get there.
     peers.FOLDER.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=peers.FOLDER.parent))
-    context = multiprocessing.get_context(
-        "fork"
-    )  # so that what is here needs no way to get there
+    # so that what is here needs no way to get there
+    context = multiprocessing.get_context("fork")
     received, sent = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(scenario, folder, sent))
     try:
         with _leaving_nothing():
-            before = signal.pthread_sigmask(
-                signal.SIG_BLOCK, {signal.SIGTERM}
-            )  # until it knows what to do with that
+            # until it knows what to do with that
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             try:
                 process.start()
             finally:

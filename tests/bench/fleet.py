@@ -113,9 +113,8 @@ class Replaced:
     def begin(self, *, idle: bool) -> float:
         if idle:
             self._sleep = 30.0
-        return _within(
-            self._sleep
-        )  # it has no splay; machines are not started in the same moment
+        # it has no splay; machines are not started in the same moment
+        return _within(self._sleep)
 
     def answered(self, asked: float, now: float, *, changed: bool) -> float:  # noqa: ARG002  # what it does not heed
         self._next, self._sleep = now + self._sleep, min(2 * self._sleep, 30.0)

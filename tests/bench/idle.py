@@ -166,9 +166,8 @@ def polled(polls: int, heat: Heat, kind: str, daemon: Daemon) -> None:
 def measured(polls: int, heat: Heat, kind: str, daemon: Daemon) -> Sample:
     """Let the daemon ask so many times, and return what each poll took."""
     with daemon.going():
-        polled(
-            2, heat, kind, daemon
-        )  # what has become due since it was stopped is done
+        # what has become due since it was stopped is done
+        polled(2, heat, kind, daemon)
         before, counted = daemon.used(), heat.counts()
         polled(polls, heat, kind, daemon)
         after, count = daemon.used(), heat.counts()

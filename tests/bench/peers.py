@@ -216,9 +216,8 @@ class Image:
     def write(self, deployments: Sequence[Mapping[str, Any]]) -> None:
         """Make these the deployments that `heat_config` applies."""
         self.list.write_text(json.dumps(deployments))
-        self.list.chmod(
-            0o600
-        )  # as it is after the first time: otherwise 55-heat-config changes it
+        # as it is after the first time: otherwise 55-heat-config changes it
+        self.list.chmod(0o600)
 
     def collect(
         self,

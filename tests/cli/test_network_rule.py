@@ -249,9 +249,8 @@ def test_the_results_of_a_stack_stay_on_the_machine(
     )
     assert done.code == 1
     refusal = f"rule network of {POLICY}: the host 127.0.0.1 is not in it"
-    assert (
-        done.out.count(refusal) == 2
-    )  # the reason of the resource, and the last words of its run
+    # the reason of the resource, and the last words of its run
+    assert done.out.count(refusal) == 2
     assert proof.read_text() == "ran\nran\nran\n"
 
 

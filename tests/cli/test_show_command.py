@@ -105,9 +105,8 @@ def test_secrets_are_never_shown(
         machine.apply(given, "--plan", "--json"),
         machine.apply(given),
     ]
-    printed += [
-        machine.apply(given, "--json")
-    ]  # opens the journal anew, which may drop what is settled
+    # opens the journal anew, which may drop what is settled
+    printed += [machine.apply(given, "--json")]
     printed += [
         machine.agent(*each)
         for each in (

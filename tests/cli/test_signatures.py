@@ -126,9 +126,8 @@ def test_a_config_from_heat_runs_if_its_list_is_signed(
     assert "the signed list does not count: signature verification failed" in refused(
         deployment("d4", script(proof)), more
     )
-    sign(
-        governed, alice, str(tmp_path / "run.sh")
-    )  # of another purpose: a list of files
+    # of another purpose: a list of files
+    sign(governed, alice, str(tmp_path / "run.sh"))
     other = (tmp_path / "run.sh.signed").read_text()
     assert "namespace does not match" in refused(deployment("d5", script(proof)), other)
     done = governed.apply(

@@ -72,10 +72,8 @@ def test_a_template_is_signed_with_all_that_it_names(
         assert why in done.err
         path.write_text(good[path])
     elsewhere.write_text(good[script] + "true\n")
-    for target in (
-        elsewhere,
-        inner,
-    ):  # the content counts that the name stands for, also if that is signed itself
+    for target in (elsewhere, inner):
+        # the content counts that the name stands for, also if that is signed itself
         script.unlink()
         script.symlink_to(target)
         assert (

@@ -195,9 +195,8 @@ def test_groups_of_instances(machine: Machine) -> None:
         {"team": "ops"},
     )
     assert stack(machine, "resource", "signal", "p", "up").code == 0
-    assert (
-        stack(machine, "resource", "signal", "p", "up").code == 0
-    )  # the group has its maximum
+    # the group has its maximum
+    assert stack(machine, "resource", "signal", "p", "up").code == 0
     assert outputs(machine)["scaled"] == "127.0.0.1,127.0.0.1"
     done = stack(
         machine,

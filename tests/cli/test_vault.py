@@ -48,9 +48,8 @@ class Vault:
             return Answer(status=200 if good else 400, body=json.dumps(body).encode())
         if request.headers.get("X-Vault-Token") != TOKEN:
             return Answer(status=403, body=b'{"errors":["permission denied"]}')
-        if request.verb == "GET" and request.path.endswith(
-            "/v1/secret/data/web/db"
-        ):  # a proxy gets the whole URL
+        if request.verb == "GET" and request.path.endswith("/v1/secret/data/web/db"):
+            # a proxy gets the whole URL
             found = {"data": {"data": self.data, "metadata": {"version": 3}}}
             return Answer(body=json.dumps(found).encode())
         return Answer(status=404, body=b'{"errors":[]}')

@@ -529,9 +529,8 @@ def test_a_policy_that_the_agent_cannot_read_stops_new_work(
         'mount -t overlay overlay -o lowerdir="$1:$2" "$2"; chmod 755 /; shift 2; exec "$@"',
         "sh",
     )
-    home = str(
-        Path(os.path.realpath(BIN / "python")).parents[4]
-    )  # our Python may be where only root may look
+    # our Python may be where only root may look
+    home = str(Path(os.path.realpath(BIN / "python")).parents[4])
     open_home = governed.machine.folder / "open"
     open_home.mkdir(mode=0o755)
     done = subprocess.run(

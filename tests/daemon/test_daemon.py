@@ -315,16 +315,16 @@ def test_a_run_inherits_nothing_of_the_agent_or_of_systemd(
         name: int(value, 16)
         for name, value in re.findall(r"^(Sig\w+):\s+(\w+)$", said, re.MULTILINE)
     }
+    # 32, 33: glibc's own
     assert {name: mask & 0x7FFFFFFF for name, mask in masks.items()} == {
         "SigIgn": 0,
         "SigBlk": 0,
-    }  # 32, 33: glibc's own
+    }
     assert "NOTIFY_SOCKET" not in said
     assert "WATCHDOG" not in said
     assert "secret" not in said
-    assert re.search(r"^4$", said, re.MULTILINE), (
-        said
-    )  # 0, 1, 2, and the folder that ls reads
+    # 0, 1, 2, and the folder that ls reads
+    assert re.search(r"^4$", said, re.MULTILINE), said
 
 
 def is_longer(path: Path, size: int) -> bool:

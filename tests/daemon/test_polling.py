@@ -257,9 +257,8 @@ def test_idle_it_asks_less_and_less_and_often_when_something_changes(
     serve(server, {"deployments": []})
     asking(daemon, server, polling_interval=30, min_polling_interval=0.2)
     daemon.start()
-    wait_until(
-        lambda: len(server.signals) >= 10, 60
-    )  # 0, .2, .4, .6, .8, 1, 1.4, 2.2, 3.8, 7 at most
+    # 0, .2, .4, .6, .8, 1, 1.4, 2.2, 3.8, 7 at most
+    wait_until(lambda: len(server.signals) >= 10, 60)
     at = [each.at for each in server.signals]
     assert at[9] - at[8] > 1.5, "it has slowed down"
     assert at[9] - at[8] > (at[1] - at[0])

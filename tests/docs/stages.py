@@ -358,10 +358,8 @@ def _web_server(places: Places) -> Iterator[None]:
         yield
     finally:
         number = places.checkout / "nginx.pid"
-        with suppress(
-            FileNotFoundError, ProcessLookupError
-        ):  # the page ends the server, unless it has failed
+        with suppress(FileNotFoundError, ProcessLookupError):
+            # the page ends the server, unless it has failed
             os.kill(int(number.read_text()), signal.SIGTERM)
-        wait_until(
-            lambda: not number.exists(), 10
-        )  # it ends when it is told to, but not at once
+        # it ends when it is told to, but not at once
+        wait_until(lambda: not number.exists(), 10)

@@ -153,9 +153,8 @@ def _of_function(
     first, last = function.lineno, function.end_lineno or 0
     for name, mentioned in sorted(mentions.items()):
         lines = [line for line in mentioned if first <= line <= last]
-        if (
-            not lines or max(lines) - min(lines) < SCOPE
-        ):  # no scope in it has more lines
+        if not lines or max(lines) - min(lines) < SCOPE:
+            # no scope in it has more lines
             continue
         if (
             name in _bound(function)

@@ -197,9 +197,8 @@ def test_a_time_limit_on_a_full_disk(
         == 1
     )
     lines = path.read_bytes().splitlines(keepends=True)
-    length = (
-        len(b"".join(lines[:2])) + len(json.dumps(heat.url())) * 2 + 200
-    )  # what is noted until a run begins
+    # what is noted until a run begins
+    length = len(b"".join(lines[:2])) + len(json.dumps(heat.url())) * 2 + 200
     pad = (PAGE - 150 - path.stat().st_size - length) % PAGE
     given = [
         counting(

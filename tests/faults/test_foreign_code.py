@@ -96,9 +96,8 @@ class Plugin:
         before, _, log = done.err.partition(
             " of bad, of the plug-in's type My::Bad, failed:\n"
         )
-        assert "Traceback" not in before, (
-            done.err
-        )  # the log has that of the plug-in, for its author
+        # the log has that of the plug-in, for its author
+        assert "Traceback" not in before, done.err
         assert not log or log.startswith("Traceback"), done.err
         return done
 

@@ -218,9 +218,8 @@ def test_inputs_that_a_power_cut_brings_back_are_removed(tmp_path: Path) -> None
         back.write_text("{}")
         back.chmod(0o600)
         stage.boot()
-        stage.apply(
-            batch, "--only", batch[0]["id"]
-        )  # which has another line than before: all is looked at
+        # which has another line than before: all is looked at
+        stage.apply(batch, "--only", batch[0]["id"])
         assert not back.exists()
         stage.world.check()
     finally:

@@ -134,9 +134,8 @@ def test_with_little_memory_nothing_false_is_told_and_nothing_runs_twice(
         before=["prlimit", f"--as={megabytes * 1024 * 1024}", "--"],
     )
 
-    (machine.folder / "said").write_text(
-        ""
-    )  # of a Python that has no memory to load its own modules
+    # of a Python that has no memory to load its own modules
+    (machine.folder / "said").write_text("")
     world.finish(batch)
     world.check()
 

@@ -55,9 +55,8 @@ def remember(machine: Machine, **values: object) -> None:
 def old(machine: Machine, days: float) -> None:
     """Have time pass, by the clock that ages are told by."""
     remember(machine, lived=remembered(machine)["lived"] + days * DAY)
-    (machine.state / shortcut.FILE).unlink(
-        missing_ok=True
-    )  # it goes by the kernel's clock, which has not moved
+    # it goes by the kernel's clock, which has not moved
+    (machine.state / shortcut.FILE).unlink(missing_ok=True)
 
 
 def holds(machine: Machine, *texts: str) -> set[str]:

@@ -289,9 +289,8 @@ def test_no_secret_is_left_of_other_runs(
     try:
         given = safe.deployment("d1", heat.url("d1"), more, options=options[kind])
         output = f"{safe.machine.state}/runs/d1/stdout"
-        calls = [
-            f"{call}@{output}" for call in ("rename", "pwrite")
-        ]  # a copy takes its place, and is masked
+        # a copy takes its place, and is masked
+        calls = [f"{call}@{output}" for call in ("rename", "pwrite")]
         missed = safe.apply_through(given, [*SOME, *calls])
         left = [path for path in own.rglob("*") if path.is_file()]
     finally:
@@ -347,9 +346,8 @@ def test_no_secret_is_left_of_stacks(
     safe: Safe, language: str, tried: Callable[[int], None]
 ) -> None:
     """Also not in outputs that are made of the parameter, or of what the deployment has printed."""
-    names = [
-        name for name in safe.references if name != "barbican"
-    ]  # which needs a user of Keystone
+    # which needs a user of Keystone
+    names = [name for name in safe.references if name != "barbican"]
     values: dict[str, object] = {
         name: {"secret": safe.references[name]} for name in names
     }
@@ -365,9 +363,8 @@ def test_no_secret_is_left_of_stacks(
     (safe.machine.folder / "script.sh").write_text(script)
     option = {"hot": "--parameter", "tosca": "--input"}[language]
     words = (option, 'text={"secret": "file:it"}')
-    points = [
-        point for point in SOME if point != "runner.concluded"
-    ]  # for a server that gets the result
+    # for a server that gets the result
+    points = [point for point in SOME if point != "runner.concluded"]
     missed = safe.apply_through(
         safe.machine.write(template, "site.yaml"), points, *words
     )

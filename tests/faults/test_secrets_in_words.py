@@ -317,17 +317,15 @@ def test_a_secret_in_several_parts_is_not_shown(
     )
     os.close(follower)
     with os.fdopen(leader, "rb"), endings.ended(agent):
-        seen = read_until(
-            leader, "begun"
-        )  # then the journal has the run: `log -f` of one that has none ends at once
+        # then the journal has the run: `log -f` of one that has none ends at once
+        seen = read_until(leader, "begun")
         following = machine.start(
             "heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state)
         )
         assert following.stdout is not None
         assert following.stdout.readline() == "begun\n"
-        seen += read_until(
-            leader, "running"
-        )  # once more, after the half has been there
+        # once more, after the half has been there
+        seen += read_until(leader, "running")
         go.touch()
         seen += read_until(leader, "")
         assert agent.wait(pace.seconds(LONG)) == 0
@@ -455,9 +453,8 @@ def test_many_secrets_do_not_keep_the_daemon_from_living(
         'yes "a\\\\n%41" | head -c 900000 >$heat_outputs_path.one',
         f"cat {machine.folder}/key >$heat_outputs_path.two",
     ]
-    (machine.folder / "key").write_text(
-        "\n".join(lines)
-    )  # no environment has room for it
+    # no environment has room for it
+    (machine.folder / "key").write_text("\n".join(lines))
     given = [
         deployment(
             "d1",

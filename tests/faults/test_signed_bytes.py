@@ -118,9 +118,8 @@ def test_no_byte_of_a_file_or_its_list_can_be_changed(
         listed.write_bytes(whole)
         once = gate.beside(path, alice.line(), required=True)
         assert once is not None
-        for name in (
-            once.names
-        ):  # the signature was checked once, and each content is compared with the list
+        for name in once.names:
+            # the signature was checked once, and each content is compared with the list
             content = (tmp_path / name).read_bytes()
             for position in range(len(content)):
                 changed = bytearray(content)
@@ -225,9 +224,8 @@ def test_a_signature_has_one_form(alice: Signer) -> None:
     )
     last = halves[1].splitlines()[-2].rstrip("=")
     digits = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
-    padded = digits[
-        digits.index(last[-1]) ^ 1
-    ]  # its lowest bits do not belong to any byte
+    # its lowest bits do not belong to any byte
+    padded = digits[digits.index(last[-1]) ^ 1]
     assert f"{last}=" in text
     for other in (
         text + "more\n",

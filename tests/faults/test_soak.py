@@ -310,9 +310,8 @@ class Soak:
             time.sleep(STOPPED)
             self._daemon.send(signal.SIGCONT)
             self._stops.append((began, time.monotonic()))
-        elif (
-            self._daemon.health().get("process") == self._daemon.pid
-        ):  # before, signals have their usual effect
+        elif self._daemon.health().get("process") == self._daemon.pid:
+            # before, signals have their usual effect
             for _ in range(1 if what == HUP else 50):
                 self._daemon.send(signal.SIGHUP if what == HUP else signal.SIGUSR1)
         else:
@@ -342,9 +341,8 @@ class Soak:
                 not self._daemon.ended
                 and self._daemon.health().get("process") == self._daemon.pid
             ):
-                self._daemon.send(
-                    signal.SIGUSR1
-                )  # so that it does not wait for as long as faults have taught it
+                # so that it does not wait for as long as faults have taught it
+                self._daemon.send(signal.SIGUSR1)
             time.sleep(0.2)
             entries = self.world.entries()
             return self._daemon.ended or (

@@ -299,9 +299,8 @@ def test_kills_at_the_records(
         killed = torn.traced(run, "-e", f"inject={name}:signal=KILL:when={number}")
         where = f"{operation}, {name} {number} of {file}: {killed.out}{killed.err}"
         done += killed.code == -9
-        back = stacks.state().startswith(
-            "ROLLBACK"
-        )  # the same command again would try the update again
+        # the same command again would try the update again
+        back = stacks.state().startswith("ROLLBACK")
         if back:
             stacks("check", "t")
         elif operation != "delete" or stacks.record.exists():

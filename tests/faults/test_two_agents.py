@@ -358,9 +358,8 @@ def test_the_state_directory_goes(
     assert ran(machine) == ["d1"]
     assert not daemon.ended
 
-    for number in range(
-        100
-    ):  # the daemon may make it anew at any moment, for its documents
+    for number in range(100):
+        # the daemon may make it anew at any moment, for its documents
         if machine.state.exists():
             machine.state.rename(machine.folder / f"other-{number}")
         with contextlib.suppress(OSError):

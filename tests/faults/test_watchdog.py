@@ -122,9 +122,8 @@ def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
     assert sorted(ran(machine)) == runs
     assert f"the last agent was aborted while it was {says}" in daemon.log
     folder = machine.state / attempts.FOLDER
-    assert (
-        json.loads((folder / "counts").read_text()) == {}
-    )  # whoever has it tried again has it tried
+    # whoever has it tried again has it tried
+    assert json.loads((folder / "counts").read_text()) == {}
     assert daemon.stop() == 0
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert SECRET not in "".join(each.read_text() for each in folder.iterdir())

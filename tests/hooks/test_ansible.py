@@ -517,9 +517,10 @@ def test_an_error_of_ansible_becomes_the_result(
 
 NOWHERE = [{"hosts": "web", "tasks": [{"name": "x", "debug": {"msg": "done"}}]}]
 TAGGED = playbook({"name": "x", "debug": {"msg": "done"}, "tags": "deploy"})
+# all of them take long
 FACTS_FIRST = [
     {**playbook()[0], "gather_facts": True, "gather_subset": ["!all", "!min"]}
-]  # all of them take long
+]
 
 
 @pytest.mark.slow
@@ -730,11 +731,8 @@ def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
         {"name": "first", "command": "/bin/true"},
         {"name": "hang", "command": str(stubborn)},
     )
-    for limit in (
-        5,
-        15,
-        45,
-    ):  # a busy machine takes longer until the task that hangs has begun
+    for limit in (5, 15, 45):
+        # a busy machine takes longer until the task that hangs has begun
         result = driver.run(ours(config, f"d{limit}", options={"timeout": limit}))
         assert result["deploy_status_code"] == 124
         if "TASK [hang]" in result["deploy_stdout"]:

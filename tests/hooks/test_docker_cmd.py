@@ -121,9 +121,8 @@ def test_from_the_first_run_to_the_last(driver: Driver, podman: Podman) -> None:
 
     gone = driver.run(containers("d3", {"web": WEB}, action="DELETE"))
     assert gone["deploy_status_code"] == 0
-    if isinstance(
-        driver, Alone
-    ):  # the agent has removed them by then, as their config has left the metadata
+    if isinstance(driver, Alone):
+        # the agent has removed them by then, as their config has left the metadata
         assert gone["deploy_stderr"] == "web of the config d2 was removed\n"
     assert podman.running() == {"mine", "near"}
     nothing = driver.run(containers("d4", {"web": WEB}, action="DELETE"))

@@ -311,9 +311,8 @@ def test_which_program_is_run(driver: Driver, tmp_path: Path) -> None:
     assert (
         log.read_text().splitlines()[-1] == f"{folder}: podman-compose up -d --no-build"
     )
-    assert (
-        unused.read_text().count("\n") == 1
-    )  # its version: there is no daemon that it could work with
+    # its version: there is no daemon that it could work with
+    assert unused.read_text().count("\n") == 1
     assert (driver.working("docker-compose") / ".program").read_text() == str(chosen)
 
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = (

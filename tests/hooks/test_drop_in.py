@@ -239,9 +239,8 @@ def test_ansible(
     hooks.reply("ansible", deployment("- hosts: all\n", options=options))
     *argv, variables = hooks.call["argv"]
     playbook = hooks.working / "1234_playbook.yaml"
-    assert (
-        Path(argv.pop(1)).name == "this machine.ini"
-    )  # heat-agents' `localhost,` would use ssh
+    # heat-agents' `localhost,` would use ssh
+    assert Path(argv.pop(1)).name == "this machine.ini"
     assert argv == ["-i", *arguments, str(playbook), "--extra-vars"]
     assert playbook.read_text() == "- hosts: all\n"
     assert Path(variables.removeprefix("@")).name == "1234_variables.json"

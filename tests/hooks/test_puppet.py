@@ -403,12 +403,8 @@ def test_an_entry_with_just_what_is_needed(
 ) -> None:
     """The name, time of creation, options, inputs and outputs may be missing."""
     recorded("exit 0")
-    wanted = {
-        "id",
-        "group",
-        "config",
-        "inputs",
-    }  # the driver adds where the result goes
+    # the driver adds where the result goes
+    wanted = {"id", "group", "config", "inputs"}
     done = driver.run(
         {name: value for name, value in a_manifest("p1", "x").items() if name in wanted}
     )

@@ -130,9 +130,8 @@ def test_the_logs_are_below_the_state_or_in_heat_agents_place(
     reply = puppet.finish(
         asked(creation_time="../../2015-07-16T11:40:20"), place, ended
     )
-    assert (
-        reply["deploy_status_code"] == 0
-    )  # a log that cannot be written does not fail the deployment
+    # a log that cannot be written does not fail the deployment
+    assert reply["deploy_status_code"] == 0
     assert (logs / "..-..-2015-07-16-11-40-20-p1-stdout.log").read_text() == "out"
     assert not (tmp_path / "outputs").exists()
 

@@ -751,9 +751,8 @@ def test_drop_ins(inside: Inside) -> None:
     assert inside.pid("web.service") != own
     assert inside.show("web.service", "Nice") == "4"
     assert inside.pid("theirs.service") != pid
-    assert inside.show("theirs.service", "Nice") == str(
-        os.nice(0)
-    )  # that of systemd, which is that of the tests
+    # that of systemd, which is that of the tests
+    assert inside.show("theirs.service", "Nice") == str(os.nice(0))
     assert not inside.file(f"{UNITS}/theirs.service.d").exists()
     inside.machine.run("systemctl", "stop", "theirs.service")
     theirs.unlink()

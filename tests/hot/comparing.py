@@ -168,9 +168,8 @@ def _refused(expected: Result, got: Result) -> list[str]:
             if known or not STACKS.search(error["message"])
             else []
         )
-    if "outcome" not in got and STACKS.search(
-        error["message"]
-    ):  # the language has found other mistakes
+    if "outcome" not in got and STACKS.search(error["message"]):
+        # the language has found other mistakes
         return []
     sentences = []
     group = GROUPS.get(expected.get("stage", ""), "run")
@@ -180,19 +179,16 @@ def _refused(expected: Result, got: Result) -> list[str]:
         sentences.append(f"Heat refuses it as {group}: {got['errors']}")
     path = _flat(error.get("path"))
     ours = {_flat(each["path"]) for each in got["errors"]}
-    if (
-        path.rpartition(".")[2] in versions.EVERY
-    ):  # of functions in one another Heat may name the outer one
+    if path.rpartition(".")[2] in versions.EVERY:
+        # of functions in one another Heat may name the outer one
         ours |= {path for each in ours if each.startswith((f"{path}.", f"{path}["))}
-    if error["message"].startswith(
-        "Property error: "
-    ):  # of a value that is not all known, Heat names the property
+    if error["message"].startswith("Property error: "):
+        # of a value that is not all known, Heat names the property
         ours |= {path for each in ours if each.startswith((f"{path}.", f"{path}["))}
     if path.endswith(">"):  # of a child stack Heat may say no more
         ours |= {path for each in ours if each.startswith(f"{path}.")}
-    if error["message"].startswith(
-        ("ValueError: ", "TypeError: ")
-    ):  # then Heat knows the resource only
+    if error["message"].startswith(("ValueError: ", "TypeError: ")):
+        # then Heat knows the resource only
         ours |= {path for each in ours if each.startswith(f"{path}.")}
     if path in versions.EVERY:  # Heat forgets where the function stands
         ours |= {path for each in ours if f".{path}." in each}

@@ -54,9 +54,8 @@ def source(case: dict[str, Any]) -> Source:
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
     """Return what the language tells of a case; of a lifecycle only how it begins."""
-    id_ = (
-        "None" if case.get("mode") == "validate" else "<uuid>"
-    )  # what is only validated has none
+    # what is only validated has none
+    id_ = "None" if case.get("mode") == "validate" else "<uuid>"
     identity = Identity(case.get("stack_name", "s1"), id_, "test_tenant_id")
     try:
         made = define(source(case), identity)

@@ -97,9 +97,8 @@ class Agent:
             time.sleep(min(timeout, 1.0))
 
     def _answer(self, world: World, deployment: DeploymentRecord) -> None:
-        if (
-            deployment.resource not in world.store.resources
-        ):  # it is gone before its server has heard of it
+        if deployment.resource not in world.store.resources:
+            # it is gone before its server has heard of it
             return
         name = world.store.resources[deployment.resource].name
         entries = deployments.entries(world, deployment.server)
@@ -121,9 +120,8 @@ class Agent:
         silent = any(
             each["value"] == deployments.NO_SIGNAL for each in config["inputs"]
         )
-        if (
-            details != "never" or silent
-        ):  # then the script ends, and no signal is waited for
+        if details != "never" or silent:
+            # then the script ends, and no signal is waited for
             details = {} if details == "never" else details
             deployments.take(world, deployment, copy.deepcopy(details))
 

@@ -44,9 +44,8 @@ def test_case(hot_case: Path) -> None:
         )
     wrong = comparing.differences(expected, stacks.run(copy.deepcopy(case)))
     first = (expected.get("steps") or [{}])[0].get("stack") or {}
-    if (
-        first.get("state", ["CREATE"])[0] == "CREATE"
-    ):  # else it was rolled back: nothing of the template is left
+    if first.get("state", ["CREATE"])[0] == "CREATE":
+        # else it was rolled back: nothing of the template is left
         wrong += [
             f"the language alone: {each}"
             for each in comparing.differences(expected, language.run(case))

@@ -31,9 +31,8 @@ def image(request: pytest.FixtureRequest) -> Path:
 def instance(image: Path) -> Iterator[Booted]:
     """An instance of it, before its first boot."""
     with booted(boot=False, commands=False, root=image) as machine:
-        (machine.disk / "etc/machine-id").write_text(
-            "uninitialized\n"
-        )  # as it is in the image
+        # as it is in the image
+        (machine.disk / "etc/machine-id").write_text("uninitialized\n")
         (machine.disk / "etc/fstab").write_text("")
         (machine.disk / "etc/cloud/cloud.cfg.d/99-network.cfg").write_text(
             "network: {config: disabled}\n"
@@ -81,10 +80,8 @@ def test_it_is_of_use_in_a_cloud(image: Path, instance: Booted) -> None:
         pytest.skip(
             "the element is one of several in an image, which has these from others"
         )
-    for name in (
-        "systemd-networkd",
-        "systemd-resolved",
-    ):  # the network of this instance is masked, not its names
+    for name in ("systemd-networkd", "systemd-resolved"):
+        # the network of this instance is masked, not its names
         assert (image / f"usr/lib/systemd/system/{name}.service").exists() or (
             image / f"lib/systemd/system/{name}.service"
         ).exists()

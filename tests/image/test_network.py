@@ -53,9 +53,8 @@ def instance(request: pytest.FixtureRequest) -> Iterator[Booted]:
     with booted(
         boot=False, commands=False, root=baked("mkosi", request.param), network=GATEWAY
     ) as machine:
-        (machine.disk / "etc/machine-id").write_text(
-            "uninitialized\n"
-        )  # as it is in the image
+        # as it is in the image
+        (machine.disk / "etc/machine-id").write_text("uninitialized\n")
         drop_in = (
             machine.disk / "etc/systemd/system/heat-config-agent.service.d/proxy.conf"
         )

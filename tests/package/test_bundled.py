@@ -183,9 +183,8 @@ def test_the_two_forms_change_places(deb: Path) -> None:
         deploy(machine, deployment("d1", "#!/bin/sh\necho first >>/root/ran\n"))
         install(machine, "bundled.deb")
         eventually(machine, lambda: state_of(machine, "d1") == "unasked")
-        assert (
-            machine.run("heat-config-agent", "hooks", "kubelet").code == 0
-        )  # the hooks for older tools are inside
+        # the hooks for older tools are inside
+        assert machine.run("heat-config-agent", "hooks", "kubelet").code == 0
         python = "/usr/lib/heat-config-agent/bin/python3"
         done = machine.run(python, "-I", "-c", MODULES)
         assert (done.code, done.err) == (0, "")

@@ -98,10 +98,8 @@ def test_a_machine_without_it_says_what_it_needs(bare: Booted) -> None:
     config = {"hierarchy": ["common"], "datafiles": {"common": {"colour": "green"}}}
     deploy(bare, deployment("d1", config, group="hiera"))
     done = bare.run("dpkg", "--install", "/root/agent.deb")
-    assert (done.code, "heat-config-agent-compat" in done.out) == (
-        0,
-        False,
-    )  # no deployment is known yet
+    # no deployment is known yet
+    assert (done.code, "heat-config-agent-compat" in done.out) == (0, False)
     eventually(
         bare, lambda: [each["failed"] for each in status(bare)["deployments"]] == [True]
     )

@@ -417,9 +417,8 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     done = bare.run("dpkg", "--purge", "heat-config-agent")
     assert done.code == 0
     said = (done.out + done.err).splitlines()
-    assert (
-        said.count("  d2 (CREATE) has run, and its result is not delivered") == 2
-    )  # at its removal, and at the purge
+    # at its removal, and at the purge
+    assert said.count("  d2 (CREATE) has run, and its result is not delivered") == 2
     back = "to go back to it: systemctl enable --now os-collect-config.service"
     assert (
         said.count(
@@ -445,9 +444,8 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
         "-name",
         "*heat?config*",
     ).out.split()
-    assert left == [
-        "/etc/heat-config-agent"
-    ]  # there are settings in it, which somebody wrote
+    # there are settings in it, which somebody wrote
+    assert left == ["/etc/heat-config-agent"]
     assert bare.run("systemctl", "is-failed", NAME).out.strip() == "inactive"
 
 

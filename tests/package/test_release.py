@@ -131,9 +131,8 @@ def test_a_release_is_all_but_published(checkout: Path) -> None:
     assert (folder / "release-notes.md").read_text() == (
         f"# heat-config-agent {__version__} - 2026-11-25\n\n- It works.\n"
     )
-    bill = json.loads(
-        (folder / materials).read_text()
-    )  # cyclonedx-py holds it to the schema before it writes it
+    # cyclonedx-py holds it to the schema before it writes it
+    bill = json.loads((folder / materials).read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     ours = bill["metadata"]["component"]
     assert (ours["name"], ours["version"]) == ("heat-config-agent", __version__)

@@ -88,9 +88,8 @@ def rpm_tried_on(
     machine: Booted, *words: str | Path
 ) -> subprocess.CompletedProcess[str]:
     """Have RPM do something on a machine."""
-    _, _, holder, _, *disk = (
-        machine.disk.parts
-    )  # its database takes the path by which the holder sees it
+    # its database takes the path by which the holder sees it
+    _, _, holder, _, *disk = machine.disk.parts
     there = ["nsenter", "--target", holder, "--mount"]
     command = ["rpm", "--root", Path("/", *disk), "--dbpath", "/var/lib/rpm", *words]
     return subprocess.run(
@@ -239,14 +238,16 @@ def test_a_machine_on_which_it_comes_and_goes(
         for line in rpm_on(machine, "--verify", "heat-config-agent").splitlines()
         if line
     ]
+    # our preset
     assert (
         machine.inside("systemctl", "is-enabled", "heat-config-apply").out.strip()
         == "disabled"
-    )  # our preset
+    )
+    # Debian's own
     assert (
         machine.inside("systemctl", "is-enabled", "heat-config-agent").out.strip()
         == "enabled"
-    )  # Debian's own
+    )
     assert (
         machine.inside("heat-config-agent", "--version").out
         == f"heat-config-agent {__version__}\n"

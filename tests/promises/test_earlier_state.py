@@ -36,10 +36,8 @@ STATES = {
 def copied(machine: Machine, heat: SignalServer) -> list[dict[str, Any]]:
     """Put the state where this machine has its own, and return the deployments; their results go to this server."""
     shutil.copytree(SAMPLE, machine.state)
-    for path in (
-        machine.state,
-        *machine.state.rglob("*"),
-    ):  # version control keeps no such modes
+    for path in (machine.state, *machine.state.rglob("*")):
+        # version control keeps no such modes
         path.chmod(0o700 if path.is_dir() else 0o600)
     document = json.loads((SAMPLE / "documents/request.json").read_text())["content"]
     text = json.dumps(document).replace("/var/lib/example", str(machine.folder))

@@ -36,9 +36,8 @@ def old(machine: Machine, days: float) -> None:
     path = machine.state / "retention.json"
     said = json.loads(path.read_bytes())
     path.write_text(json.dumps({**said, "lived": said["lived"] + days * DAY}))
-    (machine.state / shortcut.FILE).unlink(
-        missing_ok=True
-    )  # it goes by the kernel's clock, which has not moved
+    # it goes by the kernel's clock, which has not moved
+    (machine.state / shortcut.FILE).unlink(missing_ok=True)
 
 
 def put(path: Path, text: str = SECRET) -> None:

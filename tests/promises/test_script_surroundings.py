@@ -374,9 +374,8 @@ def test_the_environment_is_clean(machine: Machine, heat: SignalServer) -> None:
         if name.startswith(("HEAT_", "heat_"))
     }
     assert {"HEAT_INPUTS_FILE", "heat_outputs_path"} <= ours
-    others = (
-        variables.keys() - given.keys() - ours - {"planted"}
-    )  # an input that every deployment of the tests has
+    # an input that every deployment of the tests has
+    others = variables.keys() - given.keys() - ours - {"planted"}
     assert others <= {"PWD", "SHLVL", "_"}, "set by the shell itself"
 
 

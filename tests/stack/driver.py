@@ -51,7 +51,8 @@ def main(
             session.root is None
             or session.root.record.action != "ROLLBACK"
             or session.interrupted
-        ):  # else it is over
+        ):
+            # else it is over
             session.update(working.again(wanted), rollback=operation["rollback"])
     elif op == "snapshot" and session.store.snapshots and not session.interrupted:
         pass

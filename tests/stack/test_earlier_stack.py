@@ -31,10 +31,8 @@ resources:
 def stacks(machine: Machine) -> Stacks:
     """A machine with the stack `site`, as the first version left it."""
     shutil.copytree(SAMPLE, machine.state)
-    for path in (
-        machine.state,
-        *machine.state.rglob("*"),
-    ):  # version control keeps no such modes
+    for path in (machine.state, *machine.state.rglob("*")):
+        # version control keeps no such modes
         path.chmod(0o700 if path.is_dir() else 0o600)
     folder = machine.state / "stacks/site"
     stack = (folder / "stack").read_text()

@@ -85,9 +85,8 @@ def test_nothing_relies_on_what_is_not_on_disk(
     running, settled = Journal.running, Journal.settled
 
     def begin(journal: Journal, key: str, run: Run) -> None:
-        running(
-            journal, key, run
-        )  # when it returns, the supervisor gets the word to begin
+        # when it returns, the supervisor gets the word to begin
+        running(journal, key, run)
         begun.append(key)
         word = "begin" + (len(begun) - 1) * "x"
         assert f'"{word}"' in disk.safe["stack"], (

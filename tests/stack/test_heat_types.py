@@ -92,9 +92,8 @@ def test_uses_of_a_type_get_heats_verdict(type_: str) -> None:
                 case["mutation"],
                 reported,
             )
-        elif any(
-            rule in said for rule in CLASS_RULES
-        ):  # Heat stops there, or there is nothing else
+        elif any(rule in said for rule in CLASS_RULES):
+            # Heat stops there, or there is nothing else
             assert reported or case["mutation"] == "unknown attribute", case["mutation"]
         else:
             assert any(each.problem[:120] in said for each in reported), (

@@ -153,9 +153,8 @@ def test_killed_at_any_moment(
         at = f"{where} {number} of {whole['passed']}, {'killed' if killed is None else 'not killed'}"
         assert {**again, "passed": 0} == {**whole, "passed": 0}, at
         assert sorted((folder / "log").read_text().splitlines()) == log, at
-    assert (
-        died > whole["passed"] / 2
-    )  # how often something is put on disk is a matter of time
+    # how often something is put on disk is a matter of time
+    assert died > whole["passed"] / 2
 
 
 def test_a_script_that_runs_meanwhile_is_followed(tmp_path: Path) -> None:

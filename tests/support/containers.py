@@ -228,18 +228,16 @@ class Podman:
 @pytest.fixture(scope="session")
 def own_podman() -> Iterator[Podman]:
     """Podman for all tests of a session."""
-    folder = Path(
-        tempfile.mkdtemp(prefix="podman-", dir="/tmp")
-    )  # podman takes no path of more than 50 characters
+    # podman takes no path of more than 50 characters
+    folder = Path(tempfile.mkdtemp(prefix="podman-", dir="/tmp"))
     podman = Podman(folder)
     try:
         podman.set_up()
         yield podman
     finally:
         podman.end()
-        shutil.rmtree(
-            folder, ignore_errors=True
-        )  # some of it may be mounted still, where the machine is slow
+        # some of it may be mounted still, where the machine is slow
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -71,9 +71,8 @@ def end(*processes: subprocess.Popen[Any] | None) -> None:
             kill(*_held(psutil.Process(process.pid)))
         process.wait()
         for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
-            with contextlib.suppress(
-                OSError
-            ):  # there may be no reader of what was written
+            with contextlib.suppress(OSError):
+                # there may be no reader of what was written
                 stream.close()
 
 

@@ -93,9 +93,8 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length", "0"))
         begun = time.time()
         body = self.rfile.read(length)
-        if (
-            len(body) < length
-        ):  # whoever sent it was killed meanwhile: it was not received
+        if len(body) < length:
+            # whoever sent it was killed meanwhile: it was not received
             self.close_connection = True
             return
         moments = time.monotonic(), begun, time.time()

@@ -582,11 +582,8 @@ class _Watched:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         try:
             path, content = self._says(arguments)
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-        ):  # it is called in a way in which nothing of ours is
+        except (LookupError, TypeError, ValueError):
+            # it is called in a way in which nothing of ours is
             return self._original(*arguments, **named)
         name = (
             self._creates if self._creates and arguments[1] & os.O_CREAT else self._name
@@ -595,9 +592,8 @@ class _Watched:
         try:
             result = self._original(*arguments, **named)
         except OSError as error:
-            gone = name == "unlink" and isinstance(
-                error, FileNotFoundError
-            )  # that is what was wanted
+            # that is what was wanted
+            gone = name == "unlink" and isinstance(error, FileNotFoundError)
             self._watch.called("after", Call(name, path, content, failed=not gone))
             raise
         said = content if self._returned is None else content + self._returned(result)

@@ -84,9 +84,8 @@ def _has_terminal(pid: str) -> bool:
 def main(folder: str, watched: list[int]) -> None:
     """Wait for the end of the first of the watched processes; then end that of the tests, and what they have left."""
     if os.fork():
-        os._exit(
-            0
-        )  # the watcher must not be a child of the process of the tests, some of which look at their children
+        # the watcher must not be a child of the process of the tests, some of which look at their children
+        os._exit(0)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     poll = select.poll()

@@ -165,9 +165,8 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
     """Start commands until nobody asks any more. Each comes back from here as a process that is to run it."""
     from heat_config_agent.cli import main  # noqa: PLC0415  # only this process needs them
 
-    for package in filter(
-        importlib.util.find_spec, _PACKAGES
-    ):  # `make test-agent` has no stack package
+    for package in filter(importlib.util.find_spec, _PACKAGES):
+        # `make test-agent` has no stack package
         _load(package)
     importlib.import_module(
         "heat_config_agent.cli.agent"
@@ -184,9 +183,8 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
             process, ends = running.pop(ended)
             poll.unregister(ended)
             code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-            with contextlib.suppress(
-                BrokenPipeError
-            ):  # it took too long, and its test has gone
+            with contextlib.suppress(BrokenPipeError):
+                # it took too long, and its test has gone
                 os.write(ends, b"%d\n" % code)
             os.close(ended)
             os.close(ends)

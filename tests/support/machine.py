@@ -65,9 +65,8 @@ class Machine:
         self.folder = folder
         self.state = folder / "state"
         self.hooks = folder / "hooks"
-        self.temporary = folder.with_name(
-            f"{folder.name}.tmp"
-        )  # beside it: tests look at what is in it
+        # beside it: tests look at what is in it
+        self.temporary = folder.with_name(f"{folder.name}.tmp")
         self.temporary.mkdir(exist_ok=True)
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -232,9 +231,8 @@ class Machine:
 
     def _all(self) -> list[psutil.Process]:
         ids, place = [], os.fsencode(self.state)
-        for pid in (
-            psutil.pids()
-        ):  # after each test: read as it is, which takes a third of psutil's time
+        for pid in psutil.pids():
+            # after each test: read as it is, which takes a third of psutil's time
             try:
                 words = b"".join(
                     _read(f"/proc/{pid}/{name}") for name in ("cmdline", "environ")
@@ -302,9 +300,8 @@ def deployment(
                 "value": fields.pop("verb", "POST"),
             }
         )
-    tool = fields.get(
-        "group", "script"
-    )  # what others than scripts make of each input is what their tests are about
+    # what others than scripts make of each input is what their tests are about
+    tool = fields.get("group", "script")
     items += planted.plant(items, hidden=tool == "script" or tool not in HOOKS)
     outputs = [
         each if isinstance(each, dict) else {"name": each}

@@ -20,9 +20,8 @@ def held_open(folder: Path) -> list[str]:
     """Return the files and folders from a folder on that this process has open, also those that are deleted."""
     targets = []
     for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # closed meanwhile by another thread
+        with contextlib.suppress(FileNotFoundError):
+            # closed meanwhile by another thread
             targets.append(link.readlink())
     return [str(target) for target in targets if f"{target}/".startswith(f"{folder}/")]
 

@@ -189,9 +189,8 @@ class GitBySsh(Published):
             ]
             subprocess.run(words, check=True)
         shutil.copy(keys / "user.pub", keys / "authorized")
-        Path("/run/sshd").mkdir(
-            exist_ok=True
-        )  # of sshd itself, whose package makes it at the boot
+        # of sshd itself, whose package makes it at the boot
+        Path("/run/sshd").mkdir(exist_ok=True)
         port = ports.reserved()
         settings = keys / "sshd_config"
         lines = [

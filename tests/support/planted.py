@@ -186,10 +186,8 @@ def _places(machine: Machine) -> Iterator[tuple[str, str | bytes]]:
     if not machine.state.is_dir() or not os.access(machine.state, os.R_OK | os.X_OK):
         return
     stacks = [path.parent for path in (machine.state / "stacks").glob(f"*/{RECORD}")]
-    for state in (
-        machine.state,
-        *stacks,
-    ):  # a stack's folder is a state directory of its own
+    for state in (machine.state, *stacks):
+        # a stack's folder is a state directory of its own
         if (state / journal.FILE).is_file():
             yield from _listings(machine, state)
     for each in stacks:
@@ -215,9 +213,8 @@ def _may_hold(folder: Path, name: str) -> bool:
     if run_folder.EARLIER in folder.parts:  # it is masked on disk
         return False
     if top == "stacks" and len(folder.parts) > 1:
-        inner = Path(
-            *folder.parts[2:]
-        )  # results are in it with their outputs, which other resources need
+        # results are in it with their outputs, which other resources need
+        inner = Path(*folder.parts[2:])
         return (
             name.startswith((RECORD, f".{RECORD}"))
             or inner == Path("deployed")
@@ -281,9 +278,8 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
         yield f"stack {' '.join(words)}", _stack(machine, *words, name)
     listed = _stack(machine, "resource", "list", "-n", "5", "--json", name)
     for number, each in enumerate(json.loads(listed) if listed.startswith("[") else ()):
-        option = (
-            ["--json"] if number % 2 else []
-        )  # each is shown, in turn as text and as JSON
+        # each is shown, in turn as text and as JSON
+        option = ["--json"] if number % 2 else []
         yield (
             "stack resource show",
             _stack(machine, "resource", "show", *option, name, each["resource_name"]),
@@ -372,9 +368,10 @@ def _open(state: Path) -> Iterator[str]:
         for path in state.glob(pattern):
             with contextlib.suppress(FileNotFoundError):
                 found = path.lstat()
+                # a test's
                 odd = path.is_symlink() or (
                     path.is_dir() and not pattern.startswith("runs")
-                )  # a test's
+                )
                 if found.st_mode & 0o077 and not odd:
                     yield f"others may read {path}: its mode is {found.st_mode & 0o7777:o}"
 

@@ -426,7 +426,8 @@ class World:
         if handed.replaced:
             if not handed.was_running and any(
                 moment > handed.replaced + 0.01 for moment in begins
-            ):  # it has 10 ms steps
+            ):
+                # it has 10 ms steps
                 wrong.append("it was begun after it had been replaced")
             at_its_address = [
                 other
@@ -554,9 +555,8 @@ class World:
         for each in self.handed.values():
             for secret in each.secrets:
                 places = dict(seen)
-                if (
-                    secret == each.secrets[0]
-                ):  # with which Heat is spoken to: no tool is given it
+                if secret == each.secrets[0]:
+                    # with which Heat is spoken to: no tool is given it
                     places["the surroundings of a run"] = surroundings
                 leaks += [
                     f"{each.id}: {secret} is in {place}"
@@ -633,9 +633,8 @@ def too_open(state: Path) -> list[str]:
         )
         if parts[:1] == ("run",):
             continue
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # an agent that works has removed it
+        with contextlib.suppress(FileNotFoundError):
+            # an agent that works has removed it
             mode = path.lstat().st_mode
             if not stat.S_ISLNK(mode) and mode & 0o077:
                 wrong.append(f"others may read {path}")

@@ -239,9 +239,8 @@ class Proxy:
 
     def _stop_listening(self) -> None:
         with contextlib.suppress(OSError):
-            self._listener.shutdown(
-                socket.SHUT_RDWR
-            )  # so that whoever waits for connections wakes up
+            # so that whoever waits for connections wakes up
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def is_over(self, exchange: Exchange) -> bool:

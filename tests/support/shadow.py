@@ -125,9 +125,8 @@ class Cut:
             to.touch(0o600)
             to.write_bytes(self._content(now.read_bytes(), flushed))
             to.chmod(now.stat().st_mode & 0o777)
-        elif flushed is None or not flushed.startswith(
-            b"{"
-        ):  # a file that was removed, and is back
+        elif flushed is None or not flushed.startswith(b"{"):
+            # a file that was removed, and is back
             to.touch(0o600)
             to.write_bytes(flushed or b"")
 
@@ -172,9 +171,8 @@ def main() -> None:
     os.fsync = noting(os.fsync)  # type: ignore[assignment]
     os.fdatasync = noting(os.fdatasync)  # type: ignore[assignment]
     sys.argv = command
-    sys.path[0] = str(
-        Path(command[0]).parent
-    )  # as if the command had been started by itself
+    # as if the command had been started by itself
+    sys.path[0] = str(Path(command[0]).parent)
     runpy.run_path(command[0], run_name="__main__")
 
 

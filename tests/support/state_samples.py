@@ -112,9 +112,8 @@ def write(target: Path) -> None:
         try:
             _write_stacks(machine)
             _write_deployments(machine, heat, away, daemon)
-            left_out = shutil.ignore_patterns(
-                "*lock", "git"
-            )  # fetched files are not part of the state
+            # fetched files are not part of the state
+            left_out = shutil.ignore_patterns("*lock", "git")
             shutil.copytree(
                 machine.state, target / "state", symlinks=True, ignore=left_out
             )
@@ -200,9 +199,8 @@ def place(sample: Path, machine: Machine, heat: SignalServer) -> list[dict[str, 
     for target in (machine.state, *machine.state.rglob("*")):
         if target.is_symlink():
             continue
-        target.chmod(
-            0o700 if target.is_dir() else 0o600
-        )  # version control keeps no such modes
+        # version control keeps no such modes
+        target.chmod(0o700 if target.is_dir() else 0o600)
         if target.is_file():
             target.write_bytes(_changed(target.read_bytes(), changes))
     text = _changed(json.dumps(here["deployments"]).encode(), changes)

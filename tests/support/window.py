@@ -67,9 +67,8 @@ class Window:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.shown()  # and with that, tmux has read all that was drawn
             self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
-            wait_until(
-                lambda: os.get_terminal_size(tty) == (columns, lines)
-            )  # tmux may tell the command later
+            # tmux may tell the command later
+            wait_until(lambda: os.get_terminal_size(tty) == (columns, lines))
 
     def type(self, *keys: str) -> None:
         """Press keys, by the names that tmux has for them."""

@@ -449,9 +449,8 @@ class Lab:
         number = next(_NUMBERS)
         self._client.stdin.write(json.dumps([number, method, arguments]) + "\n")
         answer: dict[str, Any] = {}
-        while (
-            answer.get("number") != number
-        ):  # what a test that was interrupted has asked is answered too
+        while answer.get("number") != number:
+            # what a test that was interrupted has asked is answered too
             line = self._client.stdout.readline()
             assert line, "Heat's client has ended"
             answer = json.loads(line)
@@ -630,9 +629,8 @@ def _psql(folder: Path, database: str, *commands: str) -> None:
     command = _postgres(
         "psql", "-q", "-h", folder / "postgres", "-U", "postgres", database, *words
     )
-    subprocess.run(
-        command, check=True, stdout=subprocess.DEVNULL, cwd=folder
-    )  # that user may not enter every other
+    # that user may not enter every other
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
 
 
 def _python(service: str) -> str:

@@ -135,11 +135,8 @@ def _fill(url: str) -> None:
             time.sleep(0.05)
     there = client.Client(session=ours, endpoint_override=url)
     roles = {each.name: each for each in there.roles.list()}
-    for name in (
-        "heat_stack_user",
-        "heat_stack_owner",
-        "service",
-    ):  # the last one is there since Keystone 25
+    for name in ("heat_stack_user", "heat_stack_owner", "service"):
+        # the last one is there since Keystone 25
         roles[name] = roles.get(name) or there.roles.create(name)
     service = there.projects.create("service", "default")
     heat = there.users.create(

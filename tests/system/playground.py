@@ -89,9 +89,8 @@ class Playground:
         """End the daemon and what it has started, and remove the folder."""
         self._agent.end()
         shutil.rmtree(self.folder)
-        shutil.rmtree(
-            f"{self.folder}.tmp"
-        )  # of the commands that looked for what the daemon had started
+        # of the commands that looked for what the daemon had started
+        shutil.rmtree(f"{self.folder}.tmp")
 
     def _command(
         self,

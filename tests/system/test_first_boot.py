@@ -216,9 +216,8 @@ def test_a_copy_is_an_instance_of_its_own(
         machine.boot()
         eventually(machine, lambda: bool(other.values("d2")))
         eventually(machine, lambda: state_of(machine, "d2") == "signalled")
-        assert results(other, "d1") == [
-            (0, "d1 by python")
-        ]  # another machine's has been run there, not here
+        # another machine's has been run there, not here
+        assert results(other, "d1") == [(0, "d1 by python")]
         assert results(other, "d2") == [(0, "d2 by python")]
         assert len(heat.signals) == asked
         assert (machine.disk / "var/lib/heat-config-agent/of-i-1").is_dir()
@@ -258,9 +257,10 @@ def test_the_stack_has_a_stock_image_install_it(
     template = yaml.safe_load(text)
     resources = template["resources"]
     resources["first_boot"]["properties"]["parts"].append({"config": WAITS})
+    # there is no Nova
     template["resources"] = {
         name: resources[name] for name in ("install", "first_boot")
-    }  # there is no Nova
+    }
     template["parameters"] = {name: template["parameters"][name] for name in parameters}
     template["outputs"] = {
         "user_data": {"value": {"get_attr": ["first_boot", "config"]}}
@@ -280,9 +280,8 @@ def test_the_stack_has_a_stock_image_install_it(
     )
     handed.deploy(component("d1", heat))
     with image() as machine:
-        slow = (
-            machine.disk / "etc/apt/apt.conf.d/90slow"
-        )  # there is less to be done here than on a stock image
+        # there is less to be done here than on a stock image
+        slow = machine.disk / "etc/apt/apt.conf.d/90slow"
         slow.write_text('DPkg::Post-Invoke {"sleep 4";};\n')
         seeds.config_drive(machine, seeds.user_data(handed.first, own))
         machine.boot()

@@ -11,10 +11,8 @@ from system.agents import Agents
 from system.openstack import TRANSPORTS, Lab
 from system.sites import LATER, Site
 
-pytestmark = [
-    pytest.mark.takes(100),
-    pytest.mark.timeout(600),
-]  # on a machine with much else to do
+# on a machine with much else to do
+pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]
 
 FAILURES = {
     "POLL_SERVER_HEAT": (

@@ -71,10 +71,8 @@ def test_an_isolated_run_has_a_scope_and_nothing_else_of_the_machine(
         & set(machine.run("sh", "-c", apart).out.split())
         == set()
     )
-    assert shown["result"]["asked"].strip() in (
-        "running",
-        "degraded",
-    )  # services of the machine answer it
+    # services of the machine answer it
+    assert shown["result"]["asked"].strip() in ("running", "degraded")
     assert shown["isolated"] == "network, home, tmp, system=strict"
     [left] = running(machine, "sleep", "1010")
     assert (

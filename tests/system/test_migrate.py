@@ -248,9 +248,10 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     )
     assert all(each["already"] for each in again["steps"]), again["steps"]
     assert units(image) == AFTER
+    # Heat has answered
     eventually(
         image, lambda: image.run("heat-config-agent", "status", "--check").code == 0
-    )  # Heat has answered
+    )
 
     # And back.
     for command in (

@@ -21,10 +21,8 @@ from support import pace
 from support.loopback import wait_until
 from system.openstack import TEMPLATE, TRANSPORTS, Lab
 
-pytestmark = [
-    pytest.mark.takes(100),
-    pytest.mark.timeout(600),
-]  # on a machine with much else to do
+# on a machine with much else to do
+pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]
 
 TESTS = Path(__file__).parents[1]
 
@@ -101,9 +99,8 @@ def test_result_is_delivered_after_an_outage_of_heat(cloud: Lab) -> None:
     before = cloud.now()
     cloud.stack_delete(name)
     wait_until(lambda: cloud.deployments(name)[0]["id"] != deployment["id"], 30)
-    wait_until(
-        lambda: bool(cloud.requests("nova", before)), 30
-    )  # Heat asks after the metadata has the DELETE
+    # Heat asks after the metadata has the DELETE
+    wait_until(lambda: bool(cloud.requests("nova", before)), 30)
     assert cloud.stack_get(name).status == "DELETE_IN_PROGRESS"
     cloud.signal(name, "deployment", RESULT)
     cloud.wait(name, "DELETE_COMPLETE")

@@ -99,9 +99,8 @@ def test_a_run_has_a_scope_of_its_own(machine: Booted) -> None:
     assert "INVOCATION_ID" not in printed
     assert "SYSTEMD" not in printed
     assert printed.count("/proc/") == 1
-    assert (
-        printed.count(" -> ") == 4
-    )  # 0, 1 and 2, and that with which the list is read
+    # 0, 1 and 2, and that with which the list is read
+    assert printed.count(" -> ") == 4
 
     assert machine.run("systemctl", "stop", scope).code == 0
     assert running(machine, "sleep", "1001") == []

@@ -126,9 +126,8 @@ def test_systemd_runs_it(service: Booted) -> None:
         ),
     )
     third = process(service)
-    service.run(
-        "kill", "-STOP", str(third)
-    )  # it hangs: systemd misses its sign of life
+    # it hangs: systemd misses its sign of life
+    service.run("kill", "-STOP", str(third))
     eventually(service, lambda: process(service) not in (0, third))
 
     eventually(service, lambda: status(service)["agent"]["running"])

@@ -42,10 +42,8 @@ INTERVAL = 1.0
 
 Sites = dict[str, Site]
 
-pytestmark = [
-    pytest.mark.takes(100),
-    pytest.mark.timeout(600),
-]  # four stacks, on a machine with much else to do
+# four stacks, on a machine with much else to do
+pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +63,8 @@ def sites(one_cloud: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def test_an_idle_poll(cloud: Lab, sites: Sites) -> None:
     """Over each transport, a poll that finds nothing new is one request; nobody logs in for it."""
-    time.sleep(
-        5 * INTERVAL
-    )  # the last result has been sent, what that has changed been read, and nothing more came
+    # the last result has been sent, what that has changed been read, and nothing more came
+    time.sleep(5 * INTERVAL)
     since, deadline = cloud.now(), time.monotonic() + pace.seconds(60)
     requests: dict[str, list[Arrived]] = {}
     while (
@@ -147,9 +144,8 @@ def test_servers_are_away(cloud: Lab, sites: Sites) -> None:
     for service in ("zaqar", "swift", "heat"):
         cloud.start(service)
     time.sleep(SHORT)  # all tokens are over: Keystone is missed
-    for transport in (
-        LOOKED_AT
-    ):  # Heat asks Swift again with growing pauses, which may be as long as all of this
+    for transport in LOOKED_AT:
+        # Heat asks Swift again with growing pauses, which may be as long as all of this
         sites[transport].fails("UPDATE_FAILED")
     cloud.put_back()
     for transport, site in sites.items():

@@ -20,9 +20,8 @@ def test_a_service_does_what_its_case_says(
 ) -> None:
     """Each step has its lines, states, outputs and exit code."""
     differences = [*Case(service_case, machine).differences()]
-    assert not differences, "\n".join(
-        differences
-    )  # all of it: pytest shortens what it compares
+    # all of it: pytest shortens what it compares
+    assert not differences, "\n".join(differences)
 
 
 def test_a_difference_is_noticed(machine: Machine, tmp_path: Path) -> None:

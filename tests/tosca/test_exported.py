@@ -127,9 +127,8 @@ def test_an_exported_service_does_the_same(
     case = Exported(CASES / name, machine)
     case.forms = forms
     case.content["steps"] = steps_of(case, name)
-    if (
-        "script" in forms and name == "15-python"
-    ):  # the outputs of scripts are text with every agent
+    if "script" in forms and name == "15-python":
+        # the outputs of scripts are text with every agent
         for step in case.content["steps"]:
             step.pop("outputs", None)
 

@@ -21,9 +21,10 @@ def test_outputs_that_an_earlier_version_has_kept_are_there_until_the_operation_
     assert case.do({"do": "workflow", "workflow": "first"}).code == 0
     records = machine.state / "stacks" / NAME / "stack"
     lines = [line.partition(" ")[2] for line in records.read_text().splitlines()]
+    # of the same length
     earlier = [
         line.replace('"First.create":', '"create":      ').encode() for line in lines
-    ]  # of the same length
+    ]
     assert any(
         b'"outputs":{"create":      {"told":"First "}}' in line for line in earlier
     )

@@ -113,9 +113,8 @@ def parser(first: str = "", second: str = "") -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     only = COMMANDS.get(first)
-    for module in (
-        [only] if only else dict.fromkeys(COMMANDS.values())
-    ):  # one loads much faster than all
+    for module in [only] if only else dict.fromkeys(COMMANDS.values()):
+        # one loads much faster than all
         importlib.import_module(module).add(
             commands, *([second] if first == "stack" else [])
         )

@@ -329,9 +329,10 @@ def _is_idle(steps: Iterable[Step], entries: Mapping[str, Entry]) -> bool:
     known = {
         entry.key for entry in entries.values() if entry.settled and not entry.again
     }
+    # it is retried
     failed = any(
         entry.action == cleanup.ACTION and entry.failed for entry in entries.values()
-    )  # it is retried
+    )
     return (
         not failed
         and len(known) == len(entries)
@@ -401,9 +402,8 @@ def _apply(
             and not (applier.work.queue.hold or pruning.busy)
             and _is_idle(steps, book.entries)
         ):
-            with contextlib.suppress(
-                OSError
-            ):  # on a full disk, the next run looks at everything again
+            with contextlib.suppress(OSError):
+                # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
     return code
 

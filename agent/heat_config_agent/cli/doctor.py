@@ -110,9 +110,8 @@ def _findings(
     settings: Settings, mistakes: list[str], progress: _Progress
 ) -> Iterator[Finding]:
     yield from machine.findings(settings, mistakes)
-    programs = _Programs(
-        settings
-    )  # not earlier: its processes would inherit the test script while it is open
+    # not earlier: its processes would inherit the test script while it is open
+    programs = _Programs(settings)
     from heat_config_agent.doctor.sources import Asking  # noqa: PLC0415  # 200 ms, only for this command
 
     asking = Asking(settings)

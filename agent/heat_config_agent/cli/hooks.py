@@ -124,9 +124,8 @@ def _show_absent(names: Sequence[str], state: Path, installed: tools.Tools) -> N
     """Print which package has more tools, and which of them deployments of this machine need."""
     more = f"the package {heat_config_hooks.COMPAT_PACKAGE} has more tools: {', '.join(names)}"
     terminal.say(terminal.styled(f"\n{more}", "quiet"))
-    with contextlib.suppress(
-        StateError
-    ):  # anybody may list the hooks, and only the agent's user can read the journal
+    with contextlib.suppress(StateError):
+        # anybody may list the hooks, and only the agent's user can read the journal
         for name in ready.absent(journal.read(state), installed.installed()):
             problem = f"a deployment on this machine needs {name}: install {heat_config_hooks.COMPAT_PACKAGE}"
             terminal.say(terminal.styled(problem, "warn"))

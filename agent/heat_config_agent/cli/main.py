@@ -106,9 +106,8 @@ def _is_written(text: bytes) -> bool:
     try:
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
-    except (
-        OSError
-    ):  # the reader has gone, or the disk is full: the long way handles that
+    except OSError:
+        # the reader has gone, or the disk is full: the long way handles that
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return False
     return True

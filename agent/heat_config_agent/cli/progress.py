@@ -301,9 +301,8 @@ def exit_code(
     ]
     if mistakes or any(entry.failed or entry.state is State.RETRY for entry in ran):
         return ExitCode.FAILED
-    if any(
-        entries[step.deployment.key].state is State.REBOOT for step in worked
-    ):  # the others wait for the reboot
+    if any(entries[step.deployment.key].state is State.REBOOT for step in worked):
+        # the others wait for the reboot
         return ExitCode.REBOOT
     if any(entry.state is State.ACCEPTED for entry in ran):
         return ExitCode.FAILED

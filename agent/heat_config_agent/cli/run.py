@@ -80,9 +80,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         return _run(options, notifier)
     except AgentError as error:
-        notifier.status(
-            f"not running: {terminal.line(str(error))}"
-        )  # systemd shows it after the end of the process
+        # systemd shows it after the end of the process
+        notifier.status(f"not running: {terminal.line(str(error))}")
         raise
     except (OSError, MemoryError, ImportError) as error:
         notifier.status(f"not running: {terminal.line(obstacle(error))}")
@@ -100,9 +99,8 @@ def _run(options: argparse.Namespace, notifier: Notifier) -> int:
     )
     settings = reread()
     for number in (signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(
-            number, signal.SIG_IGN
-        )  # others may send them from now on; the daemon handles them once it runs
+        # others may send them from now on; the daemon handles them once it runs
+        signal.signal(number, signal.SIG_IGN)
     with lock.held(settings.state, "" if options.once else lock.DAEMON):
         if options.once:
             return _once(settings, as_json=options.json)

@@ -77,8 +77,7 @@ def _usable_output() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    signal_numbers.handle(
-        signal_numbers.SIGTERM, signal_numbers.SIG_IGN
-    )  # a second signal would interrupt the cleanup
+    # a second signal would interrupt the cleanup
+    signal_numbers.handle(signal_numbers.SIGTERM, signal_numbers.SIG_IGN)
     signal_numbers.handle(signal_numbers.SIGINT, signal_numbers.SIG_IGN)
     raise Interrupted

@@ -112,9 +112,8 @@ def _remove() -> None:
         path.unlink()
         terminal.say(f"removed {path}")
     _systemctl("daemon-reload")
-    with contextlib.suppress(
-        OSError
-    ):  # it is not there, or has settings in it, which stay
+    with contextlib.suppress(OSError):
+        # it is not there, or has settings in it, which stay
         SETTINGS.rmdir()
     if not ours:
         terminal.say("there is nothing to remove")

@@ -74,10 +74,8 @@ def again(words: Sequence[str], environ: Mapping[str, str]) -> bytes | None:
             state = word.partition("=")[2]
     locks: list[int] = []
     try:
-        for path in (
-            state,
-            f"{state}/lock",
-        ):  # a process that holds one of them may be about to change something
+        for path in (state, f"{state}/lock"):
+            # a process that holds one of them may be about to change something
             locks.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
             fcntl.flock(locks[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
             found = os.fstat(locks[-1])

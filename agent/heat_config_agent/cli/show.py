@@ -48,9 +48,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         conceal = concealer(deployment)
         result = {conceal.text(name): conceal(value) for name, value in result.items()}
-    if (
-        entry.removed is not Removed.NOTHING
-    ):  # which parts of an output are secret is no longer known
+    if entry.removed is not Removed.NOTHING:
+        # which parts of an output are secret is no longer known
         result = {
             name: value if name in STANDARD_OUTPUTS else MASK
             for name, value in result.items()

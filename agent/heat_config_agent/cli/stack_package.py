@@ -77,9 +77,8 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
-    if (
-        not settings.followed and not (settings.state / "follow").is_dir()
-    ):  # most machines follow nothing
+    if not settings.followed and not (settings.state / "follow").is_dir():
+        # most machines follow nothing
         return []
     from heat_config_agent.state import followed, health  # noqa: PLC0415
     from heat_config_hooks.values import replace  # noqa: PLC0415

@@ -123,8 +123,7 @@ def _more(settings: Settings) -> str:
 def deployment(settings: Settings, entry: Entry) -> Deployment | None:
     """Return the deployment of an entry from the journal, or else from `deployed/`; None if neither has it."""
     document = entry.document or kept(settings.deployed / f"{entry.key}.json")
-    if (
-        not document and entry.removed is not Removed.NOTHING
-    ):  # what is left of it has no secrets
+    if not document and entry.removed is not Removed.NOTHING:
+        # what is left of it has no secrets
         document = {"id": entry.id, "name": entry.name}
     return plan.deployment_of(entry, document) if document else None

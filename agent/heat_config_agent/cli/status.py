@@ -527,9 +527,8 @@ def _agent(state: Path) -> dict[str, object]:
     pause = asked.paused(state)
     doing = str(report.get("doing") or "starting")
     blocked = _blocked(state, report) if running else []
-    if blocked and not report.get(
-        "blocked"
-    ):  # the daemon could not report it, or has not yet
+    if blocked and not report.get("blocked"):
+        # the daemon could not report it, or has not yet
         doing = f"blocked: {blocked[0]['cause']}; {doing}"
     return {
         "running": running,

@@ -191,9 +191,8 @@ def _elsewhere(
             return view
         if time.monotonic() >= next_time or last.is_done:
             last = _found(view, settings, options)
-            next_time = (
-                time.monotonic() + _SELDOM
-            )  # it takes longer than a look into one journal
+            # it takes longer than a look into one journal
+            next_time = time.monotonic() + _SELDOM
         return last
 
     return look_everywhere
@@ -283,9 +282,8 @@ def _view_of_entry(entry: Entry, state: Path, title: str = "") -> _View:
     line = _line(entry, state, title)
     if not _has_ended(entry):
         return _View(code=ExitCode.TIMED_OUT, line=line, entries=(entry,))
-    failed = (
-        entry.failed or entry.ended is None
-    )  # one that was replaced before it ran has done nothing
+    # one that was replaced before it ran has done nothing
+    failed = entry.failed or entry.ended is None
     return _View(
         code=ExitCode.FAILED if failed else ExitCode.OK, line=line, entries=(entry,)
     )

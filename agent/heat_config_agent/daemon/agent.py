@@ -251,9 +251,8 @@ class Agent:
         self._explain(steps)
         replaced = replacement.replacements(self.journal.entries.values())
         self._warn("replaced", [f"{each.sentence} → {each.todo}" for each in replaced])
-        answered = {
-            mistake for step in steps for mistake in step.deployment.mistakes
-        }  # their results say so
+        # their results say so
+        answered = {mistake for step in steps for mistake in step.deployment.mistakes}
         self._warn(
             "mistakes",
             [
@@ -384,9 +383,8 @@ class Agent:
     def close(self) -> None:
         """Write everything to disk for the next agent."""
         self.collection.close()
-        with contextlib.suppress(
-            StateError
-        ):  # the next agent can go on from what is on record
+        with contextlib.suppress(StateError):
+            # the next agent can go on from what is on record
             self.applier.settle()
         self._announcer.close()
 

@@ -156,15 +156,13 @@ class Daemon:
             ]
             if self._unread or any(descriptor != answered for descriptor, _ in ready):
                 return
-            if agent.is_look_due or (
-                not ready and agent.is_touched
-            ):  # at each poll, once
+            if agent.is_look_due or (not ready and agent.is_touched):
+                # at each poll, once
                 return
             if self._following and self._following.is_news:
                 return
-            silent = (
-                bool(ready) and not answers
-            )  # a source could not remove its message from the queue, for example
+            # a source could not remove its message from the queue, for example
+            silent = bool(ready) and not answers
             if silent or self._status.is_due or (answers and self._status.is_stale):
                 self._write_status()
 

@@ -234,9 +234,8 @@ class Intake:
         if not trouble:
             self._collection.taken(key, document)
         if new:
-            taken = self._documents.held[
-                name
-            ]  # with the entries of the one before it, if it has none itself
+            # with the entries of the one before it, if it has none itself
+            taken = self._documents.held[name]
             with self.reading([taken]):
                 number = len(self._reader.parse(taken).deployments)
             self._notes.append(

@@ -267,9 +267,8 @@ class StatusWriter:
 
     def _clock(self, snapshot: Snapshot) -> str:
         """Return the time of day at which blocked work is tried again."""
-        if (
-            snapshot.next_try != self._next_try[0]
-        ):  # once: it would not always be the same second
+        if snapshot.next_try != self._next_try[0]:
+            # once: it would not always be the same second
             self._next_try = (
                 snapshot.next_try,
                 time.time() + snapshot.next_try - time.monotonic(),

@@ -234,9 +234,8 @@ def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list
         )
     # 2. It is new; or another agent has begun or done it, as its file in `deployed/` says.
     if entry is None:
-        another = known.entries.get(
-            deployment.id
-        )  # its key is the id of this one: the file is its own
+        # its key is the id of this one: the file is its own
+        another = known.entries.get(deployment.id)
         if deployment.key in known.begun or (
             deployment.id in known.begun and another is None
         ):
@@ -374,9 +373,8 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
             "deploy_status_code": 0,
         }
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=note, reply=reply)
-    builtin = (
-        deployment.action == cleanup.ACTION
-    )  # the built-in hook that ran the deployment also cleans up
+    # the built-in hook that ran the deployment also cleans up
+    builtin = deployment.action == cleanup.ACTION
     tool = (
         Tool(config.tool, f"{BUILTIN}{config.tool}")
         if builtin
@@ -503,9 +501,8 @@ def _resume(deployment: Deployment, entry: Entry) -> Step:
 
 
 def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
-    if (
-        now < entry.not_before <= now + WAIT_LIMIT
-    ):  # a later time comes from a clock that was wrong
+    if now < entry.not_before <= now + WAIT_LIMIT:
+        # a later time comes from a clock that was wrong
         reason = (
             f"its result is sent again at {clock(entry.not_before)}: {entry.trouble}"
         )

@@ -88,9 +88,8 @@ def located(content: bytes, name: str, path: str) -> str:
     reading = Reading(name, content)
     way = _way(reading, path)
     first, *rest = reading.shown(way) or ("",)
-    words = [
-        text for text, _ in parts(path)
-    ]  # names stay in quotation marks where the path has them
+    # names stay in quotation marks where the path has them
+    words = [text for text, _ in parts(path)]
     shown = dotted((first,)) + "".join(words[len(words) - len(rest) :])
     return f"{reading.place(way)}" + (f": {shown}" if shown else "")
 
@@ -124,9 +123,8 @@ def _parsed(value: object) -> metadata.Parsed:
 def _way(reading: Reading, path: str) -> Path:
     """Return the way to a part in the file; its deployment may stand alone there."""
     way = tuple(step for _, step in parts(path))
-    if way[:1] == ("deployments",) and isinstance(
-        reading.value, list
-    ):  # several files form one document
+    if way[:1] == ("deployments",) and isinstance(reading.value, list):
+        # several files form one document
         return way[1:]
     return (
         way[1:]

@@ -165,9 +165,8 @@ class Reading:
             return
         self.value = as_json if is_json else tree.value
         self.mistakes += [self._of(fault) for fault in tree.faults]
-        self.mistakes += (
-            [] if tree.faults else self._of_json
-        )  # else it is the same mistake, with its path
+        # else it is the same mistake, with its path
+        self.mistakes += [] if tree.faults else self._of_json
         for key in tree.repetitions:
             if key.key != "<<":  # all of these count
                 problem = _twice(key, f"first in line {key.first_line}")

@@ -206,16 +206,14 @@ class Applier:
         The wait also ends when one of the descriptors in `also` is readable.
         """
         work = self.work
-        if (
-            work.unsecured and not work.next()
-        ):  # else the record of the next run secures them
+        if work.unsecured and not work.next():
+            # else the record of the next run secures them
             results.secure(work)
         work.wait(timeout, also)
         try:
             for active in launch.take_ended(work):
-                launch.watch_left(
-                    work, active.step.deployment.key
-                )  # its output may be replaced by a masked copy
+                # its output may be replaced by a masked copy
+                launch.watch_left(work, active.step.deployment.key)
                 self._conclude(active.step, *launch.close(work, active))
                 launch.shorten(work, active)
             step = work.next()
@@ -280,9 +278,8 @@ class Applier:
         """Follow a run that has just begun, and report it."""
         work, deployment = self.work, step.deployment
         launch.follow(work, step, started.running)
-        results.publish(
-            work
-        )  # the record of this run has flushed the results before it
+        # the record of this run has flushed the results before it
+        results.publish(work)
         results.secure(work)
         records.write_deployment(work, step)
         work.report.event(events.Begun(step, started.running.run))

@@ -88,9 +88,8 @@ def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
     """
     settings, key = work.settings, job.deployment.key
     entry = work.journal.entries[key]
-    policy = with_verified(
-        policy_in_force(), [job.deployment]
-    )  # it may have changed since the plan was made
+    # it may have changed since the plan was made
+    policy = with_verified(policy_in_force(), [job.deployment])
     if policy is not None:
         if refusal := policy.mistake or policy.refusal(job):
             return Obstacle(refusal, passing=bool(policy.mistake), cause=policy.mistake)
@@ -511,7 +510,6 @@ def _is_ours(error: OSError, folders: tuple[Path, ...]) -> bool:
 
 def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:
     """Return whether a reboot has removed the outputs of a run: heat-agents' folder for them is in memory."""
-    ours = (
-        run.hook.startswith(BUILTIN) and bool(deployment.outputs) and not run.user
-    )  # its reply is in the run folder
+    # its reply is in the run folder
+    ours = run.hook.startswith(BUILTIN) and bool(deployment.outputs) and not run.user
     return ours and run.boot != processes.boot_id() and not os.path.isdir(run.outputs)  # noqa: PTH112  # never raises

@@ -62,15 +62,13 @@ def accept(work: Work, step: Step) -> bool:
         work.report.event(events.Skipped(step))
         return False
     if step.verb in (Verb.RUN, Verb.ANSWER):
-        work.delivery.drop(
-            key
-        )  # the result of an earlier run, which is not waited for now
+        # the result of an earlier run, which is not waited for now
+        work.delivery.drop(key)
         entry = work.journal.entries.get(key)
         if not _is_on_record(step, entry):
             if entry is not None:
-                launch.keep_earlier(
-                    work, entry
-                )  # its document is replaced by that of the step
+                # its document is replaced by that of the step
+                launch.keep_earlier(work, entry)
             tool = step.job.config.tool if step.job else step.deployment.group
             work.journal.accepted(step.deployment, tool=name_of(step.deployment, tool))
     if step.verb is Verb.RUN or (step.verb is Verb.ANSWER and work.queue.hold):
@@ -213,9 +211,8 @@ def mark(work: Work, present: Collection[str] | None = None) -> bool:
     keys = [key for key in keys if key in (present or ())]
     if not keys:
         return True
-    if not _write(
-        work, deployed.sync
-    ):  # a file that a power cut removes was not removed by a person
+    if not _write(work, deployed.sync):
+        # a file that a power cut removes was not removed by a person
         return False
     work.journal.marked(keys, str(deployed.directory))
     return True

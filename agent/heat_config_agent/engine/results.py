@@ -269,9 +269,8 @@ def _try_again(work: Work, step: Step, run: Run, reply: Reply) -> bool:
     entry = work.journal.entries[key]
     now = processes.since_boot()
     lasted = now - run.began
-    if (
-        run.boot != processes.boot_id()
-    ):  # the machine went down when the command had ended
+    if run.boot != processes.boot_id():
+        # the machine went down when the command had ended
         lasted = (run_folder.ended_at(work.settings.run(key), run) or 0.0) - (
             entry.started or 0.0
         )
@@ -341,9 +340,8 @@ def resend(work: Work, step: Step) -> None:
     key = step.deployment.key
     work.journal.sync()  # a result is on disk before it is sent; the flush after the run may have failed
     work.report.event(events.Resent(step, work.journal.entries[key]))
-    records.tidy(
-        work, key
-    )  # the agent that had the result may have been killed before it could
+    # the agent that had the result may have been killed before it could
+    records.tidy(work, key)
     if work.journal.entries[key].state is not State.FINISHED:
         work.journal.send_again(key)
     if _send(work, key):
@@ -374,9 +372,8 @@ def _announce(work: Work, step: Step) -> None:
     """Report a result that is on disk, and remove what its run does not need any more."""
     key = step.deployment.key
     records.write_result(work, step)
-    records.tidy(
-        work, key
-    )  # of an answer too: an agent may have been killed before it could record a run
+    # of an answer too: an agent may have been killed before it could record a run
+    records.tidy(work, key)
     work.report.event(events.Ended(step, work.journal.entries[key]))
 
 
@@ -384,9 +381,8 @@ def _send(work: Work, key: str) -> bool:
     """Send a result, if it is waited for. Returns True if it is superseded, and must never be sent."""
     entry = work.journal.entries[key]
     deployment = work.offer.deployments.get(key)
-    if (
-        deployment is None
-    ):  # if its source has not answered this time, the next answer decides
+    if deployment is None:
+        # if its source has not answered this time, the next answer decides
         return work.offer.supersedes(entry)
     if deployment.source in work.offer.unconfirmed:
         return False  # it is on record, and sent once its source has confirmed that it is waited for

@@ -78,15 +78,14 @@ def survey(
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()
     keys = [deployment.key for deployment in deployments]
+    # perhaps another's key
     keys += [
         deployment.id for deployment in deployments if deployment.id != deployment.key
-    ]  # perhaps another's key
+    ]
     concerned = entries.concerning(keys, sources)
     due = cleanup.due(deployments, sources, concerned, now)
-    deployments = [
-        *due.left,
-        *deployments,
-    ]  # cleanups first: new deployments may need the same place
+    # cleanups first: new deployments may need the same place
+    deployments = [*due.left, *deployments]
     known = facts(
         deployments, concerned, ground, now=now, back=due.back, are_few=are_few
     )

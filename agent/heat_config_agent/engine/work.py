@@ -149,9 +149,8 @@ class Work:
 
         The wait also ends when one of the descriptors in `also` is readable.
         """
-        runs = [
-            active.running.fileno() for active in self.active.values()
-        ]  # readable when the run has ended
+        # readable when the run has ended
+        runs = [active.running.fileno() for active in self.active.values()]
         poll = select.poll()
         for descriptor in (
             *also,

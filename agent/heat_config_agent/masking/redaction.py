@@ -217,9 +217,8 @@ class Concealer:
         """Return a text with the secrets masked."""
         if self._least is None:
             self._least = min(map(len, _parts(self._inputs)), default=0)
-        if (
-            not self._least or len(text) < self._least
-        ):  # no form of a secret is shorter than the secret
+        if not self._least or len(text) < self._least:
+            # no form of a secret is shorter than the secret
             return text
         if self._secrets is None:
             self._secrets = search(self._inputs)

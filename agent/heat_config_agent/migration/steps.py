@@ -219,9 +219,8 @@ def _stop(step: Step, unit: Unit, wait: Wait) -> None:
     try:
         with wait.until(lambda attempt: hold_still(unit, attempt)):
             collectors = survey.collectors(unit)
-            _systemctl(
-                step, "stop", "--", unit.name
-            )  # systemd sends CONT after TERM, so the process can end
+            # systemd sends CONT after TERM, so the process can end
+            _systemctl(step, "stop", "--", unit.name)
             end_collectors(collectors)
     finally:
         if not alone:

@@ -183,7 +183,6 @@ class Entry:
             and self.values is not None
             and self.state not in UNDELIVERED
         )
-        present = (
-            self.removed is Removed.NOTHING or late
-        )  # a result may have been kept until it was delivered
+        # a result may have been kept until it was delivered
+        present = self.removed is Removed.NOTHING or late
         return present and self.over and now - self.settled_at >= seconds

@@ -21,9 +21,8 @@ class Waker:
 
     def wake(self) -> None:
         """Make the descriptor readable. Any thread may call this."""
-        with contextlib.suppress(
-            BlockingIOError
-        ):  # the pipe is full, so the reader wakes anyway
+        with contextlib.suppress(BlockingIOError):
+            # the pipe is full, so the reader wakes anyway
             os.write(self.writer, b".")
 
     def drain(self) -> None:

@@ -166,17 +166,14 @@ def become(
             f"{base} must be a folder of root that no other user may write to"
         )
     own.mkdir(mode=0o700)
-    if (
-        artifacts is not None
-    ):  # no one else can reach them before the folder is the user's
+    if artifacts is not None:
+        # no one else can reach them before the folder is the user's
         shutil.move(artifacts, own / artifacts.name)
         _own(own / artifacts.name, user.pw_uid, user.pw_gid)
         os.environ[VARIABLE] = str(own / artifacts.name)
     os.chown(own, user.pw_uid, user.pw_gid)
-    for number in (
-        1,
-        2,
-    ):  # a script may open /dev/stderr, which is a matter of the file's owner
+    for number in (1, 2):
+        # a script may open /dev/stderr, which is a matter of the file's owner
         os.fchown(number, user.pw_uid, user.pw_gid)
     if isolation:
         namespaces.enter(isolation, (own,))
@@ -199,18 +196,14 @@ def _leave_keys() -> None:
     """
     machine = os.uname().machine
     number = _KEYCTL.get(machine)
-    if number is None or (sys.maxsize > 1 << 32) != (
-        machine not in _NARROW
-    ):  # unknown, or a 32-bit Python on it
+    if number is None or (sys.maxsize > 1 << 32) != (machine not in _NARROW):
+        # unknown, or a 32-bit Python on it
         return
     call = ctypes.CDLL(None, use_errno=True).syscall
     if call(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None) < 0:
         problem = ctypes.get_errno()
-        if problem not in (
-            errno.ENOSYS,
-            errno.EPERM,
-            errno.EACCES,
-        ):  # keys are out of reach for all that runs here
+        if problem not in (errno.ENOSYS, errno.EPERM, errno.EACCES):
+            # keys are out of reach for all that runs here
             raise OSError(problem, f"keyctl: {os.strerror(problem)}")
 
 
@@ -270,9 +263,8 @@ def clear(where: protocol.Workplace) -> None:
 def _run(command: protocol.Command) -> int:
     """Run a command, and return its exit code, or 128 plus the number of the signal that ended it."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(
-            number, _ignored
-        )  # a caught signal has its default action in the command
+        # a caught signal has its default action in the command
+        signal.signal(number, _ignored)
     stdin = os.open(command.stdin or os.devnull, os.O_RDONLY)
     try:
         environment = {**os.environ, **command.environment}

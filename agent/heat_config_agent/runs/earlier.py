@@ -145,13 +145,8 @@ def _read(folder: Path, number: int) -> Earlier:
             failed=bool(about["failed"]),
             reason=str(about["reason"]),
         )
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        RecursionError,
-    ):  # a command may have written it
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        # a command may have written it
         return Earlier(folder=folder, number=number)
 
 

@@ -80,9 +80,8 @@ def _start(state: Path, limit: int, *, scoped: bool) -> None:
         )
         before = shlex.join(scopes.words(f"output.{time.time_ns()}", scope))
         script = f'({before} sh -c \'"$@" &\' sh "$@" || exec "$@") &'
-    with contextlib.suppress(
-        OSError
-    ):  # too many processes, for example: the next look tries again
+    with contextlib.suppress(OSError):
+        # too many processes, for example: the next look tries again
         pid = os.posix_spawn(
             "/bin/sh",
             ["sh", "-c", script, "sh", *words],
@@ -111,9 +110,8 @@ class Watcher:
 
     def __init__(self, state: Path, limit: int) -> None:
         """Look at nothing yet. `limit` is the setting `output_limit` in bytes; 0 for no limit."""
-        self._runs = os.path.realpath(
-            state / "runs"
-        )  # as the kernel names the files in it
+        # as the kernel names the files in it
+        self._runs = os.path.realpath(state / "runs")
         self._limit = limit
         self._written: dict[tuple[int, int], int] = {}
         """Descriptors of the files that are written, by device and inode."""
@@ -188,9 +186,8 @@ class Watcher:
                 streams.shorten(writer, self._limit)
             else:
                 os.ftruncate(writer, 0)
-        except (
-            OSError
-        ):  # a file system without holes: the limit matters more than what was printed
+        except OSError:
+            # a file system without holes: the limit matters more than what was printed
             os.ftruncate(writer, 0)
         finally:
             os.close(writer)

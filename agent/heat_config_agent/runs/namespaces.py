@@ -78,9 +78,8 @@ def enter(levels: Mapping[str, str], kept: Sequence[Path]) -> None:
         _mount("none", "/", _REC | _SLAVE)
         _arrange(levels, [os.path.realpath(path) for path in kept])
         if levels.get("network"):
-            with contextlib.suppress(
-                PermissionError
-            ):  # without CAP_NET_ADMIN, as in containers, it stays down
+            with contextlib.suppress(PermissionError):
+                # without CAP_NET_ADMIN, as in containers, it stays down
                 _bring_up_loopback()
         _give_up_capabilities()
     except (OSError, ValueError) as error:
@@ -113,9 +112,8 @@ def _arrange(levels: Mapping[str, str], kept: Sequence[str]) -> None:
     for (
         path,
         descriptor,
-    ) in (
-        held.items()
-    ):  # before anything is read-only: each is a mount of its own from here on
+    ) in held.items():
+        # before anything is read-only: each is a mount of its own from here on
         Path(path).mkdir(parents=True, exist_ok=True)
         _mount(f"/proc/self/fd/{descriptor}", path, _BIND | _REC)
         os.close(descriptor)

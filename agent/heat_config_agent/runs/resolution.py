@@ -288,10 +288,8 @@ def _become(command: protocol.Command) -> int:
         name: value for name, value in os.environ.items() if name != _OUTPUTS
     }
     environment.update(command.environment)
-    for number in (
-        signal.SIGPIPE,
-        signal.SIGXFSZ,
-    ):  # Python ignores them, and programs would inherit that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        # Python ignores them, and programs would inherit that
         signal.signal(number, signal.SIG_DFL)
     try:
         os.chdir(command.cwd)

@@ -51,13 +51,10 @@ def make(directory: Path, mark: str) -> None:
     """
     try:
         os.mkdir(directory, 0o700)
-    except (
-        FileExistsError,
-        FileNotFoundError,
-    ):  # the folder is there, or its parent is not
-        if (
-            directory.is_symlink() or not directory.is_dir()
-        ):  # an earlier run has put something in its place
+    except (FileExistsError, FileNotFoundError):
+        # the folder is there, or its parent is not
+        if directory.is_symlink() or not directory.is_dir():
+            # an earlier run has put something in its place
             files.remove(directory)
         files.make_directory(directory)
         for path in list(directory.iterdir()):
@@ -116,9 +113,8 @@ def is_file_written(descriptor: int) -> bool:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:
-        return (
-            error.errno == errno.EAGAIN
-        )  # any other error: the file system has no leases
+        # any other error: the file system has no leases
+        return error.errno == errno.EAGAIN
     return False
 
 
@@ -199,9 +195,8 @@ def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:
 
             resolved.conceal(directory, STREAMS)
             also()
-            names.append(
-                names.pop(names.index(RESOLVED))
-            )  # last: until then, all of this can be repeated
+            # last: until then, all of this can be repeated
+            names.append(names.pop(names.index(RESOLVED)))
         for name in names:
             if (
                 name not in STREAMS

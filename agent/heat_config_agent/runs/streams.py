@@ -56,9 +56,8 @@ def shorten(descriptor: int, limit: int) -> int:
     status = os.fstat(descriptor)
     taken = status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
     if limit and taken > max(limit, LEAST):
-        keep = (
-            max(limit, LEAST) * 3 // 8
-        )  # at each end: less than half, so the next hole is not due at once
+        # at each end: less than half, so the next hole is not due at once
+        keep = max(limit, LEAST) * 3 // 8
         begin = -(-keep // _PAGE) * _PAGE
         _punch(descriptor, begin, (status.st_size - keep) // _PAGE * _PAGE - begin)
     return taken
@@ -173,10 +172,8 @@ def _segments(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
         except OSError as error:
             if error.errno == errno.ENXIO:  # nothing more follows
                 return
-            begin, end = (
-                offset,
-                os.fstat(descriptor).st_size,
-            )  # a file system without holes
+            # a file system without holes
+            begin, end = (offset, os.fstat(descriptor).st_size)
             if begin >= end:
                 return
         yield begin, end

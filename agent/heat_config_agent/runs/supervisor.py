@@ -181,9 +181,8 @@ class Running:
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
-        if (
-            self.ending or self._kill_at is not None
-        ):  # perhaps by an earlier agent, which got no further
+        if self.ending or self._kill_at is not None:
+            # perhaps by an earlier agent, which got no further
             processes.send(_tree(self.run) + self._snapshot, signal_numbers.SIGKILL)
         return recorded(self.directory, self.run)
 
@@ -228,16 +227,14 @@ def start(
             pid, ticks if ticks is not None else _ended_at_once(directory, pid), group
         )
         spoken = True
-        with contextlib.suppress(
-            BrokenPipeError
-        ):  # the supervisor was killed already; its status file says so
+        with contextlib.suppress(BrokenPipeError):
+            # the supervisor was killed already; its status file says so
             os.write(hold, b"\n")
     finally:
         os.close(hold)
         if not spoken:  # without the word, the supervisor exits
-            with contextlib.suppress(
-                ChildProcessError
-            ):  # it has ended at once, and was reaped
+            with contextlib.suppress(ChildProcessError):
+                # it has ended at once, and was reaped
                 os.waitpid(pid, 0)
     return Running(directory, run, pidfd=_pidfd(pid), ours=True)
 
@@ -323,9 +320,8 @@ def _scope_folder(directory: Path, pid: int, mark: str, scope: Scope) -> str:
     if folder and not unenforced:
         return folder
     with contextlib.suppress(ProcessLookupError):
-        os.kill(
-            pid, signal_numbers.SIGKILL
-        )  # not by closing the pipe: it would record an end, which could be taken for that of the next try
+        # not by closing the pipe: it would record an end, which could be taken for that of the next try
+        os.kill(pid, signal_numbers.SIGKILL)
     if unenforced:
         raise ScopeError(
             f"the kernel gives systemd no control of {' and '.join(unenforced)} here"
@@ -379,9 +375,8 @@ def _tree(run: Run) -> list[psutil.Process]:
 def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except (
-        OSError
-    ):  # a kernel before 5.3, or the process is gone: `ended` finds out without it
+    except OSError:
+        # a kernel before 5.3, or the process is gone: `ended` finds out without it
         return None
 
 

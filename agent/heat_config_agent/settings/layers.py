@@ -451,9 +451,8 @@ def _layer(path: Path, mistakes: list[str] | None, *, own: bool = False) -> Laye
         return file(path, own=own, refused=mistakes)
     except UsageError as error:
         refuse(error, mistakes)
-        return Layer(
-            str(path), {}, own=own, wrong=("state_dir",)
-        )  # an unreadable file may set any state_dir
+        # an unreadable file may set any state_dir
+        return Layer(str(path), {}, own=own, wrong=("state_dir",))
 
 
 def refuse(error: UsageError, mistakes: list[str] | None) -> None:

@@ -244,9 +244,8 @@ class Delivery:
             return outcome
         if self._schedule(result, outcome):
             return replace(outcome, fate=Fate.RETRY)
-        del self._results[
-            outcome.key
-        ]  # the next agent goes on, unless that would change nothing
+        # the next agent goes on, unless that would change nothing
+        del self._results[outcome.key]
         is_over = result.is_old and result.earlier + result.tries >= DENIALS
         return outcome if is_over else replace(outcome, fate=Fate.RETRY)
 

@@ -147,9 +147,8 @@ class Outbox:
     def expect(self, target: Target) -> None:
         """Start the thread for a server during the run, because loading its modules takes as long as a short run."""
         if not unsendable(target) and _name_of(target) not in self._senders:
-            with contextlib.suppress(
-                RuntimeError
-            ):  # no memory for a thread: `post` tries again
+            with contextlib.suppress(RuntimeError):
+                # no memory for a thread: `post` tries again
                 self._senders[_name_of(target)] = _Sender(
                     target, self._ca_file, self._deliver
                 )

@@ -109,9 +109,8 @@ def beside(path: str | Path, allowed: str, *, required: bool) -> Gate | None:
     """
     shown = f"{named(path)}{signed.SUFFIX}"
     try:
-        text = read(shown, signed.LARGEST).decode(
-            "utf-8", "surrogateescape"
-        )  # a daemon must not wait for a pipe
+        # a daemon must not wait for a pipe
+        text = read(shown, signed.LARGEST).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         if not required:
             return None

@@ -277,9 +277,8 @@ class Steering:
     def _is_selected(self, name: str) -> bool:
         """Return True if the settings select a source that is not a transport."""
         selected = self.settings.lookup("agent", "collectors")[0]
-        selection = (
-            self._own.only if name != "local" else selected
-        )  # the metadata's `collectors` are about transports
+        # the metadata's `collectors` are about transports
+        selection = self._own.only if name != "local" else selected
         if name == "file" and not self.settings.section("file")["path"]:
             return False
         if name == "ec2" and not selection:

@@ -29,10 +29,8 @@ def load(text: str, name: str, *, unique: bool = False) -> object:
     try:
         return strict_yaml.loads(text, unique=unique)
     except ValueError as error:
-        if text.lstrip()[:1] in (
-            "{",
-            "[",
-        ):  # it may be YAML in flow style, but is not valid as that either
+        if text.lstrip()[:1] in ("{", "["):
+            # it may be YAML in flow style, but is not valid as that either
             raise wrong from None
         raise UsageError(f"cannot read {name}: {error}") from None
 

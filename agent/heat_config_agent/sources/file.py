@@ -62,9 +62,8 @@ def _regular(path: Path, *, tighten: bool = False) -> bytes:
                 raise SourceError(f"cannot read {path}: it is not a file")
             own = status.st_uid == os.geteuid() and status.st_nlink == 1
             if tighten and own and stat.S_IMODE(status.st_mode) & 0o177:
-                with contextlib.suppress(
-                    OSError
-                ):  # on a read-only file system it is read all the same
+                with contextlib.suppress(OSError):
+                    # on a read-only file system it is read all the same
                     os.fchmod(descriptor, 0o600)
             data = files.drain(descriptor)
         finally:
@@ -351,9 +350,8 @@ def states_of(paths: Iterable[str]) -> list[State]:
         try:
             status = os.stat(path)  # noqa: PTH116  # for each file at each poll
         except OSError:
-            states.append(
-                (path, 0, 0, 0, 0)
-            )  # missing or out of reach: reading it says which
+            # missing or out of reach: reading it says which
+            states.append((path, 0, 0, 0, 0))
             continue
         states.append(
             (
@@ -395,9 +393,8 @@ def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, 
         raise UsageError(
             f"cannot read {path}: expected an object with deployments, or a list of them"
         )
-    if (
-        "heat_template_version" in content
-    ):  # it would make the merged document a template
+    if "heat_template_version" in content:
+        # it would make the merged document a template
         raise UsageError(
             f"cannot read {path}: this is a HOT template, not deployment metadata"
         )

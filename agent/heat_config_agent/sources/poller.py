@@ -271,9 +271,8 @@ class Collection:
         if asked is None or asked.thread is not sender:
             return []
         if isinstance(outcome, _Failure) and outcome.task is _Task.TAKEN:
-            asked.condition.trouble = str(
-                outcome.error
-            )  # the source will return the document again
+            # the source will return the document again
+            asked.condition.trouble = str(outcome.error)
             return []
         asked.since = None
         if isinstance(outcome, _Failure):

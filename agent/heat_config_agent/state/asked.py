@@ -43,11 +43,8 @@ def paused(state: Path) -> tuple[str, float, float | None] | None:
         RecursionError,
         OverflowError,
     ):
-        return (
-            "for a reason that cannot be read",
-            0.0,
-            None,
-        )  # the file is there, so it is paused
+        # the file is there, so it is paused
+        return ("for a reason that cannot be read", 0.0, None)
 
 
 def _finite(moment: object) -> float:

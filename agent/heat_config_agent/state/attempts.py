@@ -133,9 +133,8 @@ class Attempts:
 
     def _write(self, note: str) -> None:
         self._note = note
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk, for example: the work goes on without a note
+        with contextlib.suppress(OSError):
+            # a full disk, for example: the work goes on without a note
             os.pwrite(self._descriptor, note.encode().ljust(_LENGTH), 0)
 
     def _keep(self) -> None:

@@ -96,9 +96,8 @@ class Followed:
             if self.drift
             else ""
         )
-        if (
-            self.begun or not self.refused
-        ):  # the newest revision is in progress, or was carried out
+        if self.begun or not self.refused:
+            # the newest revision is in progress, or was carried out
             return f"follow {self.name}: {drift}" if drift and not self.begun else ""
         if self.failed:
             last = (

@@ -77,9 +77,8 @@ def set_aside(state: Path, own: Mapping[str, str], deployed: Path | None = None)
             record = _Known(
                 record.ids, _free(state, f"{_ASIDE}{_safe(record.ids[kind])}"), kind
             )
-            _write(
-                state, record
-            )  # if this is interrupted, the next call goes on with the same folder
+            # if this is interrupted, the next call goes on with the same folder
+            _write(state, record)
         aside = state / record.leaving
         files.make_directory(aside, durable=True)
         for path in sorted(state.iterdir()):
@@ -88,9 +87,8 @@ def set_aside(state: Path, own: Mapping[str, str], deployed: Path | None = None)
         if deployed is not None and deployed.is_dir():
             import shutil  # noqa: PLC0415  # for copied disks alone
 
-            shutil.move(
-                deployed, aside / _free(aside, deployed.name)
-            )  # perhaps from another file system
+            # perhaps from another file system
+            shutil.move(deployed, aside / _free(aside, deployed.name))
         files.sync_directory(aside)
         files.sync_directory(state)
         _write(state, _Known(dict(own)))

@@ -97,9 +97,8 @@ class Journal:
     def accepted(self, deployment: Deployment, *, tool: str) -> None:
         """Record that the agent takes a deployment on. The entry keeps an earlier run, which may have left files."""
         now = time.time()
-        self._latest = max(
-            now, self._latest + 1e-6
-        )  # the order is kept even if the clock is set back
+        # the order is kept even if the clock is set back
+        self._latest = max(now, self._latest + 1e-6)
         earlier = self.entries.get(deployment.key)
         entry = Entry(
             key=deployment.key,
@@ -363,9 +362,8 @@ class Journal:
         self.entries = Entries(reader.entries)
         if reader.good < len(content):
             self._file.cut(reader.good)
-        damaged = reader.damaged or int(
-            reader.good == 0 and len(content) > 0
-        )  # with no whole line, it is not a journal
+        # with no whole line, it is not a journal
+        damaged = reader.damaged or int(reader.good == 0 and len(content) > 0)
         if damaged:
             aside = self._file.set_aside(content)
             lines = f"{damaged} damaged line{'s' if damaged > 1 else ''}"

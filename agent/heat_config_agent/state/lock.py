@@ -63,9 +63,8 @@ def held(state: Path, role: str = "") -> Iterator[None]:
         )
     with contextlib.ExitStack() as open_files:
         try:
-            files.make_directory(
-                state, durable=True
-            )  # else a power cut may remove it with everything in it
+            # else a power cut may remove it with everything in it
+            files.make_directory(state, durable=True)
             folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             open_files.callback(os.close, folder)
             _guard(state, folder)

@@ -112,9 +112,8 @@ class RecordFile:
         """
         try:
             opened = os.fstat(self._descriptor)
-            if os.path.samestat(
-                opened, os.lstat(self._name)
-            ):  # several times for each deployment
+            if os.path.samestat(opened, os.lstat(self._name)):
+                # several times for each deployment
                 self._remnant = opened.st_size > self.size
                 if opened.st_size < self.size:
                     self._replenish("cut short")
@@ -141,9 +140,8 @@ class RecordFile:
         try:
             files.write(self._descriptor, lines)
         except OSError:
-            with contextlib.suppress(
-                OSError
-            ):  # else before the next append: a part of a line would spoil its first line
+            with contextlib.suppress(OSError):
+                # else before the next append: a part of a line would spoil its first line
                 os.ftruncate(self._descriptor, self.size)
             raise
         self.size += len(lines)
@@ -151,9 +149,8 @@ class RecordFile:
 
     def flush(self) -> None:
         """Make everything in the file survive a power cut. Raises OSError."""
-        if (
-            self._trouble is not None
-        ):  # the kernel reports lost writes only once: the next flush would succeed
+        if self._trouble is not None:
+            # the kernel reports lost writes only once: the next flush would succeed
             self._renew()
             if not self.safe:
                 raise self._trouble

@@ -27,18 +27,16 @@ class Reader:
         self._hurt: set[str] = set()
         """The keys of deployments that have lost a record."""
         fields: dict[str, dict[str, object]] = {}
-        *lines, torn = content.split(
-            b"\n"
-        )  # the last one is empty, torn by a power cut, or being written
+        # the last one is empty, torn by a power cut, or being written
+        *lines, torn = content.split(b"\n")
         self.good = len(content) - len(torn)
         for start in range(0, len(lines), _TOGETHER):
             batch = lines[start : start + _TOGETHER]
             for line, record in zip(batch, records_of(batch), strict=True):
                 self._sum_up(line, record, fields)
         if self._hurt - fields.keys():
-            self._hurt = set(
-                fields
-            )  # it is not known which deployment a line was about: it may be any of them
+            # it is not known which deployment a line was about: it may be any of them
+            self._hurt = set(fields)
         self.entries = {key: self._entry(key, values) for key, values in fields.items()}
 
     def _sum_up(

@@ -121,9 +121,8 @@ def carry_out(
                 f"cannot {word} all of {name}: {error.strerror}: {error.filename}"
             )
             if entry is not None and word == Wish.AGAIN.value:
-                journal.again(
-                    key, required=False
-                )  # a request file that cannot be removed would run it again at every pass
+                # a request file that cannot be removed would run it again at every pass
+                journal.again(key, required=False)
     return granted, wrong
 
 
@@ -149,9 +148,8 @@ def _grant(
 def written(entry: Entry) -> list[Path]:
     """Return the files that a run has left in the folders of its hook: its config, and its outputs."""
     folders, patterns = traces(entry)
-    if (
-        entry.run is not None and entry.run.user
-    ):  # all of its folders are in one that is its own
+    if entry.run is not None and entry.run.user:
+        # all of its folders are in one that is its own
         return [Path(entry.run.private)] if entry.run.private else []
     return [
         path
@@ -163,9 +161,8 @@ def written(entry: Entry) -> list[Path]:
 
 def traces(entry: Entry) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Return the folders in which a run may have left files, and the patterns of their names."""
-    if (
-        entry.run is None or entry.run.user
-    ):  # the folders of another user are removed as one, and not looked into
+    if entry.run is None or entry.run.user:
+        # the folders of another user are removed as one, and not looked into
         return (), ()
     name = entry.run.hook.removeprefix(BUILTIN)
     ours = entry.run.hook.startswith(BUILTIN) and name in heat_config_hooks.HOOKS

@@ -154,9 +154,8 @@ def _unpacker(encoding: str) -> Callable[[bytes, int], bytes] | None:
             content = packed.decompress(part, room)
         except zlib.error:
             raise UnreachableError("its answer cannot be decompressed") from None
-        if packed.unused_data or not (
-            part or packed.eof
-        ):  # there is more after its end, or no end
+        if packed.unused_data or not (part or packed.eof):
+            # there is more after its end, or no end
             raise UnreachableError("its answer cannot be decompressed")
         return content
 

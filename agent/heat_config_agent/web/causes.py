@@ -87,9 +87,8 @@ def cause(error: BaseException, timeout_text: str = "no answer in time") -> str:
         return _IN_WORDS[name]
     if isinstance(origin, OSError) and origin.strerror:
         return origin.strerror
-    if (
-        type(origin) is OSError
-    ):  # raised here, or by requests, about a file with certificates
+    if type(origin) is OSError:
+        # raised here, or by requests, about a file with certificates
         return str(origin)
     return name
 

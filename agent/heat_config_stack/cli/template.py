@@ -210,9 +210,8 @@ def run(options: argparse.Namespace) -> int:
 
     reports: list[dict[str, Any]] = []
     name = (options.file or [options.template])[0]
-    template_options.parameters(
-        options
-    )  # wrong ones are mistakes of the command line, not of a file
+    # wrong ones are mistakes of the command line, not of a file
+    template_options.parameters(options)
     try:
         code = _validate(options, reports.append)
     except UsageError as error:

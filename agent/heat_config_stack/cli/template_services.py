@@ -303,9 +303,8 @@ def export(options: argparse.Namespace) -> int:
         *hot_export.HEAD.splitlines(),
         *remarks,
     ]
-    plain = json.loads(
-        json.dumps(template)
-    )  # numbers of a service remember how they were written
+    # numbers of a service remember how they were written
+    plain = json.loads(json.dumps(template))
     text = yaml.dump(
         plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120
     )

@@ -175,10 +175,8 @@ def circle(resources: Mapping[str, ResourceDefinition]) -> tuple[str, ...]:
         for name, resource in resources.items()
     }
     sound: set[str] = set()
-    for order in (
-        list(graph),
-        list(reversed(graph)),
-    ):  # nearly all templates are in one order or the other
+    for order in (list(graph), list(reversed(graph))):
+        # nearly all templates are in one order or the other
         for name in order:
             if sound.issuperset(graph[name]):
                 sound.add(name)

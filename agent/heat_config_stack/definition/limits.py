@@ -140,9 +140,8 @@ _freezes: list[bool] = []
 
 def _count_as_old() -> None:
     """Exclude the objects that exist now from the next collection."""
-    if (
-        not _freezes and gc.get_freeze_count()
-    ):  # to count is to go through all that is frozen
+    if not _freezes and gc.get_freeze_count():
+        # to count is to go through all that is frozen
         _freezes.append(True)
     if not _freezes:
         gc.freeze()

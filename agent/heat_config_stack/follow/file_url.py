@@ -67,9 +67,8 @@ class FileUrl:
 
     def fetch(self, revision: str, tree: Path) -> str:
         """Put the file into an empty folder, or the content of an archive."""
-        if (
-            not self._content
-        ):  # of a revision that was carried out, only the digest is kept
+        if not self._content:
+            # of a revision that was carried out, only the digest is kept
             self._revision = ""
             revision = self.newest()
         name = _file_name(self._origin.url)

@@ -325,9 +325,8 @@ class Follower:
                     "a parameter has another form than NAME=VALUE",
                     hint="correct parameters",
                 )
-            files.replace(
-                values / str(number), value.encode()
-            )  # others can see the command line of a process
+            # others can see the command line of a process
+            files.replace(values / str(number), value.encode())
             words += ["--parameter-file", f"{name}={values / str(number)}"]
         return command("apply", *words, str(path)), False
 
@@ -373,9 +372,8 @@ class Follower:
             trouble="",
         )
         self._keep()
-        followed.settle_again(
-            self._settings.state, self._name
-        )  # a request from now on is another one
+        # a request from now on is another one
+        followed.settle_again(self._settings.state, self._name)
         self._run(words, revision)
 
     def _run(self, words: Sequence[str], revision: str) -> None:
@@ -407,9 +405,8 @@ class Follower:
         boot = processes.boot_id() if code == ExitCode.REBOOT else ""
         self._record = replace(self._record, reboot=boot)
         if code in (ExitCode.OK, ExitCode.UNDELIVERED):
-            earlier = (
-                self._failures() if self._record.document else ""
-            )  # they are not run again by themselves
+            # they are not run again by themselves
+            earlier = self._failures() if self._record.document else ""
             self._conclude(revision, earlier, failed=bool(earlier))
         elif code in (ExitCode.FAILED, ExitCode.USAGE) and not self._is_transient(code):
             failed = self._has_begun(code)
@@ -519,9 +516,8 @@ class Follower:
             key != self._key(revision)
             or not (self._folder / _TREES / _folder_name(revision)).is_dir()
         ):
-            self._record = replace(
-                self._record, begun=""
-            )  # the settings have changed: it is a new revision
+            # the settings have changed: it is a new revision
+            self._record = replace(self._record, begun="")
             return False
         self._use(revision)
         words, _ = self._words_of(self._file())

@@ -143,9 +143,8 @@ class Git:
                 f"{wanted}:{_REF}",
             )
         except SourceError:
-            shutil.rmtree(
-                self._store, ignore_errors=True
-            )  # git leaves there what has arrived
+            # git leaves there what has arrived
+            shutil.rmtree(self._store, ignore_errors=True)
             raise
         revision = self._git("rev-parse", "--verify", f"{_REF}^{{commit}}").strip()
         self.evidence = self._signature(self.demand, revision) if self.demand else ""

@@ -176,9 +176,8 @@ class Oci:
                 raise SourceError(
                     f"{self._host} redirects to a place that is not a URL"
                 ) from error
-            answer = self._ask(
-                url, headers, most
-            )  # the target of the redirection gets no token
+            # the target of the redirection gets no token
+            answer = self._ask(url, headers, most)
         if answer.status != 200:
             raise SourceError(
                 f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip()

@@ -91,9 +91,8 @@ def definition(
     report.warnings += [
         warning for warning in template.warnings if warning not in report.warnings
     ]
-    checked = (
-        circumstances.known or not circumstances.is_child
-    )  # the values of a child are not final before it is created
+    # the values of a child are not final before it is created
+    checked = circumstances.known or not circumstances.is_child
     of_child = Default.REPLACED if circumstances.is_final else Default.WARNED
     default = of_child if circumstances.is_child else Default.CHECKED
     parameters = values(
@@ -320,9 +319,8 @@ class _Resources:
                 )
             metadata = {}
         external = folded.get("external_id")
-        external = (
-            external.resource if isinstance(external, Reference) else external
-        )  # it has no other id yet
+        # it has no other id yet
+        external = external.resource if isinstance(external, Reference) else external
         if external is not None and not isinstance(external, str):
             self._report.wrong(
                 f"Resource {name} external_id type must be string",
@@ -448,9 +446,8 @@ class _Resources:
                 path,
             )
             return "Delete"
-        if values and all(
-            isinstance(each, Call | Facade) for each in values
-        ):  # the policy of another resource
+        if values and all(isinstance(each, Call | Facade) for each in values):
+            # the policy of another resource
             return policy
         if isinstance(policy, Failing):
             if not policy.reported:

@@ -152,9 +152,8 @@ class Registry:
             return
         if type_ in way:
             raise Circular(" → ".join([*way, type_]))
-        if (
-            len(way) == LONGEST
-        ):  # each step leads to a longer name, as with `My::*: My::My::*`
+        if len(way) == LONGEST:
+            # each step leads to a longer name, as with `My::*: My::My::*`
             raise Circular(" → ".join([*way[:3], "…"]))
         for path, target in sorted(
             self._matches(type_, resource), key=lambda each: (-len(each[0]), each[0])
@@ -276,9 +275,8 @@ def read_registry(
                 at,
                 kind="validate" if isinstance(value, str) else "environment",
             )
-        elif isinstance(value, str) or is_template(
-            name
-        ):  # a template stands for itself, and the value is ignored
+        elif isinstance(value, str) or is_template(name):
+            # a template stands for itself, and the value is ignored
             mappings[name] = value if isinstance(value, str) else name
         elif isinstance(value, list):
             if _is_sound(name, value, report, at):
@@ -409,9 +407,8 @@ def read(text: Text, report: Diagnostics, *, several: bool = True) -> dict[str, 
                 (name,),
             )
         elif not section and (several or name != "resource_registry"):
-            sections[name] = (
-                [] if name in _LISTS else {}
-            )  # as in Heat, for every empty value
+            # as in Heat, for every empty value
+            sections[name] = [] if name in _LISTS else {}
         elif not isinstance(section, list if name in _LISTS else dict):
             _report_shape(
                 name,
@@ -638,9 +635,8 @@ class _Merging:
             return new
         type_, old = self._schemas[name].type, earlier.get(name)
         try:
-            if type_ == "json" and not (
-                old and isinstance(old, str)
-            ):  # Heat reads the newer text alone
+            if type_ == "json" and not (old and isinstance(old, str)):
+                # Heat reads the newer text alone
                 return merge_maps(old, _json(new), deep=strategy == "deep_merge")
             if type_ == "comma_delimited_list" and isinstance(new, str | list):
                 return merge_lists(old, new)

@@ -351,9 +351,8 @@ def parse(raw: Json, path: Path, scope: Scope) -> Tree:
     if len(raw) == 1:
         [(name, args)] = raw.items()
         if name in scope.version.removed:
-            parse(
-                args, (*path, name), scope
-            )  # Heat finds the mistakes of the arguments first
+            # Heat finds the mistakes of the arguments first
+            parse(args, (*path, name), scope)
             return _removed(name, (*path, name), scope)
         if name in scope.version.functions:
             return _call(name, args, (*path, name), scope)
@@ -394,9 +393,8 @@ def _is_it_misspelt(name: str, path: Path, scope: Scope) -> None:
 @functools.lru_cache(maxsize=1000)
 def _near(name: str, version: str) -> str:
     """Return the hint that a function of that version may have been meant, or nothing."""
-    plain = name.islower() or name.startswith(
-        "Fn::"
-    )  # no other name of a function has capitals
+    # no other name of a function has capitals
+    plain = name.islower() or name.startswith("Fn::")
     return meant(name, versions.VERSIONS[version].functions, CERTAIN) if plain else ""
 
 

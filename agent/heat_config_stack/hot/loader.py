@@ -63,9 +63,8 @@ def examine(
     if mistakes and (
         repeated := [each for each in warnings if each.code == "duplicate"]
     ):
-        mistakes = ordered(
-            [*mistakes, *repeated]
-        )  # it may be the reason for the others
+        # it may be the reason for the others
+        mistakes = ordered([*mistakes, *repeated])
         warnings = [each for each in warnings if each not in repeated]
     return definition, mistakes, warnings
 
@@ -95,9 +94,8 @@ def _examined(
     try:
         root = Template(source.template.name, source.template.text)
     except Invalid as invalid:
-        reports = [
-            Diagnostics(text) for text in texts
-        ]  # their mistakes are shown as well
+        # their mistakes are shown as well
+        reports = [Diagnostics(text) for text in texts]
         for text, report in zip(texts, reports, strict=True):
             environment.read(text, report)
             mistakes += report.mistakes
@@ -377,9 +375,8 @@ def _handed_down(template: Template, name: str, value: Json) -> Json:
     wrong = [item for item in value if item is not None and not isinstance(item, str)]
     if wrong:
         problem = f"the list {name} of a nested template must contain text, and {wrong[0]!r} is not text"
-        raise Invalid(
-            [Mistake(problem, (), None, "quote it")], OPEN
-        )  # the parent hides its secrets
+        # the parent hides its secrets
+        raise Invalid([Mistake(problem, (), None, "quote it")], OPEN)
     return ",".join(item or "" for item in value)
 
 

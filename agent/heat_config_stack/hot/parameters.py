@@ -353,9 +353,8 @@ def _value(
     for constraint in schema.constraints:
         if TYPES[schema.type] not in constraints.APPLIES[constraint.kind]:
             continue
-        held = (
-            value if schema.type == "string" else typed
-        )  # a number in place of text has no length
+        # a number in place of text has no length
+        held = value if schema.type == "string" else typed
         problem = constraints.violated(
             constraint.kind, constraint.value, held, TYPES[schema.type]
         )

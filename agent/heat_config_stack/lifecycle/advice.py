@@ -85,11 +85,8 @@ def _of_resources(
                 )
                 continue
             class_ = types.class_of(mapped)
-        except (
-            EntityNotFound,
-            ValueError,
-            Invalid,
-        ):  # a mistake, which is reported elsewhere
+        except (EntityNotFound, ValueError, Invalid):
+            # a mistake, which is reported elsewhere
             continue
         yield from _of_type(definition, resource, mapped.type, class_)
         if mapped.type in _CONFIGS:

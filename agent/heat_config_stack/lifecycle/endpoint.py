@@ -176,9 +176,8 @@ class Endpoint:
 
     def _make_room(self) -> None:
         """Close the oldest connection, preferring those without a token."""
-        held = sorted(
-            self._connections.items(), key=lambda each: each[1].trusted
-        )  # otherwise the oldest first
+        # otherwise the oldest first
+        held = sorted(self._connections.items(), key=lambda each: each[1].trusted)
         if held:
             self._drop(held[0][0])
 

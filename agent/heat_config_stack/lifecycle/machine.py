@@ -228,9 +228,8 @@ class ThisMachine:
             each for each in self._journal.entries.values() if _may_have_ended(each)
         ]:
             deployment = of_config.get(entry.id)
-            if (
-                deployment is None
-            ):  # the stack has gone on since; or it has lost the record, and nothing has begun
+            if deployment is None:
+                # the stack has gone on since; or it has lost the record, and nothing has begun
                 self._applier.recall(entry.key, None, None)
             elif deployment.status != IN_PROGRESS:
                 failed = deployment.status == FAILED
@@ -370,10 +369,8 @@ def _may_have_ended(entry: Entry) -> bool:
     if entry.state is State.RUNNING:
         may = entry.run is not None and entry.run.boot != processes.boot_id()
     else:
-        may = entry.state in (
-            State.ACCEPTED,
-            State.FINISHED,
-        )  # one that was accepted may be answered without a run
+        # one that was accepted may be answered without a run
+        may = entry.state in (State.ACCEPTED, State.FINISHED)
     return may and plan.deployment_of(entry).target.wanted
 
 

@@ -145,9 +145,8 @@ def _mistakes(
 def _of_resource(
     definition: Definition, name: str, resource: Resource, count: _Count, types: Types
 ) -> Iterator[Mistake]:
-    if (
-        resource.definition.external_id is not None
-    ):  # it exists already: as in Heat, nothing of it is checked
+    if resource.definition.external_id is not None:
+        # it exists already: as in Heat, nothing of it is checked
         return
     problems = [
         _of_wrong(definition, ("resources", name), each) for each in resource.mistakes()

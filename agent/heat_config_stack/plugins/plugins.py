@@ -134,9 +134,8 @@ def _is_heats(class_: type) -> bool:
 
 def _types(module: ModuleType) -> dict[str, type[Resource]]:
     mapping = getattr(module, "resource_mapping", None)
-    available = getattr(
-        module, "available_resource_mapping", mapping
-    )  # the types that the module can provide here
+    # the types that the module can provide here
+    available = getattr(module, "available_resource_mapping", mapping)
     types = available() if available is not None else None
     for name, class_ in (types or {}).items():
         if not (isinstance(class_, type) and issubclass(class_, Resource)):

@@ -19,11 +19,8 @@ class HeatException(Exception):
         """Take the values of the sentence."""
         try:
             text = self.msg_fmt % values if values else self.msg_fmt
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-        ):  # of a plug-in that gives other values
+        except (KeyError, TypeError, ValueError):
+            # of a plug-in that gives other values
             text = self.msg_fmt
         super().__init__(text)
         self.message = str(self)

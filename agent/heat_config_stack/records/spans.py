@@ -23,9 +23,8 @@ def begin(record: ResourceRecord, purpose: str) -> None:
 def lasted(record: ResourceRecord) -> float:
     """Return the seconds that a resource has waited."""
     since = record.since
-    at = (
-        _number(since.get("at")) if since.get("boot") == _boot() else 0.0
-    )  # after another boot: since this one
+    # after another boot: since this one
+    at = _number(since.get("at")) if since.get("boot") == _boot() else 0.0
     return _number(since.get("lasted")) + max(processes.since_boot() - at, 0.0)
 
 

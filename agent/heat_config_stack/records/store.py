@@ -40,9 +40,8 @@ from heat_config_stack.records.records import (
     to_json,
 )
 
-_ENCODER = json.JSONEncoder(
-    separators=(",", ":")
-)  # `json.dumps` would make one for each line
+# `json.dumps` would make one for each line
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 _ABOUT = re.compile(rb'\["([a-z]{1,20})","([^"\\]{0,100})",')
 """The beginning of a line's text: the kind of its record, and the key."""

@@ -334,9 +334,8 @@ class Properties(Mapping[str, Any]):
         if self.rules:
             present = present and key not in removed(self.rules)
             value = self._translated(key, value if present else None)
-            if (
-                not present and value is not None
-            ):  # what comes from a rule is not checked, as in Heat
+            if not present and value is not None:
+                # what comes from a rule is not checked, as in Heat
                 return _converted(schema, value, path, None)
         if present:
             pass

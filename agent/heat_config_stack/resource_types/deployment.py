@@ -115,9 +115,8 @@ class SoftwareDeployment(Resource):
         printed = (
             str(found.outputs.get("deploy_stderr") or "") if found is not None else ""
         )
-        earlier = (
-            "CREATE" if printed.startswith(_EARLIER) else ""
-        )  # as earlier versions have recorded it
+        # as earlier versions have recorded it
+        earlier = "CREATE" if printed.startswith(_EARLIER) else ""
         return str(self.record.data.get(_LEFT) or earlier)
 
     def _leave(self, action: str) -> None:
@@ -355,9 +354,8 @@ class SoftwareDeployment(Resource):
             )
             self.resource_id_set(deployment.id)
         self.record.data.pop(_LEFT, None)
-        deployment.server = (
-            server or deployment.server
-        )  # a creation that was interrupted may go on with another one
+        # a creation that was interrupted may go on with another one
+        deployment.server = server or deployment.server
         deployment.action, deployment.attempt = action, self.record.attempt
         # The script for DELETE has ended before the deployment is removed, although its result does not count.
         signal = self._counts or action == "DELETE"

@@ -281,9 +281,8 @@ class ResourceChain(Group):
         if self.child is None and not wrong:
             return None
         if key.startswith(MEMBER):
-            self.member(
-                key.removeprefix(MEMBER).partition(".")[0]
-            )  # of a chain without members too
+            # of a chain without members too
+            self.member(key.removeprefix(MEMBER).partition(".")[0])
         return super().get_attribute(key, *path)
 
     def validate(self) -> None:

@@ -170,9 +170,8 @@ class Operation(SoftwareDeployment):
         wanted = [back] if action in undoes else [forward] if action in makes else []
         if action == "UPDATE" and properties["kind"] == "start":
             wanted = [back, forward]
-        if action == "DELETE" and forward[1].get(
-            "container"
-        ):  # the tool removes the container that it has made
+        if action == "DELETE" and forward[1].get("container"):
+            # the tool removes the container that it has made
             wanted = [back, (properties["inverse"] or "delete", forward[1], back[2])]
         return [step for step in wanted if step[1]]
 

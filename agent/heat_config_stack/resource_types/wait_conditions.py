@@ -199,9 +199,8 @@ class WaitCondition(Resource):
                 "carried out (--user-data carries it out)"
             )
         if token := handle.data().get("token"):
-            self.stack.world.expect_signals(
-                handle.record.id, token
-            )  # also if no resource has asked for the address
+            # also if no resource has asked for the address
+            self.stack.world.expect_signals(handle.record.id, token)
         return self._begun()
 
     def handle_update(

@@ -185,9 +185,8 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         steps.say(sentence, error=True)
         return UNKNOWN
     inventory = _inventory(request, place)
-    local = (
-        Path(inventory).parent == place.run
-    )  # there is the one of this hook, or that of the `tosca` hook
+    # there is the one of this hook, or that of the `tosca` hook
+    local = Path(inventory).parent == place.run
     environment = ansible_settings.environment(request, place, local=local)
     if environment.get("ANSIBLE_STDOUT_CALLBACK") in _SUPPORTED:
         code = _run_with_runner(argv, environment, place, activity)
@@ -235,9 +234,8 @@ def _run_without_runner(
     environment["ANSIBLE_CALLBACK_PLUGINS"] += f":{folder}"
     environment["HEAT_CONFIG_WITNESS"] = str(events)
     code = steps.run(argv, cwd=place.working, environment={**os.environ, **environment})
-    with contextlib.suppress(
-        OSError, ValueError
-    ):  # ansible ended early, or does not load such plugins
+    with contextlib.suppress(OSError, ValueError):
+        # ansible ended early, or does not load such plugins
         for name, data in json.loads(events.read_bytes()):
             activity.take(name, data)
     return code
@@ -269,9 +267,8 @@ def _run_with_runner(
         envvars=environment,
     )
     config.prepare_run_command(program, cmdline_args=arguments)
-    if (
-        "ANSIBLE_HOST_KEY_CHECKING" not in place.environment
-    ):  # the runner would turn it off
+    if "ANSIBLE_HOST_KEY_CHECKING" not in place.environment:
+        # the runner would turn it off
         config.env.pop("ANSIBLE_HOST_KEY_CHECKING", None)
     recap, last_error = Recap(activity), LastError()
     runner = Runner(config, event_handler=recap.take)
@@ -287,13 +284,11 @@ def _run_with_runner(
         ):
             runner.run()
     finally:
-        if (
-            environment.get("ANSIBLE_STDOUT_CALLBACK") in ansible_settings.USUAL
-        ):  # programs may read other formats
+        if environment.get("ANSIBLE_STDOUT_CALLBACK") in ansible_settings.USUAL:
+            # programs may read other formats
             recap.say()
-        for line in (
-            recap.failures or last_error.lines
-        ):  # people look for the reason at the end of standard error
+        for line in recap.failures or last_error.lines:
+            # people look for the reason at the end of standard error
             steps.say(line, error=True)
     if runner.rc == _BROKEN:
         with runner.stderr as stderr:

@@ -35,9 +35,8 @@ def environment(
         "MAX_EVENT_RES": str(sys.maxsize),
     }
     locales = (own.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
-    if not re.search(
-        r"utf-?8$", next(filter(None, locales), ""), re.IGNORECASE
-    ):  # ansible would not start
+    if not re.search(r"utf-?8$", next(filter(None, locales), ""), re.IGNORECASE):
+        # ansible would not start
         variables["LC_ALL"] = "C.UTF-8"
     home = own.get("HOME", "")
     base = own.get("ANSIBLE_HOME") or f"{home}/.ansible"
@@ -45,9 +44,8 @@ def environment(
         base = variables["ANSIBLE_HOME"] = own.get("ANSIBLE_HOME") or str(
             place.run / "ansible"
         )
-    if local and not (
-        _is_usable(home) and _is_usable(_home_of_the_user())
-    ):  # other machines have other homes
+    if local and not (_is_usable(home) and _is_usable(_home_of_the_user())):
+        # other machines have other homes
         variables["ANSIBLE_REMOTE_TMP"] = own.get("ANSIBLE_REMOTE_TMP") or str(
             place.run / "remote"
         )
@@ -69,9 +67,8 @@ def environment(
         ("ANSIBLE_ROLES_PATH", "roles_path"),
     ):
         value = cast("list[str]", request.options[option])
-        if (
-            fetched and variable in _FOLDERS
-        ):  # what was fetched comes before what the machine has
+        if fetched and variable in _FOLDERS:
+            # what was fetched comes before what the machine has
             usual = (
                 own.get(variable)
                 or configured.get(option)

@@ -162,9 +162,8 @@ def _word(value: object, path: str) -> str:
 
 
 def _restart(value: object, path: str) -> str:
-    return (
-        "no" if value is False else _text(value, path)
-    )  # an unquoted no is false in YAML
+    # an unquoted no is false in YAML
+    return "no" if value is False else _text(value, path)
 
 
 def _texts(value: object, path: str) -> tuple[str, ...]:

@@ -89,9 +89,8 @@ def exit_code(engine: Sequence[str], name: str, code: int) -> int:
         "--format={{.State.Status}} {{.State.ExitCode}}",
         name,
     ]
-    null = (
-        subprocess.DEVNULL
-    )  # the client has reported why there is no container, if there is none
+    # the client has reported why there is no container, if there is none
+    null = subprocess.DEVNULL
     done = subprocess.run(
         argv, stdin=null, stdout=subprocess.PIPE, stderr=null, check=False
     )

@@ -179,9 +179,8 @@ class _Engine:
         """
         running = [container.id for container in containers if container.running]
         if running:
-            steps.ask(
-                [*self.program, "stop", *running]
-            )  # all at once, as each may take long to stop
+            # all at once, as each may take long to stop
+            steps.ask([*self.program, "stop", *running])
         worst = 0
         for container in containers:
             code, _ = steps.ask([*self.program, "rm", "--force", container.id])
@@ -319,10 +318,8 @@ def _run(
     progress = container_output.Progress()
     try:
         code = steps.run([*argv, entry.image, *entry.command], environment=environment)
-    except (
-        SystemExit,
-        KeyboardInterrupt,
-    ):  # the run is ended, but docker would keep the container
+    except (SystemExit, KeyboardInterrupt):
+        # the run is ended, but docker would keep the container
         name = names[entry.name]
         steps.say(
             f"the run was ended while {name} was starting or running: {name} is removed",

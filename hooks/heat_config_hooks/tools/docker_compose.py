@@ -239,12 +239,8 @@ def _parsed(text: str, path: str) -> object:
 
         try:
             return ast.literal_eval(text)
-        except (
-            ValueError,
-            SyntaxError,
-            MemoryError,
-            RecursionError,
-        ):  # the last two for deep nesting
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            # the last two for deep nesting
             raise HookError(f"this text is not valid JSON: {error}", path) from None
 
 
@@ -352,10 +348,8 @@ class _Compose:
         for name in self._noted().files:
             if name != _FILE:
                 self._unlink(name)
-        for name in (
-            _NOTE,
-            _FILE,
-        ):  # the compose file last: as long as it exists, the removal is repeated
+        for name in (_NOTE, _FILE):
+            # the compose file last: as long as it exists, the removal is repeated
             self._unlink(name)
         try:
             self._folder.rmdir()

@@ -168,9 +168,8 @@ def finish(
 ) -> Reply:
     """Return the outputs, the output of Puppet, and its exit code, where the code for changes counts as success."""
     _clear_hiera(request, place)
-    with contextlib.suppress(
-        OSError
-    ):  # the copy is for people; the reply is complete without it
+    with contextlib.suppress(OSError):
+        # the copy is for people; the reply is complete without it
         _log(request, place, ended)
     reply = protocol.collect(request, place, ended)
     if ended.code == CHANGED:
@@ -264,9 +263,8 @@ def _literal(text: str) -> str:
 
 
 def _json(values: object) -> bytes:
-    return json.dumps(values, ensure_ascii=False).encode(
-        "utf-8", "replace"
-    )  # Ruby refuses half of a surrogate pair
+    # Ruby refuses half of a surrogate pair
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _for_hiera(request: protocol.Request) -> bool:

@@ -153,9 +153,8 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     inputs.keep()
     for name, text in units.items():
         unit_folder.make((folder / name).parent)
-        mode = (
-            0o600 if _is_kubernetes(name) else 0o644
-        )  # a file of Kubernetes may contain secrets
+        # a file of Kubernetes may contain secrets
+        mode = 0o600 if _is_kubernetes(name) else 0o644
         if written.write(folder / name, text.encode(), owner=owner(request), mode=mode):
             steps.say(f"{folder / name} was written")
     if code := systemd.do("daemon-reload") or _loaded(systemd, services, folder):

@@ -107,9 +107,8 @@ def prepare(
     _write_config(own, {**options, **_own(place.run, pillar, user)})
     include = [glob.escape(str(path)) for path in (*machine, own)]
     _write_config(place.run / "minion", {"id": _minion_id(main), "include": include})
-    _grains(place).symlink_to(
-        main.parent / "grains"
-    )  # salt reads them next to its configuration
+    # salt reads them next to its configuration
+    _grains(place).symlink_to(main.parent / "grains")
     files.make_directory(place.run / "cache")
     files.make_directory(place.working / "file_backup")
     (place.run / "cache" / "file_backup").symlink_to(place.working / "file_backup")
@@ -174,9 +173,8 @@ def finish(
         *_untried(returned, request, place),
         *_problems(returned),
     ]
-    code = (
-        (ended.code or _FAILED) if problems else 0
-    )  # salt-call's own code also depends on commands in templates
+    # salt-call's own code also depends on commands in templates
+    code = (ended.code or _FAILED) if problems else 0
     empty = (
         ""
         if returned

@@ -43,9 +43,8 @@ def start(
             or systemd.apply("start", begin)
         )
         return _settled(systemd, units, code, settle)
-    except (
-        SystemExit
-    ):  # the run has timed out: units that are still starting must not go on starting
+    except SystemExit:
+        # the run has timed out: units that are still starting must not go on starting
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         starting = systemd.show(units, "ActiveState")
         systemd.apply(

@@ -133,14 +133,11 @@ class _Cloud:
             ]
             return [word for verb, word in found if (verb, word) in ASKED]
 
-        made = {
-            **self._lab.metadata(name, "server"),
-            "deployments": [],
-        }  # they came after it was made
+        # they came after it was made
+        made = {**self._lab.metadata(name, "server"), "deployments": []}
         with boot(name, made):
-            while (
-                asked("heat").count("signal") < links
-            ):  # to ask Heat itself would keep it from its work
+            while asked("heat").count("signal") < links:
+                # to ask Heat itself would keep it from its work
                 assert time.monotonic() < begun + SECONDS, self._lab.stack_get(
                     name
                 ).reason

@@ -102,9 +102,8 @@ def _subjects(folder: Path) -> Iterator[list[Subject]]:
             place = folder / name
             place.mkdir()
             daemon = stack.enter_context(contextlib.closing(start(place, server)))
-            idle.polled(
-                6, server, heat.HEAT, daemon
-            )  # by then it polls as seldom as it does
+            # by then it polls as seldom as it does
+            idle.polled(6, server, heat.HEAT, daemon)
             subjects[name] = _Changing(server, daemon, place, tells=name == THEIRS)
         pool = stack.enter_context(ThreadPoolExecutor(len(subjects)))
         yield measure.at_once({name: each.run for name, each in subjects.items()}, pool)

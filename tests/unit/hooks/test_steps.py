@@ -340,9 +340,8 @@ def test_nothing_is_loaded_from_where_it_works(
             "steps",
         ):
             (folder / f"{name}.py").write_text(trap)
-    command = steps.command(
-        "heat_config_hooks.tools.script", request(), place
-    )  # which has no steps
+    # which has no steps
+    command = steps.command("heat_config_hooks.tools.script", request(), place)
     elsewhere = str(tmp_path / "elsewhere")
     with start(
         place,

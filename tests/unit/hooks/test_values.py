@@ -182,10 +182,8 @@ def test_values_are_compared_the_same(ours: Any, theirs: Any) -> None:
         other = {**every, **({name: -1} if name else {})}
         seen = []
         for kind in (ours, theirs):
-            one, another = (
-                kind(**every),
-                kind(**other),
-            )  # both live on: hashes by identity must not be of one address
+            # both live on: hashes by identity must not be of one address
+            one, another = (kind(**every), kind(**other))
             same_hash = outcome(
                 lambda pair=(one, another): hash(pair[0]) == hash(pair[1])  # type: ignore[misc]
             )

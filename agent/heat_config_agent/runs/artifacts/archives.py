@@ -183,9 +183,8 @@ class _Bounded:
 
 def _unpack_tar(archive: IO[bytes], start: bytes, content: _Content) -> None:
     with _decompressed(archive, start) as stream:
-        bounded = cast(
-            "IO[bytes]", _Bounded(stream, content.budget.spend)
-        )  # tarfile uses nothing but `read`
+        # tarfile uses nothing but `read`
+        bounded = cast("IO[bytes]", _Bounded(stream, content.budget.spend))
         members = tarfile.open(fileobj=bounded, mode="r|")  # noqa: SIM115
         for number, member in enumerate(members):
             if number > MOST_FILES:  # the same folder may be there again and again
@@ -214,9 +213,8 @@ def _place(
         content.link(member.name, member.linkname)
     elif member.islnk():
         content.same(member.name, member.linkname)
-    elif (
-        member.isreg() and not member.issparse()
-    ):  # a sparse file of a few bytes may have terabytes
+    elif member.isreg() and not member.issparse():
+        # a sparse file of a few bytes may have terabytes
         stream = members.extractfile(member)
         content.file(
             member.name, cast("IO[bytes]", stream), executable=bool(member.mode & 0o100)

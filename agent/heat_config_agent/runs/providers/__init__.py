@@ -145,12 +145,10 @@ def _talk(
     """Return the standard output and the end of the standard error of a provider. Raises TimeoutError."""
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise ValueError("a provider has three pipes")
-    with contextlib.suppress(
-        BrokenPipeError
-    ):  # one that does not read is judged by its exit code
-        process.stdin.write(
-            request + b"\n"
-        )  # shorter than a pipe's buffer, so this does not wait
+    with contextlib.suppress(BrokenPipeError):
+        # one that does not read is judged by its exit code
+        # shorter than a pipe's buffer, so this does not wait
+        process.stdin.write(request + b"\n")
         process.stdin.close()
     output, complaint = b"", b""
     with selectors.DefaultSelector() as selector:

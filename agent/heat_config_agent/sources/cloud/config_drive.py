@@ -235,9 +235,8 @@ def _ended(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
         os.killpg(process.pid, 9)
         try:
             process.communicate(timeout=1)
-        except (
-            subprocess.TimeoutExpired
-        ):  # it waits for the disk, which even KILL does not end
+        except subprocess.TimeoutExpired:
+            # it waits for the disk, which even KILL does not end
             for pipe in (process.stdout, process.stderr):
                 if pipe:
                     pipe.close()

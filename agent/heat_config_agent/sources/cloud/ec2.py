@@ -126,9 +126,8 @@ class Ec2:
                     if lifetime.isdecimal() and len(lifetime) < 10
                     else TOKEN_SECONDS
                 )
-            elif (
-                answer.status in (200, 501) or 400 <= answer.status < 500
-            ):  # it has no tokens, or does not know PUT
+            elif answer.status in (200, 501) or 400 <= answer.status < 500:
+                # it has no tokens, or does not know PUT
                 token, seconds = "", TOKEN_SECONDS
             else:
                 raise SourceError(

@@ -116,12 +116,8 @@ def _of_message(text: bytes) -> Iterator[bytes]:
                 payload = part.get_payload(decode=True)
                 if isinstance(payload, bytes):
                     yield payload
-    except (
-        RecursionError,
-        ValueError,
-        LookupError,
-        TypeError,
-    ):  # the errors of `email` for malformed messages
+    except (RecursionError, ValueError, LookupError, TypeError):
+        # the errors of `email` for malformed messages
         return
 
 

@@ -301,10 +301,8 @@ def _proxy(url: str) -> dict[str, object]:
     origin = url.replace("ws", "http", 1)
     proxy = web.proxy(origin)
     if proxy is None:
-        return {
-            "http_proxy_host": "none",
-            "http_no_proxy": ["*"],
-        }  # without a host, it would ask the environment
+        # without a host, it would ask the environment
+        return {"http_proxy_host": "none", "http_no_proxy": ["*"]}
     known = proxies.parse(proxy, origin)
     known.check()
     user = urlsplit(proxy if "://" in proxy else f"http://{proxy}")

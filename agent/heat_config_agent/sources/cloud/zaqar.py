@@ -191,9 +191,8 @@ class Zaqar:
             for identity in held[: held.index(message) + 1]
         }
         self._past.update(gone)
-        with contextlib.suppress(
-            SourceError
-        ):  # not every Zaqar lists claimed messages, and usually there are none
+        with contextlib.suppress(SourceError):
+            # not every Zaqar lists claimed messages, and usually there are none
             self._delete(self._before(message, gone, until), until)
         self._delete(gone, until)
 

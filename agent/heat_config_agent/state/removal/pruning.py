@@ -229,9 +229,8 @@ class Pruning:
         return min(moments, default=_NEVER)
 
     def _save(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk, for example: the next sweep comes sooner than necessary
+        with contextlib.suppress(OSError):
+            # a full disk, for example: the next sweep comes sooner than necessary
             self._journal.steady.save()
 
 

@@ -81,9 +81,8 @@ class Leftovers:
             return
         changed = 0
         for path in (f"{folder}", *(f"{folder}/{name}" for name in listed(folder))):
-            with contextlib.suppress(
-                OSError
-            ):  # another user's, for example, or it has gone
+            with contextlib.suppress(OSError):
+                # another user's, for example, or it has gone
                 mode = os.lstat(path).st_mode
                 if not stat.S_ISLNK(mode) and mode & _OTHERS:
                     os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS)  # noqa: PTH101  # there are many
@@ -223,14 +222,12 @@ class Sweep:
         yield from self._leftovers.unknown(self._journal.entries, limits.age)
         for removal in due:
             if removal.part in (Part.OUTPUT, Part.DEPLOYMENT):
-                weights.pop(
-                    removal.entry.key, None
-                )  # more output may have come since it was weighed
+                # more output may have come since it was weighed
+                weights.pop(removal.entry.key, None)
         steady.bytes, steady.files = _total(weights.values())
         steady.pruned, steady.grown = steady.now(), 0
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk, for example: the next sweep comes sooner than necessary
+        with contextlib.suppress(OSError):
+            # a full disk, for example: the next sweep comes sooner than necessary
             steady.save()
 
     def _shorten(self, entry: Entry, limits: Limits) -> None:
@@ -256,9 +253,8 @@ class Sweep:
             for entry in entries
             if entry.source in silent and entry.left_at is None and entry.settled
         ]
-        with contextlib.suppress(
-            StateError
-        ):  # a full disk, for example: the next sweep tries again
+        with contextlib.suppress(StateError):
+            # a full disk, for example: the next sweep tries again
             self._journal.left(gone, ())
 
 

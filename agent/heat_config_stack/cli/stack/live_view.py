@@ -192,9 +192,8 @@ class _Row:
         if event["status"] == COMPLETE and event["reason"].startswith(LEFT_OUT):
             self.word = self.outcome = LEFT_OUT
             self.reason = self.reason.removeprefix(f"{LEFT_OUT}: ")
-        if (
-            self.since is None and not self.deployed
-        ):  # nothing came before it: it is a state that was set
+        if self.since is None and not self.deployed:
+            # nothing came before it: it is a state that was set
             self.since = now
         self.ended = now
 
@@ -218,9 +217,8 @@ class _Row:
         A run that could not begin is of interest only if it has failed.
         """
         now = processes.since_boot()
-        if (
-            self.since is None and seconds is not None
-        ):  # it began and ended while no command was there
+        if self.since is None and seconds is not None:
+            # it began and ended while no command was there
             self.since = now - max(seconds, 0.0)
         if not self.outcome or (
             self.word != _RUNNING and not (problem and self.outcome == _OK)

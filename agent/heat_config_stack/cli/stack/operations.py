@@ -263,9 +263,8 @@ def delete(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     for name in options.names:
         if listing.kept(settings.state, name) is None:
-            sessions.forget(
-                listing.folder(settings.state, name)
-            )  # what a deletion that was killed has left
+            # what a deletion that was killed has left
+            sessions.forget(listing.folder(settings.state, name))
             raise sessions.missing(settings, name)
     if not options.yes:
         answer = terminal.ask(

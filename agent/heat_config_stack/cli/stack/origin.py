@@ -71,9 +71,8 @@ def opened(options: Any, template: str) -> Opened:
         signed.check(template, b"")
     elif is_packed(template):
         return Opened(_copied(gate.named(template), signed), evidence=signed.evidence)
-    disk = Chosen(
-        signed.covers, signed.read, has_archives=bool(given)
-    )  # the tree was compared as a whole
+    # the tree was compared as a whole
+    disk = Chosen(signed.covers, signed.read, has_archives=bool(given))
     return Opened(template, signed.read, signed.evidence, disk)
 
 

@@ -292,9 +292,8 @@ def _refusals(
 
     types = sessions.types(settings.words("plugin_dirs"))
     refused = list(forecast.stack_refusals(definition, types, settings, policy))
-    if (
-        stack is not None and stack.defined is not None
-    ):  # a resource is deleted by its present definition
+    if stack is not None and stack.defined is not None:
+        # a resource is deleted by its present definition
         before = forecast.stack_refusals(stack.defined, types, settings, policy)
         refused = [
             *(refusal for refusal in refused if refusal.action != "DELETE"),

@@ -167,9 +167,8 @@ def _show_template(template: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         terminal.say(json.dumps(template, default=repr))
         return
-    plain = json.loads(
-        json.dumps(template, default=repr)
-    )  # without references to parts that are repeated
+    # without references to parts that are repeated
+    plain = json.loads(json.dumps(template, default=repr))
     terminal.say(
         yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120).rstrip(
             "\n"

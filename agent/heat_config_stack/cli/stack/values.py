@@ -96,9 +96,8 @@ def interrupted(settings: Settings, record: StackRecord) -> str:
         or _is_followed_on(settings, record)
     ):
         return ""
-    now = listing.kept(
-        settings.state, record.name
-    )  # a command may have ended since the record was read
+    # a command may have ended since the record was read
+    now = listing.kept(settings.state, record.name)
     if (
         now is None
         or now.record is None

@@ -239,10 +239,8 @@ def digest(args: Json, name: str) -> Json:
         raise Unresolved(
             f'"{name}" takes no character beyond latin-1, such as {value[where]!r} in position {where}'
         ) from None
-    except (
-        ValueError,
-        TypeError,
-    ):  # one of a length to be chosen, or one that this machine forbids
+    except (ValueError, TypeError):
+        # one of a length to be chosen, or one that this machine forbids
         raise Unresolved(f'"{name}" cannot be made with {algorithm} here') from None
 
 

@@ -52,9 +52,8 @@ def _parsed(expression: Json, name: str) -> Any:
 @functools.lru_cache(maxsize=1)
 def _engine() -> tuple[Any, type[Exception], Any]:
     try:
-        yaql: Any = importlib.import_module(
-            "yaql"
-        )  # slow to load, and not there everywhere
+        # slow to load, and not there everywhere
+        yaql: Any = importlib.import_module("yaql")
         exceptions: Any = importlib.import_module("yaql.language.exceptions")
     except ImportError:
         raise Unresolved(MISSING) from None

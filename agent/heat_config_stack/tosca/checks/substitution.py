@@ -103,9 +103,8 @@ class _SubstitutionCheck:
     ) -> bool:
         if section != "interfaces":
             return name in defined
-        if isinstance(
-            entry, dict
-        ):  # it may be a new interface that is added to the type
+        if isinstance(entry, dict):
+            # it may be a new interface that is added to the type
             return True
         interface = name.rpartition(".")[0]
         names = (name, interface) if interface else (name,)

@@ -125,9 +125,8 @@ def _with_parameters(
                 _merged(real, alone, marked)
                 if alone.is_unclear or name in alone.fixed:
                     marks.fixed.add(name)
-            if (
-                marks.fixed == before
-            ):  # each can be a parameter, but not all of them together
+            if marks.fixed == before:
+                # each can be a parameter, but not all of them together
                 marks.fixed.update(marks.values)
         elif marks.fixed == before:
             return body
@@ -319,9 +318,8 @@ class _Template:
     def _attribute(self, attribute: Attribute) -> Json:
         if attribute.attribute == "state":
             return "started"
-        if (
-            not attribute.is_awaited
-        ):  # an operation that only workflows call, and they are not exported
+        if not attribute.is_awaited:
+            # an operation that only workflows call, and they are not exported
             return None
         if attribute.attribute == "run":
             return {"get_attr": [attribute.resource, _RUN]}
@@ -447,9 +445,8 @@ def _type(value: Json) -> str:
     is_text = isinstance(value, str) or (
         isinstance(value, dict) and value.keys() & {"list_join", "str_replace"}
     )
-    return (
-        "String" if is_text else "Json"
-    )  # as for other functions, whose values may be of any type
+    # as for other functions, whose values may be of any type
+    return "String" if is_text else "Json"
 
 
 def _configs(
@@ -484,9 +481,8 @@ def _configs(
                 {key: value for key, value in step.items() if key != "files" and value}
                 for step in wanted
             ]
-            parts = [
-                part for part in parts if part.get("processor")
-            ]  # the others copy files only
+            # the others copy files only
+            parts = [part for part in parts if part.get("processor")]
             config.update(
                 parts[0] if len(parts) == 1 else {"steps": parts} if parts else {}
             )

@@ -135,9 +135,8 @@ class Document(Namespace):
         """Take a document that it imports, with the prefix of its names and the path of the import."""
         self.imports.append((prefix, imported))
         self.import_paths.append(path)
-        imported._importers.append(
-            (prefix, ref(self))
-        )  # weak: others may import it for longer
+        # weak: others may import it for longer
+        imported._importers.append((prefix, ref(self)))
 
     def add_circle(self, prefix: str, importer: Document) -> None:
         """Take a document that it imports, and that is being read because it imports this one."""
@@ -290,9 +289,8 @@ class Library:
         target = local_path(name, document.path, f"{folder}/" if folder else "")
         prefix = str(content.get("namespace_prefix") or "")
         for importer in self._reading:
-            if (
-                importer.files is document.files and importer.path == target
-            ):  # a file is read once
+            if importer.files is document.files and importer.path == target:
+                # a file is read once
                 if importer is not document:
                     document.add_circle(prefix, importer)
                 return

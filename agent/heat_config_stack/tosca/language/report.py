@@ -109,9 +109,8 @@ class Report:
             value = value[step]
             depth += 1
         there = path[:depth]
-        place = self._text.place(there) or Place(
-            self._text.file, 1, 1
-        )  # JSON that is not YAML has no places
+        # JSON that is not YAML has no places
+        place = self._text.place(there) or Place(self._text.file, 1, 1)
         return Mistake(problem, there, place, hint, _STAGES[code], code)
 
 

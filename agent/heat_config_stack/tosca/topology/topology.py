@@ -281,9 +281,8 @@ class Topology:
         if outer is None:
             return {}
         requirements: dict[str, list[tuple[Requirement, Part]]] = {}
-        around = self._outer_requirements(
-            outer
-        )  # the substituted node may be within another one
+        # the substituted node may be within another one
+        around = self._outer_requirements(outer)
         for name, entry in (part.layer.mapping.get("requirements") or {}).items():
             mapped = mapped_to(entry)
             if not isinstance(mapped, list) or len(mapped) != 2:

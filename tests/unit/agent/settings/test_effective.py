@@ -57,9 +57,8 @@ def test_closed_hook_directory_counts_if_it_is_named(
         os.seteuid(user)
         barred.chmod(0o700)
     rest = (tmp_path / "none",) if closed else (folder, tmp_path / "none")
-    assert searched == (
-        rest if user else ()
-    )  # the temporary folders of root are closed themselves
+    # the temporary folders of root are closed themselves
+    assert searched == (rest if user else ())
     assert named[0] == folder
 
 

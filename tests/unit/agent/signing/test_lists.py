@@ -40,9 +40,8 @@ def certificate(folder: Path, authority: Signer, *options: str) -> Signer:
         *options,
     ]
     subprocess.run([*command, f"{user.key}.pub"], check=True)
-    user.key = user.key.with_name(
-        f"{user.key.name}-cert.pub"
-    )  # its private key is next to it
+    # its private key is next to it
+    user.key = user.key.with_name(f"{user.key.name}-cert.pub")
     return user
 
 

@@ -136,9 +136,8 @@ def test_unreadable_file_keeps_its_last_content(tmp_path: Path) -> None:
     assert ids(asked.collect()) == ["1"]
     assert not asked.trouble
     (tmp_path / "b.json").write_text('{"deployments": [')
-    assert ids(asked.collect()) == [
-        "1"
-    ]  # what a removed file once said does not come back
+    # what a removed file once said does not come back
+    assert ids(asked.collect()) == ["1"]
 
 
 def test_where_nothing_can_be_used_the_source_has_not_answered(tmp_path: Path) -> None:
@@ -201,9 +200,8 @@ def test_an_unchanged_file_gives_the_same_document(
     path = put(tmp_path / "a.json", "1")
     asked = kind(tmp_path if kind is local else path)
     first = asked.collect()
-    assert (
-        asked.collect() is first
-    )  # just written: read once more, for a time stamp might hide a change
+    # just written: read once more, for a time stamp might hide a change
+    assert asked.collect() is first
     settle(monkeypatch)
     assert asked.collect() is first
     with monkeypatch.context() as patch:

@@ -337,9 +337,8 @@ def test_move_that_was_killed_is_completed_at_the_next_start(tmp_path: Path) -> 
             "identity": {"cloud-init": "i-b"}
         }
         if step % 2:
-            put(
-                state, "asked/2.again", ""
-            )  # somebody asks for something meanwhile, for which no lock is needed
+            # somebody asks for something meanwhile, for which no lock is needed
+            put(state, "asked/2.again", "")
         said = instance.set_aside(state, {"cloud-init": "i-b"})
         assert ("its content was moved to" in said) == moved
         assert [

@@ -101,9 +101,8 @@ def test_a_connection_is_kept(heat: SignalServer) -> None:
     connection = Connection(heat.origin)
     for _ in range(3):
         connection.send("POST", heat.url(), b"{}", JSON)
-    assert (
-        heat.connections <= 2
-    )  # an answer that is not read to its end costs its connection
+    # an answer that is not read to its end costs its connection
+    assert heat.connections <= 2
 
 
 def test_a_redirect_is_not_followed(heat: SignalServer) -> None:

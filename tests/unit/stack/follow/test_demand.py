@@ -79,9 +79,8 @@ def test_a_branch_is_followed_forward_only(tmp_path: Path) -> None:
     repository.commit({"a": "other"}, *alice.git)
     with pytest.raises(UsageError, match="does not follow"):
         followed.fetch()
-    assert (
-        followed.fetch(two) == two
-    )  # a commit that the settings name is what root wants
+    # a commit that the settings name is what root wants
+    assert followed.fetch(two) == two
     followed.after = three
     repository.git("reset", "-q", "--hard", three)
     repository.commit({"a": "4"})
@@ -91,9 +90,8 @@ def test_a_branch_is_followed_forward_only(tmp_path: Path) -> None:
     repository.commit({"a": "5"}, *mallory.git)
     with pytest.raises(UsageError, match="its signer is not an allowed one"):
         followed.fetch()
-    shutil.rmtree(
-        tmp_path / "git"
-    )  # what was fetched is gone, but not the record of it
+    # what was fetched is gone, but not the record of it
+    shutil.rmtree(tmp_path / "git")
     repository.git("reset", "-q", "--hard", two)
     with pytest.raises(UsageError, match="does not follow"):
         followed.fetch()
@@ -118,9 +116,8 @@ def test_a_signed_tag_stands_for_its_commit(tmp_path: Path) -> None:
         followed.fetch("v4")
     two = repository.commit({"a": "2"}, *alice.git)
     assert followed.fetch("main") == two
-    with pytest.raises(
-        UsageError, match=f"{one[:12]} does not follow {two[:12]}"
-    ):  # also if the settings name it
+    with pytest.raises(UsageError, match=f"{one[:12]} does not follow {two[:12]}"):
+        # also if the settings name it
         followed.fetch("v1")
     repository.git("tag", "light")
     assert followed.fetch("light") == two
@@ -146,9 +143,8 @@ def test_a_signed_commit_stands_for_those_before_it(tmp_path: Path) -> None:
     repository.git("reset", "-q", "--hard", "HEAD~1")
     repository.git(*alice.git, "merge", "-q", "--no-ff", "-m", "by alice", "side")
     assert followed.fetch() == repository.git("rev-parse", "HEAD")
-    repository.git(
-        "reset", "-q", "--hard", "HEAD^2"
-    )  # signed by an unknown user, and older
+    # signed by an unknown user, and older
+    repository.git("reset", "-q", "--hard", "HEAD^2")
     with pytest.raises(UsageError, match="its signer is not an allowed one"):
         followed.fetch()
 

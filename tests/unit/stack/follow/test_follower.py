@@ -118,9 +118,8 @@ def test_a_revision_that_was_cut_short_is_brought_to_its_end(
     if ended != "not begun":
         site.step()
     begun = f"{two} {before.concluded.split()[1]}"
-    followed.write(
-        site.state, replace(before, begun=begun, attempt=attempt)
-    )  # what a kill leaves
+    # what a kill leaves
+    followed.write(site.state, replace(before, begun=begun, attempt=attempt))
     record = site.step()
     assert (record.begun, record.concluded) == ("", begun)
     assert (record.refused if ended == "failed" else record.revision) == two

@@ -42,9 +42,8 @@ IGNITION = {
 
 def message(*parts: tuple[str, str, str], charset: str = "us-ascii") -> bytes:
     """A message of parts of those types, names and texts."""
-    whole = MIMEMultipart(
-        boundary="===============1=="
-    )  # the names of tests are the same in each process
+    # the names of tests are the same in each process
+    whole = MIMEMultipart(boundary="===============1==")
     for subtype, name, text in parts:
         part = MIMEText(text, subtype, charset)
         part.add_header("Content-Disposition", "attachment", filename=name)
