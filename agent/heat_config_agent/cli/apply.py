@@ -326,18 +326,18 @@ def _watched(settings: Settings) -> list[str]:
 
 def _is_idle(steps: Iterable[Step], entries: Mapping[str, Entry]) -> bool:
     """Return whether there was nothing to do, and there will be nothing until something changes or falls due."""
-    known = {
+    settled = {
         entry.key for entry in entries.values() if entry.settled and not entry.again
     }
-    # it is retried
+    # a failed cleanup is retried
     failed = any(
         entry.action == cleanup.ACTION and entry.failed for entry in entries.values()
     )
     return (
         not failed
-        and len(known) == len(entries)
+        and len(settled) == len(entries)
         and all(
-            step.verb is plan.Verb.SKIP and step.deployment.key in known
+            step.verb is plan.Verb.SKIP and step.deployment.key in settled
             for step in steps
         )
     )

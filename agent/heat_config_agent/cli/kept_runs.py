@@ -117,7 +117,12 @@ def of(found: named.Named) -> list[KeptRun]:
 def _has_run(entry: Entry, folder: Path) -> bool:
     """Return whether the output in the folder of a run is that of the last run of an entry."""
     begun = entry.run is not None and run_folder.status(folder, entry.run.mark).exists()
-    return begun and (folder / "stdout").exists()
+    return begun and has_output(folder)
+
+
+def has_output(folder: Path) -> bool:
+    """Return whether the output in the folder of a run is there, and was not moved to that of earlier runs."""
+    return (folder / "stdout").exists()
 
 
 def choose(runs: list[KeptRun], number: int, title: str, hint: str) -> KeptRun:

@@ -69,7 +69,9 @@ def run(options: argparse.Namespace) -> int:
             return ExitCode.OK
     folder = settings.state / "runs" / entry.key
     if not folder.is_dir() or (
-        entry.started is None and not options.follow and not _has_output(folder)
+        entry.started is None
+        and not options.follow
+        and not kept_runs.has_output(folder)
     ):
         before = (
             f"`{show}` lists earlier runs, whose output is kept"
@@ -170,7 +172,7 @@ def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
         entry.state in {State.ACCEPTED, State.RETRY, State.REBOOT}
         and not (
             entry.run
-            and _has_output(folder)
+            and kept_runs.has_output(folder)
             and run_folder.status(folder, entry.run.mark).exists()
         )
         and lock.holder(state) is not None
@@ -178,11 +180,6 @@ def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
         time.sleep(_INTERVAL)
         entry = journal.read(state).get(entry.key, entry)
     return entry
-
-
-def _has_output(folder: Path) -> bool:
-    """Return whether the output in the folder of a run is there, and was not moved to that of earlier runs."""
-    return (folder / "stdout").exists()
 
 
 def revealed(
