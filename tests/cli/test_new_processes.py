@@ -29,7 +29,7 @@ FORMS = (
     "prune",
     "pause",
     "resume",
-    "poke",
+    "poll",
     "config",
     "hooks",
     "policy",
