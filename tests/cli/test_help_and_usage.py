@@ -14,7 +14,7 @@ from support.machine import BIN, Machine, deployment
 
 pytestmark = pytest.mark.new_process
 
-AGENT = ("status", "show", "log", "retry", "forget", "hooks")
+AGENT = ("status", "show", "log", "retry", "forget", "tool list")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ AGENT = ("status", "show", "log", "retry", "forget", "hooks")
     [
         ("heat-config-apply", []),
         ("heat-config-agent", []),
-        *(("heat-config-agent", [command]) for command in AGENT),
+        *(("heat-config-agent", command.split()) for command in AGENT),
         ("heat-config-hook", []),
     ],
 )

@@ -31,7 +31,7 @@ FORMS = (
     "resume",
     "poll",
     "config",
-    "hooks",
+    "tool list",
     "policy",
     "sign",
     "follow list",

@@ -44,6 +44,11 @@ class Done:
         assert isinstance(value, dict)
         return value
 
+    @property
+    def data(self) -> Any:
+        """Return the data of the object that a command prints with --json."""
+        return self.json["data"]
+
 
 class _Heard(subprocess.Popen[str]):
     """A command of which everything that is read is noted."""

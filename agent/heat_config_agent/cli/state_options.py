@@ -133,20 +133,25 @@ def add_ids(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="+", help=_ID)
 
 
-def of(options: argparse.Namespace) -> Settings:
+def of(
+    options: argparse.Namespace, overrides: effective.Overrides | None = None
+) -> Settings:
     """Return the settings of a command that needs only the state directory.
 
     Prints mistakes in the settings as a warning. Raises UsageError if they leave in doubt which directory is meant.
     """
     wrong: list[str] = []
     settings = effective.make(
-        os.environ, config=options.config, state=options.state_dir, mistakes=wrong
+        os.environ,
+        config=options.config,
+        state=options.state_dir,
+        overrides=overrides or effective.NO_OVERRIDES,
+        mistakes=wrong,
     )
     if wrong and not settings.placed:
         raise UsageError(wrong[0], hint=_more(settings))
     if wrong:
-        more = f" ({_more(settings)})" if _more(settings) else ""
-        terminal.say(f"warning: {terminal.line(wrong[0])}{more}", error=True)
+        terminal.warn(wrong[0], hint=_more(settings))
     return settings
 
 

@@ -19,7 +19,8 @@ from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal
 from heat_config_hooks import options
-from heat_config_hooks.options import About, Option
+from heat_config_hooks.options import Option
+from heat_config_hooks.protocol import About
 
 _LIST = ": Show all tools of this machine, with the hook and the program of each."
 
