@@ -35,13 +35,6 @@ def is_live(*, error: bool = False) -> bool:
     return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def is_coloured(*, error: bool = False) -> bool:
-    """Return whether standard output, or standard error, gets colours: `NO_COLOR` is stronger than `CLICOLOR_FORCE`."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return is_live(error=error) or os.environ.get("CLICOLOR_FORCE", "0") != "0"
-
-
 heard: list[str] = []
 """Everything that was written to standard output so far."""
 
@@ -62,9 +55,20 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def warn(text: str) -> None:
-    """Print a warning on standard error."""
-    complain(f"warning: {line(text)}", "warn")
+warnings: list[dict[str, str | None]] = []
+"""The warnings so far, as JSON."""
+
+
+def warn(text: str, *, hint: str = "") -> None:
+    """Print a warning on standard error, and what to do about it."""
+    warnings.append({"message": line(text), "hint": line(hint) or None})
+    more = f" ({line(hint)})" if hint else ""
+    complain(f"warning: {line(text)}{more}", "warn")
+
+
+def note(text: str) -> None:
+    """Print on standard error what is good to know, and is no warning."""
+    complain(f"note: {line(text)}")
 
 
 def complain(text: str, style: str = "") -> None:
@@ -95,8 +99,8 @@ def defect(error: BaseException | None) -> None:
 
 
 def styled(text: str, style: str, *, error: bool = False) -> str:
-    """Return the text in one of `_STYLES`, if standard output, or standard error, gets colours."""
-    if style not in _STYLES or not is_coloured(error=error):
+    """Return the text in one of `_STYLES`, if the stream that it is for shows colours."""
+    if style not in _STYLES or not has_colour(error=error):
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
@@ -104,6 +108,18 @@ def styled(text: str, style: str, *, error: bool = False) -> str:
 def stated(word: str) -> str:
     """Return the word of a state in its colour; any other word is not changed."""
     return styled(word, STATE_STYLES.get(word, ""))
+
+
+def has_colour(*, error: bool = False) -> bool:
+    """Return whether standard output, or standard error, shows colours.
+
+    A terminal does, unless `NO_COLOR` is set; anything does with `CLICOLOR_FORCE`.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    return is_live(error=error)
 
 
 def ask(question: str) -> str | None:
