@@ -114,6 +114,10 @@ class UsageError(AgentError):
     exit_code = ExitCode.USAGE
 
 
+class DeclinedError(AgentError):
+    """The person at the terminal has answered a question with no."""
+
+
 class SourceError(AgentError):
     """A source did not answer: there is no document."""
 
