@@ -133,13 +133,6 @@ def add_ids(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="+", help=_ID)
 
 
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    """Add the option that answers the question of a command, see `terminal.confirmed`."""
-    parser.add_argument(
-        "-y", "--yes", action="store_true", help="do not ask for confirmation"
-    )
-
-
 def of(options: argparse.Namespace) -> Settings:
     """Return the settings of a command that needs only the state directory.
 

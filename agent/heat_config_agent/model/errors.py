@@ -167,10 +167,6 @@ class DeclinedError(AgentError):
     code = "declined"
 
 
-class DeclinedError(AgentError):
-    """The person at the terminal has answered a question with no."""
-
-
 class SourceError(AgentError):
     """A source did not answer: there is no document."""
 
