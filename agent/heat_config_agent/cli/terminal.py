@@ -8,6 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from heat_config_agent.model import wording
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    import argparse
+
 line, plain, duration = wording.line, wording.plain, wording.duration
 moment = wording.moment
 
@@ -128,6 +133,30 @@ def ask(question: str) -> str | None:
         return None
     say(question, error=True, end="")
     return sys.stdin.readline()
+
+
+def confirmed(question: str, options: argparse.Namespace) -> None:
+    """Ask a question before something that cannot be undone, unless `--yes` is given.
+
+    The question is a sentence without its mark, such as «delete web and everything that was created». Raises
+    DeclinedError if the answer is not yes, and UsageError if there is no terminal.
+    """
+    if options.yes:
+        return
+    from heat_config_agent.model.errors import DeclinedError, UsageError  # noqa: PLC0415  # only for questions
+
+    question = line(question)
+    answer = ask(f"{question}? [y/N] ")
+    if answer is None:
+        raise UsageError(
+            f"there is no terminal for the question «{question}?»", hint="give --yes"
+        )
+    if not answer.endswith(
+        "\n"
+    ):  # the end of the input: the cursor is still behind the question
+        say("", error=True)
+    if answer.strip().lower() not in ("y", "yes"):
+        raise DeclinedError("nothing was done")
 
 
 def columns(text: str) -> int:
