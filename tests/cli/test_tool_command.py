@@ -394,7 +394,10 @@ def test_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> N
     puppet = program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
     about = heat_config_hooks.load("puppet").ABOUT
 
-    done, one = tools(machine, "show", "puppet"), tools(machine, "show", "puppet", "--json").data
+    done, one = (
+        tools(machine, "show", "puppet"),
+        tools(machine, "show", "puppet", "--json").data,
+    )
 
     assert (one["name"], one["program"], one["version"], one["ready"]) == (
         "puppet",
@@ -456,7 +459,10 @@ def test_of_other_peoples_hooks_it_is_known_where_they_are(
     """Their options are their own, also where they hide a hook of ours."""
     path = machine.hook(name, f"{SH}touch {bin_folder}/ran\n")
 
-    done, one = tools(machine, "show", name), tools(machine, "show", name, "--json").data
+    done, one = (
+        tools(machine, "show", name),
+        tools(machine, "show", name, "--json").data,
+    )
 
     assert done.code == 0
     assert str(path) in done.out
@@ -485,8 +491,7 @@ def test_unknown_tool_ends_with_8(machine: Machine, tool: str) -> None:
     done = tools(machine, "show", tool)
     assert (done.code, done.out) == (8, "")
     assert (
-        done.err
-        == f"error: no hook for tool {tool!r} (heat-config-agent tool list)\n"
+        done.err == f"error: no hook for tool {tool!r} (heat-config-agent tool list)\n"
     )
 
 

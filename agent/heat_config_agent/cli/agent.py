@@ -60,6 +60,10 @@ def main(arguments: Sequence[str]) -> int:
     if not hasattr(options, "run"):
         declared.print_help()
         return ExitCode.USAGE
+    if getattr(options, "json", False) and hasattr(options, "kind"):
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+        envelope.begin(options.kind, is_on=True)
     code: int = options.run(options)
     return code
 

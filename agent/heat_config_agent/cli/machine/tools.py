@@ -24,7 +24,9 @@ from heat_config_hooks.protocol import About
 
 _LIST = ": Show all tools of this machine, with the hook and the program of each."
 
-_SHOW = ": Show the hook of a tool, its program, and the options that a deployment can set."
+_SHOW = (
+    ": Show the hook of a tool, its program, and the options that a deployment can set."
+)
 
 _LIST_CODES = """\
 exit codes:
@@ -182,7 +184,9 @@ def _show_all(listed: list[dict[str, object]]) -> None:
         (
             str(tool["name"]),
             "yes" if tool["ready"] else "no",
-            "built-in" if str(tool["hook"]).startswith("builtin:") else str(tool["hook"]),
+            "built-in"
+            if str(tool["hook"]).startswith("builtin:")
+            else str(tool["hook"]),
             str(tool["program"] or "-"),
             str(tool["version"] or "-"),
             _details(tool),
