@@ -43,12 +43,12 @@ class Option:
         """The value if the option is not given."""
         return [] if self.repeated else None if self.metavar else False
 
-    def add(self, parser: argparse.ArgumentParser) -> None:
-        """Add it to a parser."""
+    def add(self, parser: argparse.ArgumentParser, *others: str) -> None:
+        """Add it to a parser. `others` are its other names."""
+        names = [name for name in (self.short, self.name, *others) if name]
         if not self.metavar:
-            parser.add_argument(self.name, action="store_true", help=self.help)
+            parser.add_argument(*names, action="store_true", help=self.help)
             return
-        names = [name for name in (self.short, self.name) if name]
         action = "append" if self.repeated else "store"
         parser.add_argument(
             *names,
@@ -68,21 +68,38 @@ class Option:
             raise argparse.ArgumentTypeError(str(error)) from None
 
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def seconds(text: str) -> float:
-    """Return a time in seconds, which may have a unit: 90, 90s, 1.5m, 2h. Raises ValueError."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    """Return a time in seconds: 90, 90s, 1.5m, 2h, 1h30m or 7d. Raises ValueError."""
+    total, number = 0.0, ""
     try:
-        time = float(number) * _UNITS[unit]
+        if text[-1:] not in _UNITS:
+            return _amount(text)
+        for sign in text:
+            if sign in _UNITS:
+                total += _amount(number) * _UNITS[sign]
+            number = "" if sign in _UNITS else number + sign
     except ValueError:
-        time = -1.0
-    if not 0 <= time < float("inf"):
         raise ValueError(
-            f"expected a number of seconds, 0 or more, or a time like 5m or 2h, not {text!r}"
-        )
-    return time
+            f"expected a time, such as 90, 90s, 5m, 1h30m or 7d, and not {text!r}"
+        ) from None
+    return total
+
+
+def _amount(text: str) -> float:
+    if (
+        len(text) > _DIGITS
+        or not text.isascii()
+        or not text.replace(".", "", 1).isdecimal()
+    ):
+        raise ValueError(text)
+    return float(text)
+
+
+_DIGITS = 12
+"""Characters of the number of a time."""
 
 
 def read(

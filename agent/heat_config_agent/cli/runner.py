@@ -32,6 +32,9 @@ def run(main: Callable[[list[str]], int]) -> int:
     sys.unraisablehook = lambda unraisable: terminal.defect(unraisable.exc_value)
     signal_numbers.handle(signal_numbers.SIGTERM, _interrupt)
     signal_numbers.handle(signal_numbers.SIGINT, _interrupt)
+    hung_up = signal_numbers.handle(signal_numbers.SIGHUP, _interrupt)
+    if hung_up is signal_numbers.SIG_IGN:  # nohup: it goes on without the terminal
+        signal_numbers.handle(signal_numbers.SIGHUP, signal_numbers.SIG_IGN)
     code = _ended(main)
     try:
         sys.stdout.flush()
@@ -42,27 +45,53 @@ def run(main: Callable[[list[str]], int]) -> int:
 
 def _ended(main: Callable[[list[str]], int]) -> int:
     """Run a command and return its exit code, however it ends."""
+    words = sys.argv[1:]
     try:
-        return main(sys.argv[1:])
-    except SystemExit as end:  # argparse has printed why
+        if "--json" in words:
+            _begin_json(words)
+        return main(words)
+    except SystemExit as end:  # argparse has printed the help or the version
         return end.code if isinstance(end.code, int) else ExitCode.USAGE
     except AgentError as error:
-        terminal.complain(f"error: {terminal.line(str(error))}")
-        return error.exit_code
+        return _failed(error)
     except (OSError, MemoryError, ImportError) as error:
         foreseen = (
             hindrance(error) if isinstance(error, PermissionError) else shortage(error)
         )
         if foreseen is None:
             raise
-        print(f"error: {terminal.line(str(foreseen))}", file=sys.stderr)
-        return foreseen.exit_code
+        return _failed(foreseen)
     except Interrupted:
-        print(
-            "interrupted: runs that have begun go on; run the command again to follow them",
-            file=sys.stderr,
-        )
+        more = f": {going_on[-1]}" if going_on else ""
+        terminal.say(f"interrupted{more}", error=True)
+        if "--json" in words:
+            from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+            envelope.ended(ExitCode.INTERRUPTED, "interrupted", f"interrupted{more}")
         return ExitCode.INTERRUPTED
+
+
+going_on: list[str] = []
+"""What an interrupted command leaves running, in words; empty if it leaves nothing."""
+
+RUNS_GO_ON = "runs that have begun go on; run the command again to follow them"
+"""What an interrupted command that runs deployments leaves."""
+
+
+def _begin_json(words: list[str]) -> None:
+    from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+    envelope.begin("usage", is_on=envelope.is_wanted(words))
+
+
+def _failed(error: AgentError) -> int:
+    """Print one sentence, and with --json the object; return the exit code."""
+    terminal.complain(f"error: {terminal.line(str(error))}")
+    if "--json" in sys.argv[1:]:
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+        envelope.failed(error)
+    return error.exit_code
 
 
 def _usable_output() -> None:
@@ -77,7 +106,11 @@ def _usable_output() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
-    # a second signal would interrupt the cleanup
-    signal_numbers.handle(signal_numbers.SIGTERM, signal_numbers.SIG_IGN)
-    signal_numbers.handle(signal_numbers.SIGINT, signal_numbers.SIG_IGN)
+    # a second signal ends the process, also where the cleanup waits for something
+    for number in (
+        signal_numbers.SIGTERM,
+        signal_numbers.SIGINT,
+        signal_numbers.SIGHUP,
+    ):
+        signal_numbers.handle(number, signal_numbers.SIG_DFL)
     raise Interrupted

@@ -38,6 +38,23 @@ STATE = (
 )
 """The options that name the state directory."""
 
+COMMON = (
+    Option("--no-color", "print without colours, as with NO_COLOR"),
+    Option("--quiet", "show no progress", short="-q"),
+)
+"""The options of all commands."""
+
+JSON = Option(
+    "--json", "print one JSON object, also for a mistake: docs/schemas describes it"
+)
+"""The option for output that a program reads."""
+
+PLAN = Option("--plan", "show what would be done, and do nothing")
+"""The option that only shows what a command would do; --dry-run is its other name."""
+
+YES = Option("--yes", "do it without a question", short="-y")
+"""The option that answers the question of a command that cannot be undone."""
+
 HOOKS = Option(
     "--hooks-dir",
     "look for hooks in this directory before $HEAT_CONFIG_HOOKS and heat-agents' directories; may be repeated",
@@ -75,7 +92,29 @@ def command(
     )
     for option in STATE:
         option.add(parser)
+    add_common(parser)
     return parser
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Add the options of all commands."""
+    for option in COMMON:
+        option.add(parser)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the option for output that a program reads."""
+    JSON.add(parser)
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Add the option that only shows what would be done."""
+    PLAN.add(parser, "--dry-run")
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Add the option that answers the question of a command."""
+    YES.add(parser)
 
 
 _ID = (

@@ -38,14 +38,25 @@ def say(text: str, *, error: bool = False, end: str = "\n") -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def warn(text: str) -> None:
-    """Print a warning on standard error."""
-    complain(f"warning: {line(text)}", "warn")
+warnings: list[dict[str, str | None]] = []
+"""The warnings so far, as JSON."""
+
+
+def warn(text: str, *, hint: str = "") -> None:
+    """Print a warning on standard error, and what to do about it."""
+    warnings.append({"message": line(text), "hint": line(hint) or None})
+    more = f" ({line(hint)})" if hint else ""
+    complain(f"warning: {line(text)}{more}", "warn")
+
+
+def note(text: str) -> None:
+    """Print on standard error what is good to know, and is no warning."""
+    complain(f"note: {line(text)}")
 
 
 def complain(text: str, style: str = "") -> None:
     """Print a line on standard error, wrapped if that is a terminal."""
-    say(styled(wrapped(text, 2, room(error=True)), style), error=True)
+    say(styled(wrapped(text, 2, room(error=True)), style, error=True), error=True)
 
 
 def defect(error: BaseException | None) -> None:
@@ -70,11 +81,24 @@ def defect(error: BaseException | None) -> None:
     say("\n".join(lines), error=True)
 
 
-def styled(text: str, style: str) -> str:
-    """Return the text in one of `_STYLES`, if standard output is a terminal and `NO_COLOR` is not set."""
-    if not is_live() or os.environ.get("NO_COLOR") or style not in _STYLES:
+def styled(text: str, style: str, *, error: bool = False) -> str:
+    """Return the text in one of `_STYLES`, if the stream that it is for shows colours."""
+    if style not in _STYLES or not has_colour(error=error):
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def has_colour(*, error: bool = False) -> bool:
+    """Return whether standard output, or standard error, shows colours.
+
+    A terminal does, unless `NO_COLOR` is set; anything does with `CLICOLOR_FORCE`.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    stream = sys.stderr if error else sys.stdout
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def ask(question: str) -> str | None:
@@ -150,7 +174,9 @@ def height() -> int:
 
 def room(*, error: bool = False) -> int:
     """Return the number of columns of a line on standard output, or on standard error; 0 if that is not a terminal."""
-    return width() if is_live() and (not error or sys.stderr.isatty()) else 0
+    stream = sys.stderr if error else sys.stdout
+    is_shown = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return width() if is_shown else 0
 
 
 def wrapped(text: str, hanging: int, most: int, *, begin: int = 0) -> str:

@@ -70,9 +70,13 @@ class ExitCode(enum.IntEnum):
     REBOOT = 6
     """A deployment waits for a reboot of the machine. The first run after the reboot continues it."""
     TIMED_OUT = 7
-    """`heat-config-agent wait`: the time is over, and it is not done yet."""
+    """The time of --wait-for is over, and it is not done yet."""
     NOT_THERE = 8
-    """`heat-config-agent wait`: the time is over, and no such deployment or stack has appeared."""
+    """There is no deployment, stack, source or other thing of the name that was given."""
+    DRIFTED = 9
+    """Something is not as its deployment or its source says, or with `plan --exit-code`, there is work to do."""
+    LACKING = 10
+    """The machine lacks something: disk space, memory, a permission, or a state directory that can be used."""
     INTERRUPTED = 130
     """The command was ended by a signal. Running deployments continue, and the next run follows them."""
 
@@ -97,6 +101,10 @@ class AgentError(Exception):
     """A foreseen failure. It is shown as one line, never as a traceback."""
 
     exit_code = ExitCode.FAILED
+    code = "failed"
+    """The kind of failure, for programs: `error.code` of the JSON of every command."""
+    subject: tuple[str, str] | None = None
+    """What it is about: a kind, such as "stack", and a name."""
 
     def __init__(self, brief: str, *, hint: str = "") -> None:
         """Store what failed and why (`brief`), and what to do about it (`hint`)."""
@@ -112,20 +120,70 @@ class UsageError(AgentError):
     """The command was called wrongly, or a document or a setting is not valid."""
 
     exit_code = ExitCode.USAGE
+    code = "usage"
+
+
+class SettingsError(UsageError):
+    """A setting is not valid."""
+
+    code = "settings"
+
+
+class TemplateError(UsageError):
+    """A template or a document has mistakes: nothing was begun."""
+
+    code = "template"
+
+
+class AmbiguousError(UsageError):
+    """A name means several things, and the command would change only one of them."""
+
+    code = "ambiguous"
+
+
+class ExistsError(UsageError):
+    """There is one of that name already."""
+
+    code = "exists"
+
+
+class NotFoundError(AgentError):
+    """There is nothing of the name that was given."""
+
+    exit_code = ExitCode.NOT_THERE
+    code = "not_found"
+
+    def __init__(
+        self, brief: str, *, hint: str = "", subject: tuple[str, str] | None = None
+    ) -> None:
+        """Store also the kind and the name of what is not there, such as ("stack", "web")."""
+        super().__init__(brief, hint=hint)
+        self.subject = subject
+
+
+class DeclinedError(AgentError):
+    """The person at the terminal has answered no: nothing was done."""
+
+    code = "declined"
 
 
 class SourceError(AgentError):
     """A source did not answer: there is no document."""
 
     exit_code = ExitCode.NO_SOURCE
+    code = "unreachable"
 
 
 class AccessError(SourceError):
     """A source denies access: the credentials are not valid, or not any more."""
 
+    code = "denied"
+
 
 class UnreachableError(AgentError):
     """A server did not answer; the text says why."""
+
+    code = "unreachable"
 
 
 class ProxyError(UnreachableError):
@@ -135,17 +193,24 @@ class ProxyError(UnreachableError):
 class DeniedError(UnreachableError):
     """A server answered and denied access."""
 
+    code = "denied"
+
 
 class LockedError(AgentError):
     """Another agent uses the same state directory."""
 
     exit_code = ExitCode.LOCKED
+    code = "busy"
 
 
 class StateError(AgentError):
-    """The state directory cannot be read or written. Nothing is done that could not be recorded first."""
+    """The state directory cannot be read or written, or the machine lacks a resource.
 
-    exit_code = ExitCode.USAGE
+    Nothing is done that could not be recorded first.
+    """
+
+    exit_code = ExitCode.LACKING
+    code = "resource"
 
 
 def blame(error: BaseException) -> str:

@@ -6,6 +6,7 @@ The module `signal` makes enumerations of all signals when it is loaded, which t
 from __future__ import annotations
 
 __all__ = [
+    "SIGHUP",
     "SIGINT",
     "SIGKILL",
     "SIGSTOP",
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from signal import (
         SIG_DFL,
         SIG_IGN,
+        SIGHUP,
         SIGINT,
         SIGKILL,
         SIGSTOP,
@@ -38,6 +40,7 @@ else:
         from _signal import (
             SIG_DFL,
             SIG_IGN,
+            SIGHUP,
             SIGINT,
             SIGKILL,
             SIGSTOP,
@@ -51,6 +54,7 @@ else:
         from signal import (
             SIG_DFL,
             SIG_IGN,
+            SIGHUP,
             SIGINT,
             SIGKILL,
             SIGSTOP,
