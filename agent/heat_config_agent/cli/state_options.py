@@ -96,6 +96,19 @@ def command(
     return parser
 
 
+def group(commands: Commands, name: str, brief: str) -> Commands:
+    """Declare a group of commands, and return what its commands are added to."""
+    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
+
+    parser = commands.add_parser(
+        name,
+        help=brief,
+        description=f"{brief[:1].upper()}{brief[1:]}.",
+        formatter_class=HelpFormatter,
+    )
+    return parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+
+
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the options of all commands."""
     for option in COMMON:

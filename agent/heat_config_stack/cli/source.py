@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.machine import pause
@@ -197,7 +198,12 @@ _TIMES = ("since", "answered", "next_poll")
 
 def _time(value: object) -> str:
     """Return a time of a row for people."""
-    return wording.moment(wording.seconds_of(str(value))) if value else "-"
+    return wording.moment(_seconds(str(value))) if value else "-"
+
+
+def _seconds(stamp: str) -> float:
+    """Return a time of a row in seconds since the epoch."""
+    return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
 
 
 def _chosen(settings: Settings, names: Sequence[str]) -> list[dict[str, object]]:
@@ -318,7 +324,7 @@ def _cells(row: Mapping[str, object]) -> tuple[str, ...]:
     if row["hint"]:
         details += f": {row['hint']}"
     next_poll = row["next_poll"]
-    seconds = wording.seconds_of(str(next_poll)) - time.time() if next_poll else None
+    seconds = _seconds(str(next_poll)) - time.time() if next_poll else None
     return (
         str(row["name"]),
         str(row["state"]),
