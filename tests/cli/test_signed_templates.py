@@ -161,7 +161,9 @@ def test_a_followed_revision_runs_by_the_signature_of_its_commit(
     )
 
     def follow() -> str:
-        done = governed.run("heat-config-agent", "source", "sync", "--config", str(path))
+        done = governed.run(
+            "heat-config-agent", "source", "sync", "--config", str(path)
+        )
         return done.out + done.err
 
     repository.commit({"stack.yaml": template(log, "zero")})

@@ -471,10 +471,7 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     go.touch()
     assert daemon.command("source", "sync", "web", "--again").code == 0
     wait_until(
-        lambda: (
-            daemon.command("status", "--json").json["followed"][0]["state"]
-            == "ok"
-        ),
+        lambda: daemon.command("status", "--json").json["followed"][0]["state"] == "ok",
         LONG,
     )
     assert lines(log) == ["one red"] * 2

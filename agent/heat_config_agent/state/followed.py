@@ -132,9 +132,7 @@ class Followed:
             return f"revision {short(self.revision)} is in force"
         if self.refused:
             return f"revision {short(self.refused)} {'has failed' if self.failed else 'is refused'}, {at}"
-        return (
-            f"drifted from revision {short(self.revision)}" if self.revision else at
-        )
+        return f"drifted from revision {short(self.revision)}" if self.revision else at
 
 
 def short(revision: str) -> str:

@@ -373,9 +373,7 @@ def sync(options: argparse.Namespace) -> int:
     if not results and not options.names and not options.json:
         terminal.say("no followed sources")
     is_bad = any(record.problem for record in results)
-    return _synced(
-        settings, options, names, ExitCode.FAILED if is_bad else ExitCode.OK
-    )
+    return _synced(settings, options, names, ExitCode.FAILED if is_bad else ExitCode.OK)
 
 
 def _synced(
@@ -387,9 +385,7 @@ def _synced(
     return code
 
 
-def _plan(
-    settings: Settings, names: Sequence[str], options: argparse.Namespace
-) -> int:
+def _plan(settings: Settings, names: Sequence[str], options: argparse.Namespace) -> int:
     """Show which revisions would be carried out, and carry out none."""
     changes = []
     for name in names:

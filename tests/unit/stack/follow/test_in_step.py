@@ -94,10 +94,7 @@ def test_stack_that_was_changed_by_hand_is_out_of_step(site: Site, change: str) 
     record = shown(site)
     sentence = why.replace("FOLDER", str(site.folder))
     assert (record.state, record.drift) == ("drifted", sentence)
-    assert (
-        record.problem
-        == f"source web: drifted from revision {one[:12]}: {sentence}"
-    )
+    assert record.problem == f"source web: drifted from revision {one[:12]}: {sentence}"
     if change != "retry":  # which asks for another run itself
         assert site.step().drift == sentence
         assert site.ran == ran
