@@ -237,7 +237,7 @@ def _of_daemon(settings: Settings) -> Iterator[dict[str, object]]:
     """Yield the sources that the running daemon asks by itself."""
     report = _report(settings)
     at, poll = report.get("at"), report.get("next_poll")
-    is_known = isinstance(at, int | float) and isinstance(poll, int | float)
+    due = at + poll if isinstance(at, float) and isinstance(poll, float) else None
     sources = report.get("sources")
     for each in sources if isinstance(sources, list) else ():
         if not isinstance(each, dict) or not isinstance(each.get("name"), str):
@@ -253,7 +253,7 @@ def _of_daemon(settings: Settings) -> Iterator[dict[str, object]]:
             "revision": None,
             "since": _stamp(each.get("since")),
             "answered": _stamp(answered),
-            "next_poll": _stamp(at + poll) if is_known else None,
+            "next_poll": _stamp(due),
             "running": None,
             "refused": None,
             "failed": None,

@@ -663,7 +663,8 @@ def _problem_of(settings: Settings, record: followed.Followed) -> str:
     """Return what is wrong with a followed source, and which command brings the machine in step with it."""
     if record.state != "drifted":
         return record.problem
-    return f"{record.problem}: `{settings.command('source', 'sync', record.name, '--again')}` carries the revision out again"
+    again = settings.command("source", "sync", record.name, "--again")
+    return f"{record.problem}: `{again}` carries the revision out again"
 
 
 def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:
