@@ -22,6 +22,7 @@ def mistake_values(mistake: Mistake) -> dict[str, object]:
     """Return a mistake without secrets as JSON."""
     place = mistake.place
     return {
+        "code": mistake.code or None,
         "problem": mistake.problem,
         "hint": mistake.hint or None,
         "path": dotted(mistake.path),
