@@ -10,7 +10,7 @@ from heat_config_agent.cli.command_line import Option
 from heat_config_agent.deployments import plan
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed
-from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.errors import NotFoundError, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state.deployed import kept
@@ -147,6 +147,21 @@ def of(options: argparse.Namespace) -> Settings:
     if wrong:
         more = f" ({_more(settings)})" if _more(settings) else ""
         terminal.say(f"warning: {terminal.line(wrong[0])}{more}", error=True)
+    return settings
+
+
+def there(options: argparse.Namespace) -> Settings:
+    """Return the settings of a command that only reads. Raises NotFoundError if the directory that it names is missing.
+
+    A directory that nothing names may be missing: nothing was applied there yet.
+    """
+    settings = of(options)
+    if options.state_dir is not None and not os.path.lexists(settings.state):
+        raise NotFoundError(
+            f"there is no state directory {settings.state}",
+            hint="without --state-dir, the usual one is meant",
+            subject=("directory", str(settings.state)),
+        )
     return settings
 
 

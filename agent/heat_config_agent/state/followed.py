@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from heat_config_agent.model.errors import StateError
+from heat_config_agent.model.states import Shown
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass, replace
 
@@ -87,6 +88,13 @@ class Followed:
         return "out of step" if self.drift else "in force"
 
     @property
+    def shown(self) -> Shown:
+        """The state in the words of all commands; failed also while the source does not answer."""
+        if self.trouble and not self.begun:
+            return Shown.FAILED
+        return _SHOWN[self.state]
+
+    @property
     def problem(self) -> str:
         """A sentence about what is wrong; empty if nothing is."""
         if self.trouble:
@@ -131,6 +139,16 @@ class Followed:
         return (
             f"out of step with revision {short(self.revision)}" if self.revision else at
         )
+
+
+_SHOWN = {
+    "in progress": Shown.RUNNING,
+    "failed": Shown.FAILED,
+    "refused": Shown.REFUSED,
+    "new": Shown.WAITING,
+    "out of step": Shown.DRIFTED,
+    "in force": Shown.OK,
+}
 
 
 def short(revision: str) -> str:
