@@ -300,14 +300,14 @@ class _Overview:
 
 
 def _source_line(source: Mapping[str, object]) -> _Line:
-    since, revision = source["at"], source["revision"]
+    is_followed = source["kind"] == "followed"
     return _Line(
         name=str(source["name"]),
         state=str(source["state"]),
         tool="source",
-        since=since if isinstance(since, float) and since else None,
-        identity=str(revision or ""),
-        source=str(source["source"] or ""),
+        since=_float(source["since" if is_followed else "answered"]),
+        identity=str(source["revision"] or ""),
+        source=str(source["where"]),
         details=str(source["message"]),
         is_unfinished=source["state"] in (Shown.RUNNING, Shown.WAITING),
     )
@@ -420,12 +420,13 @@ def _sources(
     return asked_for + [
         {
             "name": record.name,
-            "state": record.shown.value,
-            "source": record.source or None,
+            "state": record.state,
+            "kind": "followed",
+            "where": record.source,
             "revision": record.revision or None,
-            "at": record.since,
+            "since": record.since or None,
+            "answered": record.answered or None,
             "message": _message_of(settings, record),
-            "is_followed": True,
         }
         for record in records
     ]
@@ -433,8 +434,8 @@ def _sources(
 
 def _asked_source(source: Mapping[str, object]) -> Mapping[str, object]:
     """Return a source that the daemon asks for documents, as JSON."""
-    moment, working = source.get("answered"), source.get("working")
-    state = Shown.OK if working else Shown.WAITING if working is None else Shown.FAILED
+    working = source.get("working")
+    state = Shown.OK if working else Shown.WAITING if working is None else Shown.UNKNOWN
     message = str(source.get("trouble") or "")
     if working is None and not message:
         message = "it has not answered yet"
@@ -443,17 +444,18 @@ def _asked_source(source: Mapping[str, object]) -> Mapping[str, object]:
     return {
         "name": str(source.get("name")),
         "state": state.value,
-        "source": source.get("from"),
+        "kind": "daemon",
+        "where": str(source.get("from") or ""),
         "revision": None,
-        "at": moment,
+        "since": source.get("since") or None,
+        "answered": source.get("answered") or None,
         "message": message,
-        "is_followed": False,
     }
 
 
 def _message_of(settings: Settings, record: followed.Followed) -> str:
     """Return what there is to say of a followed source."""
-    said = record.problem.removeprefix(f"follow {record.name}: ") or record.progress
+    said = record.problem.removeprefix(f"source {record.name}: ") or record.progress
     if record.name in settings.followed:
         return said
     left = f"these settings have no section [follow {record.name}]"
@@ -489,7 +491,11 @@ def _values(options: argparse.Namespace, overview: _Overview) -> dict[str, objec
         "results_due": _due(overview.rows),
         "agent": _agent_values(overview.agent),
         "sources": [
-            {**each, "at": wording.stamp(_float(each["at"]) or None)}
+            {
+                **each,
+                "since": wording.stamp(_float(each["since"])),
+                "answered": wording.stamp(_float(each["answered"])),
+            }
             for each in overview.sources
         ],
         "stacks": [each.values() for each in stacks],
@@ -887,9 +893,10 @@ _NOTHING: Mapping[str, object] = {
 
 def _problem_of(settings: Settings, record: followed.Followed) -> str:
     """Return what is wrong with a followed source, and which command brings the machine in step with it."""
-    if record.state != "out of step":
+    if record.state != "drifted":
         return record.problem
-    return f"{record.problem}: `{settings.command('follow', record.name, '--again')}` carries the revision out again"
+    again = settings.command("source", "sync", record.name, "--again")
+    return f"{record.problem}: `{again}` carries the revision out again"
 
 
 def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:
