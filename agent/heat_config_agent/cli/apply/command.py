@@ -357,7 +357,7 @@ def _apply(
     The time is in seconds since boot.
     """
     report: progress.Lines | progress.Collected = (
-        progress.Collected() if as_json else progress.Lines(settings.state)
+        progress.Collected() if as_json else progress.Lines(settings)
     )
     with lock.held(settings.state):
         if aside := instance.set_aside(
@@ -396,7 +396,8 @@ def _apply(
         pruning.work(LAST_SLICE)
         book.close()
         code = progress.exit_code(steps, entries, applier.mistakes)
-        report.summary(steps, entries, applier.mistakes, code)
+        hold = applier.work.queue.hold or (WAITS if applier.work.reboots else "")
+        report.summary(steps, entries, applier.mistakes, code, hold)
         place.announcer.close()
         if (
             code is ExitCode.OK

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from heat_config_agent.cli import stack_package
-from heat_config_agent.deployments import plan
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.settings import effective
@@ -259,7 +258,7 @@ def choose(entries: Mapping[str, Entry], name: str, *, newest: bool) -> Entry:
             ids = [entry.id or entry.key for entry in matches]
             unique = len(set(ids)) == len(ids)
             shown = [
-                f"{(entry.id if unique else '') or entry.key} ({entry.action or '-'}, {plan.clock(entry.accepted)})"
+                f"{(entry.id if unique else '') or entry.key} ({entry.action or '-'}, {terminal.moment(entry.accepted)})"
                 for entry in sorted(matches, key=lambda entry: entry.accepted)
             ]
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
