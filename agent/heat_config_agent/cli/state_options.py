@@ -19,9 +19,9 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     import argparse
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
+    Commands: TypeAlias = argparse._SubParsersAction[Any]  # noqa: SLF001  # it has no public name
 
 
 CONFIG = Option("--config", "read the settings from this file only", "FILE", read=Path)
@@ -83,7 +83,7 @@ def command(
     """Declare a command about a state directory."""
     from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
 
-    parser = commands.add_parser(
+    parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=brief,
         description=(description or brief).partition(": ")[2],

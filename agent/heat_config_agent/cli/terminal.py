@@ -7,10 +7,36 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from heat_config_agent.model import wording
+from heat_config_hooks.values import dataclass
 
 line, plain, duration = wording.line, wording.plain, wording.duration
 
 _STYLES = {"good": "32", "bad": "1;31", "quiet": "2", "warn": "33", "live": "36"}
+
+
+@dataclass
+class _Options:
+    """The options of all commands that change how output looks."""
+
+    no_color: bool = False
+    quiet: bool = False
+
+
+_options = _Options()
+
+
+def use(*, no_color: bool, quiet: bool) -> None:
+    """Print without colours, or show no progress."""
+    _options.no_color, _options.quiet = no_color, quiet
+
+
+def shows_progress() -> bool:
+    """Return whether a command shows what it waits for: on standard error, if that is a terminal."""
+    return (
+        not _options.quiet
+        and sys.stderr.isatty()
+        and os.environ.get("TERM", "dumb") != "dumb"
+    )
 
 
 def is_live() -> bool:
@@ -93,7 +119,7 @@ def has_colour(*, error: bool = False) -> bool:
 
     A terminal does, unless `NO_COLOR` is set; anything does with `CLICOLOR_FORCE`.
     """
-    if os.environ.get("NO_COLOR"):
+    if _options.no_color or os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("CLICOLOR_FORCE", "0") != "0":
         return True
@@ -174,8 +200,11 @@ def height() -> int:
 
 def room(*, error: bool = False) -> int:
     """Return the number of columns of a line on standard output, or on standard error; 0 if that is not a terminal."""
-    stream = sys.stderr if error else sys.stdout
-    is_shown = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    is_shown = (
+        sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        if error
+        else is_live()
+    )
     return width() if is_shown else 0
 
 
