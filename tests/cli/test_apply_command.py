@@ -256,7 +256,9 @@ def test_id_that_is_the_digest_of_another_one_is_another_deployment(
     assert machine.apply(machine.write([counted(machine, key)], "other.json")).code == 0
     assert sorted(runs(machine)) == sorted(["web/1", key])
     assert (
-        machine.agent("forget", "web/1").code == machine.agent("forget", key).code == 0
+        machine.agent("forget", "--yes", "web/1").code
+        == machine.agent("forget", key).code
+        == 0
     )
     done = machine.apply([counted(machine, "web/1"), counted(machine, key)])
     assert done.code == 0, done.out + done.err

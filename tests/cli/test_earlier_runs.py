@@ -205,7 +205,7 @@ def test_earlier_runs_are_forgotten_with_their_deployment(machine: Machine) -> N
     machine.apply([deployment(config=f"{SH}echo first\n")])
     repeat(machine, [deployment(config=f"{SH}echo second\n")])
 
-    assert machine.agent("forget", "d1").code == 0
+    assert machine.agent("forget", "--yes", "d1").code == 0
     assert not (machine.state / "runs" / "d1").exists()
 
 

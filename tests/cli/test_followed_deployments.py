@@ -145,7 +145,7 @@ def test_retried_deployments_run_when_the_revision_is_carried_out_again(
 
 def test_forgotten_deployment_of_a_document_is_new(site: Machine) -> None:
     """It leaves the list, and runs again with the revision that still has it."""
-    assert agent(site, "forget", "site/motd").code == 0
+    assert agent(site, "forget", "--yes", "site/motd").code == 0
     assert agent(site, "log", "site/motd").code == 1
     before = ran(site)
     agent(site, "follow")
@@ -207,7 +207,7 @@ def state_of(machine: Machine) -> tuple[str, str]:
 def test_revision_with_an_unchanged_failed_deployment_has_failed(site: Machine) -> None:
     """It is not run again, and no success of others, no forgotten deployment and no new revision hides it."""
     assert state_of(site) == ("failed", "banner: exit code 1")
-    agent(site, "forget", "site/motd")
+    agent(site, "forget", "--yes", "site/motd")
     assert agent(site, "follow").code == 1
     assert state_of(site) == ("failed", "banner: exit code 1")
     content = json.loads((site.folder / "site.json").read_text())
@@ -331,24 +331,24 @@ def test_emptied_document_is_refused_in_words_of_documents(site: Machine) -> Non
     ), reason
 
 
-@pytest.mark.parametrize("command", ["retry", "forget"])
+@pytest.mark.parametrize("command", [["retry"], ["forget", "--yes"]])
 def test_retried_deployment_of_a_stack_runs_once_more(
-    machine: Machine, command: str
+    machine: Machine, command: list[str]
 ) -> None:
     """`retry` takes STACK/RESOURCE or RESOURCE; no other deployment of the stack runs."""
     log = machine.folder / "log"
     (machine.folder / "web.yaml").write_text(template(log, "one"))
     assert machine.apply(machine.folder / "web.yaml").code == 0
-    done = machine.agent(command, "web/deployment")
+    done = machine.agent(*command, "web/deployment")
     assert done.code == 0, done.err
     assert "`heat-config-agent stack update --existing web" in done.out
     assert machine.apply(machine.folder / "web.yaml", "--plan").out.count("again ") == 1
-    assert (machine.agent("log", "web/deployment").code == 0) == (command == "retry")
+    assert (machine.agent("log", "web/deployment").code == 0) == (command == ["retry"])
     assert machine.apply(machine.folder / "web.yaml").code == 0
     assert machine.apply(machine.folder / "web.yaml").code == 0
     assert log.read_text() == "one red\n" * 2
-    assert machine.agent(command, "deployment").code == 0
-    wrong = machine.agent(command, "web/deploymnt")
+    assert machine.agent(*command, "deployment").code == 0
+    wrong = machine.agent(*command, "web/deploymnt")
     assert (wrong.code, "did you mean deployment?" in wrong.err) == (2, True), wrong.err
 
 
@@ -406,8 +406,8 @@ def test_operation_of_a_service_runs_again(machine: Machine) -> None:
         f"#!/bin/sh\necho $deploy_action >> {machine.folder}/log\n"
     )
     assert machine.apply(folder).code == 0
-    for command in ("retry", "forget"):
-        assert machine.agent(command, "shop/app.create").code == 0
+    for command in (["retry"], ["forget", "--yes"]):
+        assert machine.agent(*command, "shop/app.create").code == 0
         assert machine.apply(folder).code == 0
         assert machine.apply(folder).code == 0
     assert ran(machine) == ["CREATE", "UPDATE", "CREATE"]

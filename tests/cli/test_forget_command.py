@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from support.commands import SH, counted, runs
 from support.loopback import SignalServer
-from support.machine import Machine, deployment
+from support.machine import BIN, Machine, deployment
+from support.window import window
 
 
 def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:
@@ -12,7 +17,7 @@ def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:
     given = [counted(machine, signal=heat.url())]
     machine.apply(given)
 
-    done = machine.agent("forget", "d1")
+    done = machine.agent("forget", "--yes", "d1")
 
     assert (done.code, done.err) == (0, "")
     assert machine.status() == {}
@@ -33,7 +38,7 @@ def test_forget_leaves_nothing_behind(machine: Machine) -> None:
         ]
     )
 
-    machine.agent("forget", "d1")
+    machine.agent("forget", "--yes", "d1")
 
     left = [path for path in machine.state.rglob("*") if path.is_file()]
     assert [path for path in left if b"gr8-secret" in path.read_bytes()] == []
@@ -47,11 +52,63 @@ def test_failed_forget_is_not_reported_as_done(machine: Machine) -> None:
     mark.unlink()
     mark.mkdir()
 
-    first = machine.agent("forget", "d1")
+    first = machine.agent("forget", "--yes", "d1")
     mark.rmdir()
-    machine.agent("forget", "d1")
+    machine.agent("forget", "--yes", "d1")
 
     assert first.code == 2
     assert "cannot forget all of d1" in first.err
     assert machine.status() == {}
     assert not (machine.state / "runs" / "d1").exists()
+
+
+@pytest.mark.parametrize("keys", [["n", "Enter"], ["Enter"], ["C-d"], ["C-c"]])
+def test_declined_question_leaves_the_deployment(
+    machine: Machine, keys: list[str]
+) -> None:
+    """The command says that nothing was done, and nothing is."""
+    machine.apply([deployment("d1")])
+
+    with window(machine.folder, forgetting(machine), machine.environment) as terminal:
+        terminal.wait_for("remove everything that is kept of d1? [y/N]")
+        terminal.type(*keys)
+        rows = terminal.ended()
+
+    expected = "interrupted" if keys == ["C-c"] else "nothing was done"
+    assert expected in " ".join(rows)
+    assert "d1" in machine.status()
+
+
+def test_confirmed_question_forgets_the_deployment(machine: Machine) -> None:
+    """A yes is an answer in any case of its letters."""
+    machine.apply([deployment("d1")])
+
+    with window(machine.folder, forgetting(machine), machine.environment) as terminal:
+        terminal.wait_for("[y/N]")
+        terminal.type("Yes", "Enter")
+        terminal.ended()
+
+    assert machine.status() == {}
+
+
+def test_question_without_a_terminal_is_refused(machine: Machine) -> None:
+    """Nothing is removed, and the sentence says which option answers the question."""
+    machine.apply([deployment("d1")])
+
+    done = machine.agent("forget", "d1")
+
+    assert (done.code, done.out) == (2, "")
+    assert "remove everything that is kept of d1?" in done.err
+    assert "--yes" in done.err
+    assert "d1" in machine.status()
+
+
+def forgetting(machine: Machine) -> list[str | Path]:
+    """Return the command that asks before it forgets."""
+    return [
+        BIN / "heat-config-agent",
+        "forget",
+        "--state-dir",
+        machine.state,
+        "d1",
+    ]

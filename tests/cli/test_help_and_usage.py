@@ -324,7 +324,7 @@ def test_closed_pipe_gives_no_traceback(machine: Machine, command: list[str]) ->
         ["show", "d1"],
         ["log", "d1"],
         ["retry", "d1"],
-        ["forget", "d1"],
+        ["forget", "--yes", "d1"],
         ["pause", "--reason", "r"],
         ["resume"],
     ],

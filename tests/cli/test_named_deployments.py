@@ -11,6 +11,9 @@ from support import pace
 from support.commands import SH, counted, let_go, runs, wait_for_text, waiting
 from support.machine import Done, Machine, deployment
 
+YES = {"forget": ["--yes"]}
+"""The options without which a command asks."""
+
 
 @pytest.mark.parametrize(
     "command",
@@ -26,7 +29,9 @@ def test_nothing_has_happened_yet(machine: Machine, command: list[str]) -> None:
     assert not machine.state.exists()
 
 
-@pytest.mark.parametrize("command", [["forget"], ["retry"], ["retry", "--signal"]])
+@pytest.mark.parametrize(
+    "command", [["forget", "--yes"], ["retry"], ["retry", "--signal"]]
+)
 def test_running_deployment_can_be_neither_forgotten_nor_retried(
     machine: Machine, command: list[str]
 ) -> None:
@@ -80,7 +85,7 @@ def test_a_deployment_may_be_named_in_short(machine: Machine, command: str) -> N
     machine.apply(given)
 
     def meant(wanted: str) -> Done:
-        return machine.agent(command, wanted)
+        return machine.agent(command, *YES.get(command, ()), wanted)
 
     assert (meant("").code, meant("").out) == (2, "")
     for wanted in ("ab", "same"):
@@ -181,7 +186,7 @@ def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> Non
     assert machine.agent("log", "shop/web").out == "it is c1\n"
     assert machine.agent("retry", "shop/db").code == 0
     assert "1 ok, 1 skipped" in machine.apply(given, "--only", "shop/db").out
-    assert machine.agent("forget", "shop/web").code == 0
+    assert machine.agent("forget", "--yes", "shop/web").code == 0
     assert set(machine.status()) == {"c2"}
 
 

@@ -376,7 +376,7 @@ def test_inputs_of_every_type(machine: Machine, heat: SignalServer) -> None:
 def test_a_shorter_script_of_the_same_id(machine: Machine, heat: SignalServer) -> None:
     """heat-agents ran the tail of a longer script of the same id too; ours runs what it was given."""
     machine.apply([deployment(config="#!/bin/sh\necho long\n" + "echo tail\n" * 50)])
-    assert machine.agent("forget", "d1").code == 0
+    assert machine.agent("forget", "--yes", "d1").code == 0
 
     assert told(machine, heat, "#!/bin/sh\necho short\n")["deploy_stdout"] == "short\n"
 
@@ -458,7 +458,7 @@ def test_secrets_in_what_is_shown(machine: Machine, heat: SignalServer) -> None:
         machine.agent("show", "d1"),
         machine.agent("show", "d1", "--json"),
     ]
-    machine.agent("forget", "d1")
+    machine.agent("forget", "--yes", "d1")
     shown += [machine.apply(given, "--json")]
 
     for text in [
@@ -505,7 +505,7 @@ def test_nothing_is_kept_of_a_forgotten_deployment(machine: Machine, tool: str) 
     )
     assert machine.apply([given]).code == 0
 
-    assert machine.agent("forget", "d1").code == 0
+    assert machine.agent("forget", "--yes", "d1").code == 0
 
     files = [path for path in machine.state.rglob("*") if path.is_file()]
     assert not [path for path in files if path.name.startswith("d1")]

@@ -61,7 +61,7 @@ def test_secret_in_the_names_of_a_deployment_is_masked(machine: Machine) -> None
     )
     assert machine.apply([], "--config", str(_pruning(machine))).code == 0
     assert shown(machine, "d1")["name"] == "db-***"
-    assert machine.agent("forget", "d1").code == 0
+    assert machine.agent("forget", "--yes", "d1").code == 0
 
 
 def _pruning(machine: Machine) -> Path:

@@ -318,7 +318,7 @@ def test_output_that_cannot_be_masked_is_withheld(
     assert result["deploy_stdout"] == ""
     assert result["deploy_status_code"] == 125
     assert "its output is withheld" in result["deploy_stderr"]
-    machine.agent("forget", "d1")
+    machine.agent("forget", "--yes", "d1")
 
 
 def test_log_of_a_running_deployment_is_masked(machine: Machine, vault: Path) -> None:

@@ -236,7 +236,7 @@ def test_a_path_is_followed_with_the_list_next_to_it(
     assert "the machine has the deployments of a document (forget them first" in (
         followed.follow()
     )
-    assert followed.governed.agent("forget", "web/d1").code == 0
+    assert followed.governed.agent("forget", "--yes", "web/d1").code == 0
     assert "is in force" in followed.follow("web", "--again")
     (folder / "stack.yaml").write_text(template(followed.proof, "d3"))
     assert "it was changed after it was signed" in followed.follow()

@@ -133,7 +133,7 @@ def test_a_run_that_finds_nothing_new_loads_no_more(machine: Machine) -> None:
 def test_a_command_loads_what_it_is(machine: Machine, command: str) -> None:
     """A command loads its own options and modules, not those of all."""
     machine.apply([deployment()])
-    named = [] if command == "status" else ["d1"]
+    named = {"status": [], "forget": ["--yes", "d1"]}.get(command, ["d1"])
     found = loaded(machine.agent(command, *named, PYTHONPROFILEIMPORTTIME="1"))
     assert not found & ((SLOW - {"argparse", "shutil"}) | SENDING | OTHERS | DAEMON)
 

@@ -292,9 +292,9 @@ def test_skipped_entry_is_shown_with_the_reason(
     assert log.count("another agent began d2 and recorded no result") == 1
 
 
-@pytest.mark.parametrize("command", ["retry", "forget"])
+@pytest.mark.parametrize("command", [["retry"], ["forget", "--yes"]])
 def test_an_alarm_about_another_agent_ends(
-    daemon: Daemon, machine: Machine, command: str
+    daemon: Daemon, machine: Machine, command: list[str]
 ) -> None:
     """It ends when the metadata has the deployment no longer, or when a person has it run here."""
     deployed = machine.state / "deployed"
@@ -314,7 +314,7 @@ def test_an_alarm_about_another_agent_ends(
     wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
     daemon.put(given)
     wait_until(lambda: alarm in daemon.command("status", "--check").out, LONG)
-    assert daemon.command(command, "d2").code == 0
+    assert daemon.command(*command, "d2").code == 0
     daemon.wait_state("d2", "unasked")
     assert daemon.command("status", "--check").code == 0
     assert ran(machine) == ["d1", "d2"]

@@ -260,7 +260,7 @@ def test_requests_are_carried_out_at_once(
     assert f"retry requested: the agent (process {daemon.pid}) runs it now" in done.out
     heat.wait_for(2, LONG)
     daemon.wait_state("d1", "signalled")
-    assert daemon.command("forget", "d1").code == 0
+    assert daemon.command("forget", "--yes", "d1").code == 0
     heat.wait_for(3, LONG)
     daemon.wait_state("d1", "signalled")
     marked = machine.state / "deployed" / "d1.json"

@@ -161,7 +161,7 @@ def wishes(stage: Stage) -> None:
     stage.command("retry", "--signal", refused["id"], **stage.armed)
     stage.finish([again, refused])
     world.handed[forgotten["id"]].forgotten = True
-    stage.command("forget", forgotten["id"], **stage.armed)
+    stage.command("forget", "--yes", forgotten["id"], **stage.armed)
     stage.finish([again, refused])
     assert (
         forgotten["id"].encode() not in (stage.machine.state / "journal").read_bytes()
@@ -191,7 +191,7 @@ def wishes_of_a_daemon(stage: Stage) -> None:
     stage.daemon.put([again, refused, other])
     stage.until(stage.settled([again, refused, other]))
     world.handed[forgotten["id"]].forgotten = True
-    stage.command("forget", forgotten["id"])
+    stage.command("forget", "--yes", forgotten["id"])
     stage.until(lambda: forgotten["id"] not in world.entries())
     stage.stop()
 

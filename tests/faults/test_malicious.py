@@ -630,7 +630,7 @@ def test_no_line_of_the_commands_is_forged(machine: Machine, tried: Tried) -> No
     ]
     shown += [
         machine.agent("retry", "d1"),
-        machine.agent("forget", "d2"),
+        machine.agent("forget", "--yes", "d2"),
         machine.agent("pause", "--reason", FORGED),
     ]
     shown += [

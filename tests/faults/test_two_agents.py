@@ -142,7 +142,7 @@ def test_looking_needs_no_lock(machine: Machine) -> None:
 
     assert machine.status()["d1"]["state"] == "running"
     assert "d1" in machine.agent("show", "d1").out
-    forget = machine.agent("forget", "d2")
+    forget = machine.agent("forget", "--yes", "d2")
     assert forget.code == 0
     assert "next run" in forget.out
 

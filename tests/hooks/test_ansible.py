@@ -820,7 +820,7 @@ def test_it_is_forgotten(machine: Machine) -> None:
     )
     left = {each.name for each in (machine.state / "heat-config-ansible").iterdir()}
     assert left == {"d1_playbook.yaml", "d11_playbook.yaml"}
-    assert machine.agent("forget", "d1").code == 0
+    assert machine.agent("forget", "--yes", "d1").code == 0
     assert {
         each.name for each in (machine.state / "heat-config-ansible").iterdir()
     } == {"d11_playbook.yaml"}

@@ -190,7 +190,7 @@ def test_output_without_a_name_takes_no_space(machine: Machine, how: str) -> Non
         machine.agent("retry", "d1")
         machine.apply([deployment("d1", "#!/bin/sh\necho again\n")], *conf(machine))
     elif how == "removed":
-        machine.agent("forget", "d1")
+        machine.agent("forget", "--yes", "d1")
         machine.apply([], *conf(machine))
         machine.agent("prune", *conf(machine, keep_for=0))
     wait_until(lambda: output(left).st_nlink == 0, LONG)

@@ -9,9 +9,30 @@ from collections.abc import Iterable, Sequence
 from heat_config_agent.model import wording
 from heat_config_hooks.values import dataclass
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    import argparse
+
 line, plain, duration = wording.line, wording.plain, wording.duration
+moment = wording.moment
 
 _STYLES = {"good": "32", "bad": "1;31", "quiet": "2", "warn": "33", "live": "36"}
+
+STATE_STYLES = {
+    "waiting": "quiet",
+    "running": "live",
+    "ok": "good",
+    "failed": "bad",
+    "skipped": "quiet",
+    "refused": "bad",
+    "reboot": "warn",
+    "drifted": "warn",
+    "paused": "warn",
+    "unknown": "warn",
+    "warning": "warn",
+}
+"""The style of each word of `model.states.Shown`, which a plain run does not load."""
 
 
 @dataclass
@@ -32,16 +53,13 @@ def use(*, no_color: bool, quiet: bool) -> None:
 
 def shows_progress() -> bool:
     """Return whether a command shows what it waits for: on standard error, if that is a terminal."""
-    return (
-        not _options.quiet
-        and sys.stderr.isatty()
-        and os.environ.get("TERM", "dumb") != "dumb"
-    )
+    return not _options.quiet and is_live(error=True)
 
 
-def is_live() -> bool:
-    """Return whether standard output is a terminal on which lines can be drawn again."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+def is_live(*, error: bool = False) -> bool:
+    """Return whether standard output, or standard error, is a terminal on which lines can be drawn again."""
+    stream = sys.stderr if error else sys.stdout
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 heard: list[str] = []
@@ -114,6 +132,11 @@ def styled(text: str, style: str, *, error: bool = False) -> str:
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
 
+def stated(word: str) -> str:
+    """Return the word of a state in its colour; any other word is not changed."""
+    return styled(word, STATE_STYLES.get(word, ""))
+
+
 def has_colour(*, error: bool = False) -> bool:
     """Return whether standard output, or standard error, shows colours.
 
@@ -123,8 +146,7 @@ def has_colour(*, error: bool = False) -> bool:
         return False
     if os.environ.get("CLICOLOR_FORCE", "0") != "0":
         return True
-    stream = sys.stderr if error else sys.stdout
-    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return is_live(error=error)
 
 
 def ask(question: str) -> str | None:
@@ -133,6 +155,30 @@ def ask(question: str) -> str | None:
         return None
     say(question, error=True, end="")
     return sys.stdin.readline()
+
+
+def confirmed(question: str, options: argparse.Namespace) -> None:
+    """Ask a question before something that cannot be undone, unless `--yes` is given.
+
+    The question is a sentence without its mark, such as «delete web and everything that was created». Raises
+    DeclinedError if the answer is not yes, and UsageError if there is no terminal.
+    """
+    if options.yes:
+        return
+    from heat_config_agent.model.errors import DeclinedError, UsageError  # noqa: PLC0415  # only for questions
+
+    question = line(question)
+    answer = ask(f"{question}? [y/N] ")
+    if answer is None:
+        raise UsageError(
+            f"there is no terminal for the question «{question}?»", hint="give --yes"
+        )
+    if not answer.endswith(
+        "\n"
+    ):  # the end of the input: the cursor is still behind the question
+        say("", error=True)
+    if answer.strip().lower() not in ("y", "yes"):
+        raise DeclinedError("nothing was done")
 
 
 def columns(text: str) -> int:
@@ -200,12 +246,7 @@ def height() -> int:
 
 def room(*, error: bool = False) -> int:
     """Return the number of columns of a line on standard output, or on standard error; 0 if that is not a terminal."""
-    is_shown = (
-        sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        if error
-        else is_live()
-    )
-    return width() if is_shown else 0
+    return width() if is_live(error=error) else 0
 
 
 def wrapped(text: str, hanging: int, most: int, *, begin: int = 0) -> str:
@@ -229,45 +270,78 @@ def wrapped(text: str, hanging: int, most: int, *, begin: int = 0) -> str:
     return "\n".join(lines)[begin:].replace("\0", " ")
 
 
-_NAME = 20
+_NAME = 12
 """The least number of columns for the names at the beginning of rows that are too long for the terminal."""
 
 _FAR = 0.6
 """A last column that begins further to the right, as a share of the width, is printed below its row."""
 
+_STATE = "STATE"
+"""The column whose words are coloured."""
 
-def table(rows: Iterable[Sequence[str]]) -> list[str]:
+
+def table(
+    rows: Iterable[Sequence[str]], header: Sequence[str] = (), empty: str = ""
+) -> list[str]:
     """Return the rows as texts with aligned columns; the last column is not padded.
 
-    On a terminal that is too narrow, the text in the last column is wrapped, or printed below its row.
+    If there are rows, `header` stands above them; if there are none, `empty` is all. The words in the column STATE are
+    coloured. On a terminal that is too narrow, columns without a fact are left out, names lose their middle, and the
+    text in the last column is wrapped, or printed below its row. Everywhere else a row is one line.
     """
     lines = [tuple(map(line, row)) for row in rows]
     if not lines:
-        return []
-    widths = [
-        max(columns(row[column]) for row in lines)
-        for column in range(len(lines[0]) - 1)
-    ]
-    begin, most = sum(widths) + 2 * len(widths), room()
-    if most and begin > most and widths[0] > _NAME:
+        return [empty] if empty else []
+    if header:
+        lines.insert(0, tuple(header))
+    most = room()
+    widths = _widths(lines)
+    if header and most and sum(widths) + 2 * len(widths) > most * _FAR:
+        lines = _without_empty(lines)
+        widths = _widths(lines)
+    begin = sum(widths) + 2 * len(widths)
+    if widths and most and begin > most and widths[0] > _NAME:
         widths[0] = max(widths[0] - (begin - most), _NAME)
         lines = [(squeezed(first, widths[0]), *rest) for first, *rest in lines]
         begin = sum(widths) + 2 * len(widths)
+    state = lines[0].index(_STATE) if header and _STATE in lines[0] else -1
+    below = begin > _FAR * most and bool(widths)
     texts = []
-    for row in lines:
+    for number, row in enumerate(lines):
         before = "".join(
-            f"{padded(cell, size)}  " for cell, size in zip(row, widths, strict=False)
+            f"{stated(cell) if place == state else cell}{padded(cell, size)[len(cell) :]}  "
+            for place, (cell, size) in enumerate(zip(row, widths, strict=False))
         )
-        text = f"{before}{row[-1]}".rstrip()
-        if most and columns(text) > most and row[-1]:
-            below = begin > _FAR * most and len(row) > 1
-            text = (
-                f"{before.rstrip()}\n    {wrapped(row[-1], 4, most, begin=4)}"
-                if below
-                else (before + wrapped(row[-1], begin, most, begin=begin))
+        taken = begin + columns(row[-1])
+        if not most or taken <= most or not row[-1]:
+            texts.append(f"{before}{row[-1]}".rstrip())
+        elif header and number == 0:
+            texts.append(
+                before.rstrip() if below else clipped(f"{before}{row[-1]}", most)
             )
-        texts.append(text)
+        elif below:
+            texts.append(f"{before.rstrip()}\n    {wrapped(row[-1], 4, most, begin=4)}")
+        else:
+            texts.append(before + wrapped(row[-1], begin, most, begin=begin))
     return texts
+
+
+def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    """Return the width of each column except the last one."""
+    return [
+        max(columns(row[column]) for row in lines)
+        for column in range(len(lines[0]) - 1)
+    ]
+
+
+def _without_empty(lines: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the lines without the columns in which no row below the header has a fact; the first one stays."""
+    kept = [
+        column
+        for column in range(len(lines[0]))
+        if column == 0 or any(row[column] not in ("", "-") for row in lines[1:])
+    ]
+    return [tuple(row[column] for column in kept) for row in lines]
 
 
 def count(number: int, noun: str) -> str:

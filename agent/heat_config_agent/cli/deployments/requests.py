@@ -122,6 +122,7 @@ def _add_forget(commands: state_options.Commands) -> None:
         commands, "forget", "remove everything that is kept of deployments", _FORGET
     )
     state_options.add_ids(parser)
+    state_options.add_yes(parser)
     parser.set_defaults(run=forget)
 
 
@@ -141,6 +142,10 @@ def forget(options: argparse.Namespace) -> int:
                 f"{each.title} is running, and cannot be forgotten",
                 hint=f"`{settings.command('log', '-f', words)}` follows it; forget it when it has ended",
             )
+    titles = dict.fromkeys([*sorted(begun), *(each.title for each in chosen)])
+    terminal.confirmed(
+        f"remove everything that is kept of {', '.join(titles)}", options
+    )
     take_over(settings, begun)
     wish(settings, chosen, Wish.FORGET)
     return ExitCode.OK
