@@ -19,7 +19,7 @@ COMMANDS = {
     "wait": "heat_config_agent.cli.deployments.wait",
     "retry": "heat_config_agent.cli.deployments.requests",
     "stack": stack_package.COMMANDS["stack"],
-    "follow": stack_package.COMMANDS["follow"],
+    "source": stack_package.COMMANDS["source"],
     "hooks": "heat_config_agent.cli.machine.tools",
     "template": stack_package.COMMANDS["template"],
     "policy": stack_package.COMMANDS["policy"],
