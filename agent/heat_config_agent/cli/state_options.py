@@ -115,7 +115,8 @@ def group(commands: Commands, name: str, brief: str) -> Commands:
         description=f"{brief[:1].upper()}{brief[1:]}.",
         formatter_class=HelpFormatter,
     )
-    return parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    inner: Commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    return inner
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
