@@ -82,7 +82,8 @@ def main(arguments: Sequence[str]) -> int:
     if not hasattr(options, "run"):
         from heat_config_agent.cli import help_command  # noqa: PLC0415  # no other command needs it
 
-        return help_command.show([word for word in words if word in COMMANDS])
+        asked = [word for word in words if not word.startswith("-")]
+        return help_command.show(getattr(options, "words", asked), parser)
     use(options)
     code: int = options.run(options)
     return code

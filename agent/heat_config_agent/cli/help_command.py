@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import envelope, state_options, terminal
@@ -55,7 +55,6 @@ def add(commands: state_options.Commands) -> None:
         help="a command, with its group; start shows the first steps",
     )
     state_options.add_common(parser)
-    parser.set_defaults(run=run)
     parser = commands.add_parser(
         "version",
         help="show the version",
@@ -67,19 +66,15 @@ def add(commands: state_options.Commands) -> None:
     parser.set_defaults(run=version, kind="version")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Show the help of a command, or of all."""
-    return show(options.words)
+def show(words: Sequence[str], parser_of: Callable[[str], Parser]) -> int:
+    """Show the help of the command that the words name; without words, which commands there are.
 
-
-def show(words: Sequence[str]) -> int:
-    """Show the help of the command that the words name; without words, which commands there are."""
-    from heat_config_agent.cli import agent  # noqa: PLC0415  # it declares this command too
-
+    `parser_of` returns the parser of the program with a command.
+    """
     if not words or words == ["start"]:
         terminal.say(_START if words else _BRIEF, end="")
         return ExitCode.OK
-    parser: argparse.ArgumentParser = agent.parser(words[0])
+    parser: argparse.ArgumentParser = parser_of(words[0])
     for word in words:
         inner = parser.inner() if isinstance(parser, Parser) else None
         if inner is None or word not in inner:
