@@ -20,7 +20,7 @@ from heat_config_agent.cli.deployments import status
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import journal
 from heat_config_hooks import HOOKS
-from support import endings, loaded, pace, planted
+from support import answers, endings, loaded, pace, planted
 
 BIN = Path(sys.executable).parent
 """Where the commands are installed: beside the interpreter that runs the tests."""
@@ -39,10 +39,34 @@ class Done:
 
     @property
     def json(self) -> dict[str, Any]:
-        """Return the output, which must be one JSON object."""
-        value = json.loads(self.out)
-        assert isinstance(value, dict)
+        """Return the answer of a command with --json: the object in the last line."""
+        return self._lines[-1]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Return the data of the answer."""
+        value = self.json["data"]
+        assert isinstance(value, dict), self
         return value
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Return the data of the lines before the answer."""
+        return [line["data"] for line in self._lines[:-1]]
+
+    @property
+    def _lines(self) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.out.splitlines()]
+        assert lines, self
+        assert all(isinstance(line, dict) for line in lines), self
+        return lines
+
+
+def check_answer(arguments: Sequence[str], code: int, out: str | None) -> None:
+    """Hold a command that was asked for JSON, and was not killed, to the schema of its answer."""
+    if out is not None and code >= 0 and answers.is_asked_for(arguments):
+        faults = answers.wrong(out, code)
+        assert not faults, "\n".join([shlex.join(arguments), *faults, out])
 
 
 class _Heard(subprocess.Popen[str]):
@@ -52,9 +76,9 @@ class _Heard(subprocess.Popen[str]):
 
     def communicate(self, *args: Any, **options: Any) -> tuple[str, str]:
         out, err = super().communicate(*args, **options)
-        self.said.append(
-            (f"what {shlex.join(map(str, self.args))} printed", f"{out}{err}")  # type: ignore[arg-type]
-        )
+        words = [str(each) for each in self.args]  # type: ignore[union-attr]
+        self.said.append((f"what {shlex.join(words)} printed", f"{out}{err}"))
+        check_answer(words[1:], self.returncode, out)
         return out, err
 
 
@@ -152,6 +176,7 @@ class Machine:
         self.said.append(
             (f"what {shlex.join([program, *arguments])} printed", f"{out}{err}")
         )
+        check_answer(arguments, code, out)
         return Done(code, out, err)
 
     def may_begin_loaded(self, program: str, variables: Mapping[str, str]) -> bool:

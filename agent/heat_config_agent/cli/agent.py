@@ -30,7 +30,7 @@ COMMANDS = {
     "hooks": "heat_config_agent.cli.machine.tools",
     "policy": stack_package.COMMANDS["policy"],
     "sign": stack_package.COMMANDS["sign"],
-    "follow": stack_package.COMMANDS["follow"],
+    "source": stack_package.COMMANDS["source"],
     "stack": stack_package.COMMANDS["stack"],
     "template": stack_package.COMMANDS["template"],
     "migrate": "heat_config_agent.cli.machine.migrate",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "policy": "heat_config_stack.cli.policy",
     "sign": "heat_config_stack.cli.sign",
-    "follow": "heat_config_stack.cli.follow",
+    "source": "heat_config_stack.cli.source",
     "stack": "heat_config_stack.cli.stack.commands",
     "template": "heat_config_stack.cli.template",
 }

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.command_line import Option
+from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.deployments import plan
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed
@@ -19,7 +19,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     import argparse
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
 
@@ -43,6 +43,14 @@ COMMON = (
     Option("--quiet", "show no progress", short="-q"),
 )
 """The options of all commands."""
+
+WAIT_FOR = Option(
+    "--wait-for",
+    "how long to wait (0: not at all); the work goes on after it, and the command ends with 7",
+    "TIME",
+    read=seconds,
+)
+"""The option that limits how long a command waits."""
 
 JSON = Option(
     "--json", "print one JSON object, also for a mistake: docs/schemas describes it"
@@ -80,20 +88,34 @@ def command(
     *,
     epilog: str = EXIT_CODES,
 ) -> argparse.ArgumentParser:
-    """Declare a command about a state directory."""
+    """Declare a command about a state directory. Without a `brief` sentence, it is not in the list of commands."""
     from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
 
-    parser = commands.add_parser(
+    shown: dict[str, Any] = {"help": brief} if brief else {}
+    parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=brief,
         description=(description or brief).partition(": ")[2],
         epilog=epilog,
         formatter_class=HelpFormatter,
+        **shown,
     )
     for option in STATE:
         option.add(parser)
     add_common(parser)
     return parser
+
+
+def group(commands: Commands, name: str, brief: str) -> Commands:
+    """Declare a group of commands, and return what its commands are added to."""
+    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
+
+    parser = commands.add_parser(
+        name,
+        help=brief,
+        description=f"{brief[:1].upper()}{brief[1:]}.",
+        formatter_class=HelpFormatter,
+    )
+    return parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +127,11 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option for output that a program reads."""
     JSON.add(parser)
+
+
+def add_wait_for(parser: argparse.ArgumentParser) -> None:
+    """Add the option that limits how long the command waits."""
+    WAIT_FOR.add(parser)
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +165,9 @@ def of(options: argparse.Namespace) -> Settings:
 
     Prints mistakes in the settings as a warning. Raises UsageError if they leave in doubt which directory is meant.
     """
+    made: Settings | None = getattr(options, "settings", None)
+    if made is not None:
+        return made
     wrong: list[str] = []
     settings = effective.make(
         os.environ, config=options.config, state=options.state_dir, mistakes=wrong
@@ -147,6 +177,7 @@ def of(options: argparse.Namespace) -> Settings:
     if wrong:
         more = f" ({_more(settings)})" if _more(settings) else ""
         terminal.say(f"warning: {terminal.line(wrong[0])}{more}", error=True)
+    options.settings = settings
     return settings
 
 

@@ -120,7 +120,7 @@ OPTIONS = (
     ),
     Option(
         "--signature",
-        "the signature of the tree that FILE is in, as heat-config-agent follow has kept it",
+        "the signature of the tree that FILE is in, as heat-config-agent source sync has kept it",
         "FILE",
     ),
     Option("--ca-file", "certificates to trust when delivering results", "FILE"),

@@ -363,7 +363,7 @@ def _show_stacks(overview: _Overview) -> None:
         )
         terminal.say(
             terminal.line(
-                f"follow {record.name}: {record.progress} of {record.source or 'its source'}{left}"
+                f"source {record.name}: {record.progress} of {record.source or 'its source'}{left}"
             )
         )
     if stacks:
@@ -661,9 +661,10 @@ def _problems(
 
 def _problem_of(settings: Settings, record: followed.Followed) -> str:
     """Return what is wrong with a followed source, and which command brings the machine in step with it."""
-    if record.state != "out of step":
+    if record.state != "drifted":
         return record.problem
-    return f"{record.problem}: `{settings.command('follow', record.name, '--again')}` carries the revision out again"
+    again = settings.command("source", "sync", record.name, "--again")
+    return f"{record.problem}: `{again}` carries the revision out again"
 
 
 def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:
