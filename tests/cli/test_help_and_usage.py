@@ -14,7 +14,7 @@ from support.machine import BIN, Machine, deployment
 
 pytestmark = pytest.mark.new_process
 
-AGENT = ("status", "show", "log", "retry", "forget", "hooks")
+AGENT = ("status", "show", "log", "retry", "forget", "tool list")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ AGENT = ("status", "show", "log", "retry", "forget", "hooks")
     [
         ("heat-config-apply", []),
         ("heat-config-agent", []),
-        *(("heat-config-agent", [command]) for command in AGENT),
+        *(("heat-config-agent", command.split()) for command in AGENT),
         ("heat-config-hook", []),
     ],
 )
@@ -273,7 +273,7 @@ def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> Non
     [
         ("pause", "0  the agent is paused"),
         ("resume", "0  the agent is not paused, or no longer"),
-        ("poke", "1  no agent is running"),
+        ("poll", "1  no agent is running"),
         ("retry", "only send the result again, if it was not delivered"),
     ],
 )

@@ -23,11 +23,11 @@ COMMANDS = {
     "prune": "heat_config_agent.cli.machine.prune",
     "pause": "heat_config_agent.cli.machine.pause",
     "resume": "heat_config_agent.cli.machine.pause",
-    "poke": "heat_config_agent.cli.machine.pause",
+    "poll": "heat_config_agent.cli.machine.pause",
     "config": "heat_config_agent.cli.machine.config",
     "doctor": "heat_config_agent.cli.machine.doctor",
     "collect-logs": "heat_config_agent.cli.machine.collect_logs",
-    "hooks": "heat_config_agent.cli.machine.tools",
+    "tool": "heat_config_agent.cli.machine.tools",
     "policy": stack_package.COMMANDS["policy"],
     "sign": stack_package.COMMANDS["sign"],
     "source": stack_package.COMMANDS["source"],
@@ -60,6 +60,10 @@ def main(arguments: Sequence[str]) -> int:
     if not hasattr(options, "run"):
         declared.print_help()
         return ExitCode.USAGE
+    if getattr(options, "json", False) and hasattr(options, "kind"):
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+        envelope.begin(options.kind, is_on=True)
     code: int = options.run(options)
     return code
 
