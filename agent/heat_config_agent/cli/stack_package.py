@@ -190,10 +190,30 @@ def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:
     return sessions.all_deployments(settings)
 
 
-def deployments_named(settings: Settings, resource: str) -> list[str]:
-    """Return the deployments of all stacks whose resource has this name, each as `STACK/RESOURCE`."""
-    titles = [title for title, _, _ in deployments(settings)]
-    return [title for title in titles if title.rpartition("/")[2] == resource]
+def stack_ids(settings: Settings) -> list[tuple[str, str]]:
+    """Return the name and the id of each stack; the id is empty if the records cannot be read."""
+    stacks = [kept(settings.state, name) for name in names(settings.state)]
+    return [
+        (stack.name, stack.record.id if stack.record else "")
+        for stack in stacks
+        if stack is not None and not stack.blank
+    ]
+
+
+def resource_ids(settings: Settings, stack: str) -> Sequence[tuple[str, str]]:
+    """Return the path and the physical id of each resource of a stack, none if there is no such stack."""
+    if stack not in names(settings.state):
+        return ()
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
+
+    return sessions.resource_ids(settings, stack)
+
+
+def folder(state: Path, name: str) -> Path:
+    """Return the folder of a stack, which is the state directory of its deployments. Raises UsageError."""
+    from heat_config_stack.records import listing  # noqa: PLC0415
+
+    return listing.folder(state, name)
 
 
 def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) -> str:
@@ -204,13 +224,3 @@ def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) 
     from heat_config_stack.cli.stack import operations  # noqa: PLC0415
 
     return operations.request_run(settings, stack, deployment, as_new=as_new)
-
-
-def deployment_at(settings: Settings, stack: str, path: str) -> tuple[Path, str]:
-    """Return the folder of the journal of a stack, and the id of its deployment that a resource's path names.
-
-    Raises UsageError if there is no such stack or no such deployment.
-    """
-    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
-
-    return sessions.deployment_at(settings, stack, path)

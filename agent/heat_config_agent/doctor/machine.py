@@ -15,6 +15,7 @@ from pathlib import Path
 
 from heat_config_agent.deployments import replacement
 from heat_config_agent.doctor import Finding, closed, failed, ok, reach, rules, warning
+from heat_config_agent.model import wording
 from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import run_folder, scopes

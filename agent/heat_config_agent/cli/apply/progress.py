@@ -510,7 +510,7 @@ def step_values(step: Step) -> dict[str, object]:
             dict(step.job.config.options if step.job else deployment.options)
         ),
         "source": deployment.source,
-        "change": CHANGES[step.verb],
+        "change": change_of(step),
         "why": conceal.text(step.reason),
         "user": (step.job.user if step.job else "") or None,
         "isolated": (isolation.described(step.job.isolation) if step.job else "")
@@ -518,15 +518,20 @@ def step_values(step: Step) -> dict[str, object]:
     }
 
 
-CHANGES = {
+def change_of(step: Step) -> str:
+    """Return the word for a step in a plan."""
+    if step.verb is Verb.ANSWER:
+        return "fail" if (step.reply or {}).get("deploy_status_code") else "skip"
+    return _CHANGES[step.verb]
+
+
+_CHANGES = {
     Verb.RUN: "run",
-    Verb.ANSWER: "answer",
     Verb.RESUME: "follow",
     Verb.RESEND: "send",
     Verb.WAIT: "wait",
     Verb.SKIP: "skip",
 }
-"""The word for each kind of step in a plan."""
 
 
 def surroundings(step: Step) -> str:
@@ -538,6 +543,68 @@ def surroundings(step: Step) -> str:
         if job and job.isolation
         else user
     )
+
+
+_PLANNED = {
+    "run": ("to run", "to run"),
+    "fail": ("fails", "fail"),
+    "follow": ("to follow", "to follow"),
+    "send": ("result to send", "results to send"),
+    "wait": ("waits", "wait"),
+    "skip": ("skipped", "skipped"),
+}
+"""The words that count the changes of a plan: one of them, and several."""
+
+
+def plan_lines(steps: Sequence[Step], apply: str) -> list[str]:
+    """Return a plan for people; `apply` is the command that does it."""
+    rows = [
+        (
+            change_of(step),
+            step.deployment.title,
+            step.deployment.action or "-",
+            tool(step),
+            concealer(step.deployment).text(
+                step.reason.replace("\n", "; ") + surroundings(step)
+            ),
+        )
+        for step in steps
+    ]
+    counted = Counter(row[0] for row in rows)
+    counts = [
+        f"{counted[change]} {words[counted[change] > 1]}"
+        for change, words in _PLANNED.items()
+        if counted[change]
+    ]
+    table = terminal.table(
+        rows, ("CHANGE", "NAME", "ACTION", "TOOL", "WHY"), "no deployments"
+    )
+    if not rows:
+        return table
+    has_work = any(change != "skip" for change in counted)
+    hint = f" (`{apply}` does it)" if has_work else ""
+    summary = f"{', '.join(counts)}; nothing was done{hint}"
+    return [*table, "", terminal.wrapped(terminal.line(summary), 2, terminal.room())]
+
+
+def print_plan(
+    steps: Sequence[Step],
+    mistakes: Iterable[Mistake],
+    replaced: Sequence[str],
+    code: ExitCode,
+) -> None:
+    """Print a plan as JSON. `replaced` are the ids of deployments whose results would not be sent."""
+    from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+    wrong = mistake_values(mistakes)
+    data = {
+        "changes": [{**step_values(step), "type": None} for step in steps],
+        "replaced": list(replaced),
+        "mistakes": wrong,
+    }
+    number = terminal.count(len(wrong), "mistake")
+    failure = envelope.Failure("failed", f"{number} in the documents", mistakes=wrong)
+    envelope.result(data, code=code, error=failure if code else None)
 
 
 def entry_values(entry: Entry | None, step: Step) -> dict[str, object]:
