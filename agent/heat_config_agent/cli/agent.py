@@ -35,6 +35,7 @@ COMMANDS = {
     "template": stack_package.COMMANDS["template"],
     "migrate": "heat_config_agent.cli.machine.migrate",
     "setup": "heat_config_agent.cli.machine.setup",
+    "completion": "heat_config_agent.cli.completion.command",
 }
 """Command → the module that declares it, in the order of `--help`."""
 
@@ -52,6 +53,11 @@ deployments have that name, show and log take the newest one.
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code. Raises UsageError if there is no such command."""
+    if arguments[:1] == ["__complete"]:
+        # the words after it are those of another command
+        from heat_config_agent.cli.completion import command  # noqa: PLC0415
+
+        return command.complete(arguments[1:])
     first = arguments[0] if arguments else ""
     if first and first not in COMMANDS and not first.startswith("-"):
         raise UsageError(f"there is no command {first!r}", hint=_alternatives(first))
