@@ -1,4 +1,4 @@
-"""`heat-config-agent follow` without a daemon: each call says where the stacks are, or what stands in the way."""
+"""`heat-config-agent source sync` without a daemon: each call says where the stacks are, or what stands in the way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMAND = str(Path(sys.executable).parent / "heat-config-agent")
 def follow(site: Site) -> tuple[int, str, str]:
     """Poll once, as a person does, and return the exit code and both outputs."""
     site.settings()
-    command = [COMMAND, "follow", "--config", str(site.folder / "agent.conf")]
+    command = [COMMAND, "source", "sync", "--config", str(site.folder / "agent.conf")]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=pace.seconds(60), check=False
     )

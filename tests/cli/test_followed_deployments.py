@@ -65,7 +65,7 @@ def site(machine: Machine) -> Machine:
         machine, "motd", "banner", config='[ "$deploy_resource" ] || [ NAME = motd ]'
     )
     configure(machine)
-    done = agent(machine, "follow")
+    done = agent(machine, "source", "sync")
     assert done.code == 1, done.err
     return machine
 
@@ -119,9 +119,7 @@ def test_misspelt_name_has_a_hint(site: Machine, wanted: str, hint: str) -> None
     """The hint is a name that the command takes."""
     for command in ("log", "show", "retry", "forget"):
         done = agent(site, command, wanted)
-        assert (done.code in (1, 2), done.out, hint in done.err) == (True, "", True), (
-            done.err
-        )
+        assert (done.code, done.out, hint in done.err) == (8, "", True), done.err
 
 
 def test_retried_deployments_run_when_the_revision_is_carried_out_again(
@@ -135,40 +133,43 @@ def test_retried_deployments_run_when_the_revision_is_carried_out_again(
         "site/banner will run again",
         "site/motd will run again",
     ]
-    assert "`heat-config-agent follow site" in done.out
+    assert "`heat-config-agent source sync site" in done.out
     assert ran(site) == before
-    assert agent(site, "follow").code == 1
+    assert agent(site, "source", "sync").code == 1
     assert sorted(ran(site)[len(before) :]) == ["CREATE banner", "CREATE motd"]
-    agent(site, "follow")
+    agent(site, "source", "sync")
     assert len(ran(site)) == len(before) + 2
 
 
 def test_forgotten_deployment_of_a_document_is_new(site: Machine) -> None:
     """It leaves the list, and runs again with the revision that still has it."""
     assert agent(site, "forget", "--yes", "site/motd").code == 0
-    assert agent(site, "log", "site/motd").code == 1
+    assert agent(site, "log", "site/motd").code == 8
     before = ran(site)
-    agent(site, "follow")
+    agent(site, "source", "sync")
     assert ran(site)[len(before) :] == ["CREATE motd"]
 
 
 def test_wrong_name_among_several_changes_nothing(site: Machine) -> None:
     """All names are looked up before anything is requested."""
     for command in ("retry", "forget"):
-        assert agent(site, command, "site/motd", "site/nothing").code == 1
+        assert agent(site, command, "site/motd", "site/nothing").code == 8
     states = json.loads(agent(site, "status", "--json").out)["deployments"]
     assert [each["again"] for each in states] == [False, False]
 
 
-def test_name_of_several_sources_is_refused(site: Machine) -> None:
-    """The full names are listed."""
+def test_name_of_several_sources_changes_nothing(site: Machine) -> None:
+    """The full names are listed; a command that reads takes the newest."""
     (site.folder / "agent.conf").write_text(
         (site.folder / "agent.conf").read_text()
         + f"[follow other]\nurl = {site.folder}/site.json\n"
     )
-    agent(site, "follow", "other")
+    agent(site, "source", "sync", "other")
+    done = agent(site, "retry", "motd")
+    assert (done.code, "other/motd, site/motd" in done.err) == (2, True), done.err
     done = agent(site, "log", "motd")
-    assert (done.code, "other/motd, site/motd" in done.err) == (1, True), done.err
+    assert (done.code, done.out) == (0, "it is motd\n")
+    assert "this is other/motd, the newest deployment" in done.err
     assert agent(site, "log", "other/motd").out == "it is motd\n"
 
 
@@ -200,20 +201,22 @@ def test_daemon_carries_out_a_retried_deployment_at_once(daemon: Daemon) -> None
 
 def state_of(machine: Machine) -> tuple[str, str]:
     """Return the state of the source, and what is wrong with it."""
-    record = json.loads(agent(machine, "follow", "--status", "--json").out)[0]
-    return record["state"], record["reason"] or ""
+    record = json.loads(agent(machine, "source", "list", "--json").out)["data"][
+        "sources"
+    ][0]
+    return record["state"], record["message"] or ""
 
 
 def test_revision_with_an_unchanged_failed_deployment_has_failed(site: Machine) -> None:
     """It is not run again, and no success of others, no forgotten deployment and no new revision hides it."""
     assert state_of(site) == ("failed", "banner: exit code 1")
     agent(site, "forget", "--yes", "site/motd")
-    assert agent(site, "follow").code == 1
+    assert agent(site, "source", "sync").code == 1
     assert state_of(site) == ("failed", "banner: exit code 1")
     content = json.loads((site.folder / "site.json").read_text())
     content[0]["config"] += "echo more\n"
     (site.folder / "site.json").write_text(json.dumps(content))
-    assert agent(site, "follow").code == 1
+    assert agent(site, "source", "sync").code == 1
     assert state_of(site) == ("failed", "banner: exit code 1")
     assert agent(site, "status", "--failed").out == "site/banner: exit code 1\n"
     assert ran(site).count("CREATE banner") == 1
@@ -230,12 +233,12 @@ def test_failed_deployment_runs_when_its_revision_is_carried_out_again(
         config=f"[ NAME = motd ] || [ -e {machine.folder}/allowed ]",
     )
     configure(machine)
-    assert agent(machine, "follow").code == 1
-    assert agent(machine, "follow", "site", "--again").code == 1
+    assert agent(machine, "source", "sync").code == 1
+    assert agent(machine, "source", "sync", "site", "--again").code == 1
     assert state_of(machine)[0] == "failed"
     (machine.folder / "allowed").touch()
-    assert agent(machine, "follow", "site", "--again").code == 0
-    assert state_of(machine) == ("in force", "")
+    assert agent(machine, "source", "sync", "site", "--again").code == 0
+    assert state_of(machine) == ("ok", "")
     assert [ran(machine).count(f"CREATE {name}") for name in ("motd", "banner")] == [
         1,
         3,
@@ -245,8 +248,8 @@ def test_failed_deployment_runs_when_its_revision_is_carried_out_again(
 def test_removed_failed_deployment_counts_no_longer(site: Machine) -> None:
     """A document that no longer has it is in force, and the lists of failures agree."""
     document(site, "motd")
-    assert agent(site, "follow").code == 0
-    assert state_of(site) == ("in force", "")
+    assert agent(site, "source", "sync").code == 0
+    assert state_of(site) == ("ok", "")
     assert (
         agent(site, "status", "--failed").code,
         agent(site, "status", "--failed").out,
@@ -265,12 +268,12 @@ def test_file_removed_from_a_followed_folder_takes_its_failure_along(
     (machine.folder / "site" / "b.json").write_text(json.dumps(bad))
     settings = f"[agent]\nstate_dir = {machine.state}\n[follow site]\nurl = {machine.folder}/site\npath = .\n"
     (machine.folder / "agent.conf").write_text(settings)
-    assert agent(machine, "follow").code == 1
+    assert agent(machine, "source", "sync").code == 1
     assert state_of(machine) == ("failed", "bad: exit code 3")
     (machine.folder / "site" / "b.json").unlink()
-    assert agent(machine, "follow").code == 0
+    assert agent(machine, "source", "sync").code == 0
     assert (state_of(machine), agent(machine, "status", "--failed").code) == (
-        ("in force", ""),
+        ("ok", ""),
         0,
     )
 
@@ -286,11 +289,11 @@ def test_other_path_of_a_source_takes_the_deployments_of_the_former_along(
     (machine.folder / "site.json").rename(machine.folder / "site" / "b.json")
     settings = f"[agent]\nstate_dir = {machine.state}\n[follow site]\nurl = {machine.folder}/site\npath = a.json\n"
     (machine.folder / "agent.conf").write_text(settings)
-    assert agent(machine, "follow").code == 1
+    assert agent(machine, "source", "sync").code == 1
     (machine.folder / "agent.conf").write_text(settings.replace("a.json", "b.json"))
-    assert agent(machine, "follow").code == 0
+    assert agent(machine, "source", "sync").code == 0
     assert (state_of(machine), agent(machine, "status", "--failed").code) == (
-        ("in force", ""),
+        ("ok", ""),
         0,
     )
 
@@ -309,7 +312,7 @@ def test_reason_of_a_failed_stack_is_that_of_its_tool(machine: Machine) -> None:
     content = {"heat_template_version": "2018-08-31", "resources": resources}
     (machine.folder / "site.json").write_text(json.dumps(content))
     configure(machine)
-    done = agent(machine, "follow")
+    done = agent(machine, "source", "sync")
     assert done.code == 1
     assert state_of(machine) == (
         "failed",
@@ -320,9 +323,9 @@ def test_reason_of_a_failed_stack_is_that_of_its_tool(machine: Machine) -> None:
 def test_emptied_document_is_refused_in_words_of_documents(site: Machine) -> None:
     """An empty file is neither called a template nor a stack, and the revision before it stays."""
     document(site, "motd")
-    agent(site, "follow")
+    agent(site, "source", "sync")
     (site.folder / "site.json").write_text("")
-    assert agent(site, "follow").code == 1
+    assert agent(site, "source", "sync").code == 1
     state, reason = state_of(site)
     assert (state, "stack" in reason, "--name" in reason) == (
         "refused",
@@ -349,7 +352,8 @@ def test_retried_deployment_of_a_stack_runs_once_more(
     assert log.read_text() == "one red\n" * 2
     assert machine.agent(*command, "deployment").code == 0
     wrong = machine.agent(*command, "web/deploymnt")
-    assert (wrong.code, "did you mean deployment?" in wrong.err) == (2, True), wrong.err
+    assert wrong.code == 8
+    assert "did you mean web/deployment?" in wrong.err
 
 
 NESTED = """\
@@ -444,9 +448,9 @@ def test_deployment_of_a_followed_stack_runs_with_its_revision(
             f"{machine.folder}/site.json", f"{repository.url}\npath = stack.yaml"
         )
     )
-    assert agent(machine, "follow").code == 0
+    assert agent(machine, "source", "sync").code == 0
     done = agent(machine, "retry", "site/deployment")
-    assert "`heat-config-agent follow site" in done.out
-    assert agent(machine, "follow").code == 0
-    assert agent(machine, "follow").code == 0
+    assert "`heat-config-agent source sync site" in done.out
+    assert agent(machine, "source", "sync").code == 0
+    assert agent(machine, "source", "sync").code == 0
     assert ran(machine) == ["one red", "one red"]

@@ -283,6 +283,8 @@ def test_a_source_is_followed_only_on_a_listed_host(governed: Governed) -> None:
         path.write_text(
             f"[agent]\nstate_dir = {governed.machine.state}\n\n[follow web{number}]\nurl = {url}\n"
         )
-        done = governed.run("heat-config-agent", "follow", "--config", str(path))
+        done = governed.run(
+            "heat-config-agent", "source", "sync", "--config", str(path)
+        )
         assert "refused by the rule network" in done.out + done.err
         assert "does not answer" not in done.out + done.err

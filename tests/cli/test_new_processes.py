@@ -11,7 +11,7 @@ import pytest
 from support import pace
 from support.machine import Machine, deployment
 
-NESTED = ("stack", "template", "follow", "policy")
+NESTED = ("stack", "template", "source", "policy")
 """Commands with commands of their own."""
 
 WITHOUT_STATE = ("sign", "template", "policy", "no-such-command")
@@ -29,9 +29,9 @@ FORMS = (
     "prune",
     "pause",
     "resume",
-    "poke",
+    "poll",
     "config",
-    "hooks",
+    "tool list",
     "policy",
     "sign",
     "follow list",

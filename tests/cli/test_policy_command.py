@@ -512,7 +512,7 @@ def test_a_followed_stack_obeys_it(governed: Governed, proof: Path) -> None:
         f"[agent]\nstate_dir = {governed.machine.state}\n\n[follow web]\nurl = {folder}\npath = stack.yaml\n"
     )
     governed.policy("sources = file, local")
-    done = governed.run("heat-config-agent", "follow", "--config", str(path))
+    done = governed.run("heat-config-agent", "source", "sync", "--config", str(path))
     assert done.code == 1
     assert (
         f"refused by the rule sources of {POLICY}: the source stack:"

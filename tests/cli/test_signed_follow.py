@@ -58,7 +58,7 @@ class Followed:
     def follow(self, *words: str) -> str:
         """Poll once, and return what is said."""
         done = self.governed.run(
-            "heat-config-agent", "follow", "--config", str(self.path), *words
+            "heat-config-agent", "source", "sync", "--config", str(self.path), *words
         )
         return done.out + done.err
 

@@ -161,7 +161,9 @@ def test_a_followed_revision_runs_by_the_signature_of_its_commit(
     )
 
     def follow() -> str:
-        done = governed.run("heat-config-agent", "follow", "--config", str(path))
+        done = governed.run(
+            "heat-config-agent", "source", "sync", "--config", str(path)
+        )
         return done.out + done.err
 
     repository.commit({"stack.yaml": template(log, "zero")})
@@ -195,7 +197,7 @@ def test_a_followed_document_runs_by_the_signature_of_its_commit(
         [{"id": "d1", "name": "d1", "group": "script", "config": config}]
     )
     repository.commit({"site.json": given}, *alice.git)
-    done = governed.run("heat-config-agent", "follow", "--config", str(path))
+    done = governed.run("heat-config-agent", "source", "sync", "--config", str(path))
     assert "is in force" in done.out + done.err
     assert proof.read_text() == "ran\n"
     (evidence,) = (governed.machine.state / "follow/doc/trees").glob("*.signature")
@@ -207,7 +209,7 @@ def test_a_followed_document_runs_by_the_signature_of_its_commit(
     (repository.folder / "site.json").unlink()
     (repository.folder / "site.json").symlink_to(elsewhere)
     repository.commit({}, *alice.git)
-    done = governed.run("heat-config-agent", "follow", "--config", str(path))
+    done = governed.run("heat-config-agent", "source", "sync", "--config", str(path))
     assert "the link site.json leads out of the revision" in done.out + done.err
     assert proof.read_text() == "ran\n"
 

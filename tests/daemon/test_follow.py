@@ -132,7 +132,7 @@ def local(daemon: Daemon, tmp_path: Path) -> Path:
     daemon.settings["follow web"] = {"url": str(document), "interval": 0.2}
     daemon.configure(metrics_file=str(tmp_path / "metrics.prom"))
     daemon.start()
-    wait_until(lambda: followed(daemon).get("state") == "in force", LONG)
+    wait_until(lambda: followed(daemon).get("state") == "ok", LONG)
     return document
 
 
@@ -167,9 +167,9 @@ def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(
     wait_until(lambda: "cannot" in (followed(daemon).get("trouble") or ""), LONG)
     check = agent(daemon, "status", "--check")
     assert check.code == 1
-    assert "follow web: cannot " in check.out
-    assert "cannot" in agent(daemon, "follow", "--status").out
-    assert "follow web: cannot " in agent(daemon, "wait", "--timeout", "0.1").err
+    assert "source web: cannot " in check.out
+    assert "cannot" in agent(daemon, "source", "list").out
+    assert "source web: cannot " in agent(daemon, "wait", "--timeout", "0.1").err
     metrics = tmp_path / "metrics.prom"
     wait_until(lambda: 'follow_current{stack="web"} 0.0' in metrics.read_text(), LONG)
 
@@ -181,7 +181,7 @@ def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(
     wait_until(
         lambda: (
             (followed(daemon).get("state"), followed(daemon).get("trouble"))
-            == ("in force", None)
+            == ("ok", None)
         ),
         LONG,
     )
@@ -196,7 +196,7 @@ def test_process_that_follows_sources_and_ends_is_a_trouble_until_the_next_one_f
     local(daemon, tmp_path)
     [process] = beside(daemon)
     process.kill()
-    agent(daemon, "poke")
+    agent(daemon, "poll")
     words = "the process that follows sources has ended"
     wait_until(lambda: words in agent(daemon, "status", "--check").out, LONG)
     wait_until(lambda: agent(daemon, "status", "--check").code == 0, LONG)

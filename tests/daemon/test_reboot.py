@@ -423,7 +423,7 @@ def test_a_followed_stack_asks_for_a_reboot(
 def test_revision_that_a_power_cut_interrupts_says_so(
     daemon: Daemon, machine: Machine, boot: Callable[[], tuple[str, ...]], kind: str
 ) -> None:
-    """The journal, `status`, `follow --status` and `doctor` have the reason, and the command that they name helps."""
+    """The journal, `status`, `source list` and `doctor` have the reason, and the command that they name helps."""
     folder, log, go = (
         machine.folder / "site",
         machine.folder / "log",
@@ -463,18 +463,15 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     for words in (
         ["status"],
         ["status", "--check"],
-        ["follow", "--status"],
+        ["source", "list"],
         ["doctor"],
     ):
         assert reason in daemon.command(*words).out
-    assert "follow web --again" in daemon.command("doctor").out
+    assert "source sync web --again" in daemon.command("doctor").out
     go.touch()
-    assert daemon.command("follow", "web", "--again").code == 0
+    assert daemon.command("source", "sync", "web", "--again").code == 0
     wait_until(
-        lambda: (
-            daemon.command("status", "--json").json["followed"][0]["state"]
-            == "in force"
-        ),
+        lambda: daemon.command("status", "--json").json["followed"][0]["state"] == "ok",
         LONG,
     )
     assert lines(log) == ["one red"] * 2

@@ -256,7 +256,7 @@ def test_a_followed_stack_is_waited_for(
     done = daemon.command("wait", "--timeout", "0")
     assert (
         done.code,
-        "follow web: revision " in done.err,
+        "source web: revision " in done.err,
         "is being carried out" in done.err,
     ) == (7, True, True)
     every = machine.start("heat-config-agent", "wait", *words)

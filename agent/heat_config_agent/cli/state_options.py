@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.command_line import Option
+from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.deployments import plan
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed
-from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.errors import NotFoundError, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state.deployed import kept
@@ -19,9 +19,9 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     import argparse
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
+    Commands: TypeAlias = argparse._SubParsersAction[Any]  # noqa: SLF001  # it has no public name
 
 
 CONFIG = Option("--config", "read the settings from this file only", "FILE", read=Path)
@@ -43,6 +43,14 @@ COMMON = (
     Option("--quiet", "show no progress", short="-q"),
 )
 """The options of all commands."""
+
+WAIT_FOR = Option(
+    "--wait-for",
+    "how long to wait (0: not at all); the work goes on after it, and the command ends with 7",
+    "TIME",
+    read=seconds,
+)
+"""The option that limits how long a command waits."""
 
 JSON = Option(
     "--json", "print one JSON object, also for a mistake: docs/schemas describes it"
@@ -80,20 +88,35 @@ def command(
     *,
     epilog: str = EXIT_CODES,
 ) -> argparse.ArgumentParser:
-    """Declare a command about a state directory."""
+    """Declare a command about a state directory. Without a `brief` sentence, it is not in the list of commands."""
     from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
 
-    parser = commands.add_parser(
+    shown: dict[str, Any] = {"help": brief} if brief else {}
+    parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=brief,
         description=(description or brief).partition(": ")[2],
         epilog=epilog,
         formatter_class=HelpFormatter,
+        **shown,
     )
     for option in STATE:
         option.add(parser)
     add_common(parser)
     return parser
+
+
+def group(commands: Commands, name: str, brief: str) -> Commands:
+    """Declare a group of commands, and return what its commands are added to."""
+    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
+
+    parser = commands.add_parser(
+        name,
+        help=brief,
+        description=f"{brief[:1].upper()}{brief[1:]}.",
+        formatter_class=HelpFormatter,
+    )
+    inner: Commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    return inner
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +128,11 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add the option for output that a program reads."""
     JSON.add(parser)
+
+
+def add_wait_for(parser: argparse.ArgumentParser) -> None:
+    """Add the option that limits how long the command waits."""
+    WAIT_FOR.add(parser)
 
 
 def add_plan(parser: argparse.ArgumentParser) -> None:
@@ -133,20 +161,44 @@ def add_ids(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="+", help=_ID)
 
 
-def of(options: argparse.Namespace) -> Settings:
+def of(
+    options: argparse.Namespace, overrides: effective.Overrides | None = None
+) -> Settings:
     """Return the settings of a command that needs only the state directory.
 
     Prints mistakes in the settings as a warning. Raises UsageError if they leave in doubt which directory is meant.
     """
+    made: Settings | None = getattr(options, "settings", None)
+    if made is not None:
+        return made
     wrong: list[str] = []
     settings = effective.make(
-        os.environ, config=options.config, state=options.state_dir, mistakes=wrong
+        os.environ,
+        config=options.config,
+        state=options.state_dir,
+        overrides=overrides or effective.NO_OVERRIDES,
+        mistakes=wrong,
     )
     if wrong and not settings.placed:
         raise UsageError(wrong[0], hint=_more(settings))
     if wrong:
-        more = f" ({_more(settings)})" if _more(settings) else ""
-        terminal.say(f"warning: {terminal.line(wrong[0])}{more}", error=True)
+        terminal.warn(wrong[0], hint=_more(settings))
+    options.settings = settings
+    return settings
+
+
+def there(options: argparse.Namespace) -> Settings:
+    """Return the settings of a command that only reads. Raises NotFoundError if the directory that it names is missing.
+
+    A directory that nothing names may be missing: nothing was applied there yet.
+    """
+    settings = of(options)
+    if options.state_dir is not None and not os.path.lexists(settings.state):
+        raise NotFoundError(
+            f"there is no state directory {settings.state}",
+            hint="without --state-dir, the usual one is meant",
+            subject=("directory", str(settings.state)),
+        )
     return settings
 
 

@@ -123,7 +123,8 @@ class Following:
             "-I",
             "-c",
             _PROGRAM,
-            "follow",
+            "source",
+            "sync",
             "--attached",
             *self._settings.options,
         ]

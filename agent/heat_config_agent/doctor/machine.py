@@ -71,21 +71,21 @@ def check_followed(settings: Settings) -> Iterator[Finding]:
         record = records.get(name)
         if record is None:
             yield warning(
-                "follow",
+                "source",
                 f"{name}: the source was not asked yet",
-                settings.command("follow", name),
+                settings.command("source", "sync", name),
             )
         elif record.problem:
             todo = "correct the source or its section"
-            if record.state in ("failed", "out of step") and not record.trouble:
+            if record.state in ("failed", "drifted") and not record.trouble:
                 shown = "`{}` has the reason; a new revision, or ".format(
                     settings.command("status", "--failed")
                 )
-                again = f"`{settings.command('follow', name, '--again')}` carries it out again"
+                again = f"`{settings.command('source', 'sync', name, '--again')}` carries it out again"
                 todo = f"{shown if record.failed else ''}{again}"
-            yield failed("follow", record.problem.removeprefix("follow "), todo)
+            yield failed("source", record.problem.removeprefix("source "), todo)
         else:
-            yield ok("follow", f"{name}: {record.progress}")
+            yield ok("source", f"{name}: {record.progress}")
 
 
 def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from heat_config_agent.model.errors import StateError
+from heat_config_agent.model.wording import stamp
 from heat_config_hooks import files
 from heat_config_hooks.values import dataclass, replace
 
@@ -73,46 +74,49 @@ class Followed:
 
     @property
     def state(self) -> str:
-        """The state of the machine with regard to the newest revision, in one of a few words.
+        """The word for the machine with regard to the newest revision, one of `states.Shown`.
 
-        A revision that is refused has changed nothing, one that has failed may have changed parts, and one that is in
-        force was carried out to its end; the machine is out of step if it has been changed by others since.
+        A revision that is refused has changed nothing, one that has failed may have changed parts, and one that is ok
+        was carried out to its end; the machine has drifted if it has been changed by others since, also if the stack
+        was deleted. While the source does not answer, it is unknown if the revision is the newest.
         """
         if self.begun:
-            return "in progress"
+            return "running"
         if self.refused:
             return "failed" if self.failed else "refused"
-        if not self.revision:
-            return "new"
-        return "out of step" if self.drift else "in force"
+        if self.drift and self.revision:
+            return "drifted"
+        if self.trouble:
+            return "unknown"
+        return "ok" if self.revision else "waiting"
 
     @property
     def problem(self) -> str:
         """A sentence about what is wrong; empty if nothing is."""
         if self.trouble:
-            return f"follow {self.name}: {self.trouble}"
+            return f"source {self.name}: {self.trouble}"
         drift = (
-            f"out of step with revision {short(self.revision)}: {self.drift}"
+            f"drifted from revision {short(self.revision)}: {self.drift}"
             if self.drift
             else ""
         )
         if self.begun or not self.refused:
             # the newest revision is in progress, or was carried out
-            return f"follow {self.name}: {drift}" if drift and not self.begun else ""
+            return f"source {self.name}: {drift}" if drift and not self.begun else ""
         if self.failed:
             last = (
                 f"the last that succeeded is {short(self.revision)}"
                 if self.revision
                 else "none has succeeded yet"
             )
-            return f"follow {self.name}: revision {short(self.refused)} has failed: {self.reason}; {last}"
+            return f"source {self.name}: revision {short(self.refused)} has failed: {self.reason}; {last}"
         at = (
             f"it stays at {short(self.revision)}"
             if self.revision
             else "no revision was carried out yet"
         )
         stays = f"; {drift}" if drift else ""
-        return f"follow {self.name}: revision {short(self.refused)} is refused: {self.reason}; {at}{stays}"
+        return f"source {self.name}: revision {short(self.refused)} is refused: {self.reason}; {at}{stays}"
 
     @property
     def progress(self) -> str:
@@ -124,13 +128,11 @@ class Followed:
         )
         if self.begun:
             return f"carries out revision {short(self.begun)} now, {at}"
-        if self.state == "in force":
+        if self.revision and not self.refused and not self.drift:
             return f"revision {short(self.revision)} is in force"
         if self.refused:
             return f"revision {short(self.refused)} {'has failed' if self.failed else 'is refused'}, {at}"
-        return (
-            f"out of step with revision {short(self.revision)}" if self.revision else at
-        )
+        return f"drifted from revision {short(self.revision)}" if self.revision else at
 
 
 def short(revision: str) -> str:
@@ -262,19 +264,19 @@ def with_troubles(
 
 
 def values(record: Followed) -> dict[str, object]:
-    """Return a stack that follows a source as JSON."""
+    """Return a source that is followed as JSON."""
     return {
         "name": record.name,
+        "state": record.state,
         "source": record.source,
         "revision": record.revision or None,
-        "since": record.since or None,
-        "state": record.state,
-        "document": record.document,
+        "since": stamp(record.since or None),
+        "answered": stamp(record.answered or None),
+        "running": record.begun.partition(" ")[0] or None,
         "refused": None if record.failed else record.refused or None,
         "failed": record.refused or None if record.failed else None,
         "reason": record.reason or None,
-        "out_of_step": record.drift or None,
-        "running": record.begun.partition(" ")[0] or None,
+        "drift": record.drift or None,
         "trouble": record.trouble or None,
-        "answered": record.answered or None,
+        "document": record.document,
     }

@@ -441,7 +441,7 @@ def _metrics_of_followed(records: tuple[Followed, ...]) -> list[str]:
     failed = [(label, int(record.state == "failed")) for label, record in labels]
     drifted = [(label, int(bool(record.drift))) for label, record in labels]
     current = [
-        (label, int(record.state == "in force" and not record.trouble))
+        (label, int(record.state == "ok" and not record.trouble))
         for label, record in labels
     ]
     text = "1 where the newest revision of a followed source is in force"
@@ -454,7 +454,7 @@ def _metrics_of_followed(records: tuple[Followed, ...]) -> list[str]:
             "follow_failed", "gauge", "1 where the newest revision has failed", failed
         ),
         *_metric(
-            "follow_out_of_step",
+            "follow_drifted",
             "gauge",
             "1 where the machine is out of step with its revision",
             drifted,

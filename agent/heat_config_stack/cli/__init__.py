@@ -10,5 +10,5 @@ Only `heat_config_agent.cli.stack_package` knows these commands; no other room p
 | `template_validation`, `annotations` | templates are checked; their mistakes for code review |
 | `template_services` | services are checked, packed as archives and exported as HOT |
 | `capabilities` | templates are searched by their capabilities |
-| `follow`, `policy`, `sign` | the commands of these names |
+| `source`, `policy`, `sign` | the commands of these names |
 """

@@ -114,6 +114,16 @@ class Follower:
         self._keep()
         return self._record
 
+    def foresee(self, *, again: bool) -> tuple[str, str, bool]:
+        """Return the revision in force, the newest one, and whether a step would carry that out. Raises AgentError."""
+        origin = source(self._origin(), self._folder)
+        demand.allow(self._text("url"))
+        newest = origin.newest()
+        is_new = self._key(newest) != self._record.concluded
+        is_asked = followed.is_asked_again(self._settings.state, self._name)
+        due = 0 < self._record.again < time.time()
+        return self._record.revision, newest, is_new or is_asked or due or again
+
     def _defect(self, error: Exception) -> str:
         """Return a sentence about an unforeseen error: its kind, and its text without the secret of the source."""
         token = str(self._values["token"])
@@ -164,7 +174,7 @@ class Follower:
         drift = in_step.drift(self._settings.state, self._record)[:_SHOWN]
         if drift and drift != self._record.drift:
             self._note(
-                f"{self._name}: out of step with revision {short(self._record.revision)}: {drift}"
+                f"{self._name}: drifted from revision {short(self._record.revision)}: {drift}"
             )
         self._mark, self._record = mark, replace(self._record, drift=drift)
 

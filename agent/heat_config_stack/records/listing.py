@@ -52,6 +52,8 @@ class Kept(NamedTuple):
     """True if nothing has been done yet, so that the stack counts as not existing."""
     workflows: tuple[tuple[str, str], ...] = ()
     """The workflows whose last run has failed, each with the reason."""
+    resources: int = 0
+    """The number of its resources, with those of stacks in it."""
 
 
 def kept(state: Path, name: str) -> Kept | None:
@@ -71,6 +73,5 @@ def kept(state: Path, name: str) -> Kept | None:
     workflows = tuple(
         sorted(each for each in failed if each[0] not in (DEPLOY, UNDEPLOY))
     )
-    return Kept(
-        name, store.root, store.damage or "; ".join(warnings), workflows=workflows
-    )
+    trouble = store.damage or "; ".join(warnings)
+    return Kept(name, store.root, trouble, False, workflows, len(store.resources))

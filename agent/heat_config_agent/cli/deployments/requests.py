@@ -231,7 +231,7 @@ def _say_when_followed(settings: Settings, name: str) -> None:
     elif process:
         when = f"the agent (process {process}) carries out {name} again now"
     else:
-        when = f"`{settings.command('follow', name)}` carries out {name} again"
+        when = f"`{settings.command('source', 'sync', name)}` carries out {name} again"
     terminal.say(terminal.line(when))
 
 

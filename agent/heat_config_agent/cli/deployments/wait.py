@@ -360,9 +360,9 @@ def _unfinished(stack: tuple[str, Followed | None]) -> str:
     if record is not None and record.trouble:
         return record.problem
     if record is None or not (record.begun or record.concluded):
-        return f"follow {name}: no revision was carried out yet"
+        return f"source {name}: no revision was carried out yet"
     return (
-        f"follow {name}: revision {followed.short(record.begun)} is being carried out"
+        f"source {name}: revision {followed.short(record.begun)} is being carried out"
         if record.begun
         else ""
     )

@@ -46,7 +46,7 @@ class Opened:
 def opened(options: Any, template: str) -> Opened:
     """Return a template that the policy allows to read. Raises UsageError.
 
-    `options.signature` is the evidence for a tree that was found signed as a whole, see `heat-config-agent follow`.
+    `options.signature` is the evidence for a tree that was found signed as a whole, see `source sync`.
     """
     known = getattr(options, "opened", None)
     if isinstance(known, Opened):

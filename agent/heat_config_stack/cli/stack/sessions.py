@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.kinds import TOSCA
-from heat_config_agent.diagnostics.words import among, meant
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import (
     AgentError,
@@ -324,29 +324,16 @@ def why_failed(settings: Settings, name: str) -> str:
     )
 
 
-def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
-    """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError.
-
-    Instead of a path, the id of a run that failed before a rollback is accepted.
-    """
-    store = look(settings, name).world.store
-    if store.root is not None and path in {
-        run["id"] for run in (store.root.undone or {}).get("runs", ())
-    }:
-        return listing.folder(settings.state, name), path
-    matches = [
-        identity
-        for identity in store.deployments
-        if deployments.path_of(store, identity) == path
+def resource_ids(settings: Settings, name: str) -> list[tuple[str, str]]:
+    """Return the path and the physical id of each resource of a stack; none if its records cannot be read."""
+    try:
+        store = Store(listing.folder(settings.state, name), write=False)
+    except StateError:
+        return []
+    return [
+        (deployments.path_to(store, identity), record.physical or "")
+        for identity, record in store.resources.items()
     ]
-    if not matches:
-        paths = sorted(
-            deployments.path_of(store, identity) for identity in store.deployments
-        )
-        raise UsageError(
-            f"the stack {name} has no deployment {path!r}", hint=among(path, paths)
-        )
-    return listing.folder(settings.state, name), matches[-1]
 
 
 def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:

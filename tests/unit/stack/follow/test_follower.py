@@ -135,7 +135,7 @@ def test_a_source_that_is_away_changes_nothing(site: Site) -> None:
     record = site.step()
     assert record.revision == one
     assert "does not appear to be a git repository" in record.trouble
-    assert "follow web: " in record.problem
+    assert "source web: " in record.problem
     away.rename(site.repository.folder)
     assert site.step().problem == ""
     assert site.ran == ["one red"]
@@ -187,7 +187,7 @@ def test_deployment_that_failed_earlier_keeps_a_document_out_of_force(
         ["d"],
     )
     path.write_text(json.dumps([fine]))
-    assert site.step().state == "in force"
+    assert site.step().state == "ok"
 
 
 def test_a_document_is_followed_too(site: Site) -> None:

@@ -169,7 +169,7 @@ def test_defect_of_a_source_is_the_trouble_of_one_step(
         in record.trouble
     )
     assert "t0ken" not in record.trouble
-    assert site.step().state == "in force"
+    assert site.step().state == "ok"
 
 
 @contextlib.contextmanager
@@ -331,7 +331,7 @@ def test_page_in_the_place_of_a_document_is_refused(
     site = Site(tmp_path)
     site.values = {"url": f"http://{server.place}/site.json"}
     good = site.step()
-    assert good.state == "in force"
+    assert good.state == "ok"
     server.body = PAGES[page]
     record = site.step()
     assert (record.state, record.revision, record.document, record.drift) == (
@@ -363,7 +363,7 @@ def test_revision_of_another_kind_is_refused(
     site.values = {"url": f"http://{server.place}/site.yaml"}
     server.body = DOCUMENT if first == "document" else TEMPLATE
     good = site.step()
-    assert (good.state, good.document) == ("in force", first == "document")
+    assert (good.state, good.document) == ("ok", first == "document")
     server.body = TEMPLATE if first == "document" else b"[]"
     record = site.step()
     assert (record.state, record.revision, record.document) == (
@@ -532,7 +532,7 @@ def test_damaged_record_is_as_none(server: Server, tmp_path: Path, damage: str) 
     )
     assert followed.read(site.state, "web") is None
     assert followed.records(site.state) == []
-    assert site.step().state == "in force"
+    assert site.step().state == "ok"
     assert log.read_text().split() == ["a"]
 
 

@@ -87,17 +87,14 @@ CHANGES: dict[str, tuple[Callable[[Site], None], str]] = {
 def test_stack_that_was_changed_by_hand_is_out_of_step(site: Site, change: str) -> None:
     """Commands show it at once, the follower at its next poll; neither undoes it by itself."""
     one = site.commit("one")
-    assert site.step().state == "in force"
+    assert site.step().state == "ok"
     act, why = CHANGES[change]
     act(site)
     ran = site.ran
     record = shown(site)
     sentence = why.replace("FOLDER", str(site.folder))
-    assert (record.state, record.drift) == ("out of step", sentence)
-    assert (
-        record.problem
-        == f"follow web: out of step with revision {one[:12]}: {sentence}"
-    )
+    assert (record.state, record.drift) == ("drifted", sentence)
+    assert record.problem == f"source web: drifted from revision {one[:12]}: {sentence}"
     if change != "retry":  # which asks for another run itself
         assert site.step().drift == sentence
         assert site.ran == ran
@@ -107,7 +104,7 @@ def test_stack_that_was_changed_by_hand_is_out_of_step(site: Site, change: str) 
                 run(site, "heat-config-agent", "stack", "resume", "web").returncode == 0
             )
         followed.ask_again(site.state, "web")
-    assert (site.step().state, site.ran[-1]) == ("in force", "one red")
+    assert (site.step().state, site.ran[-1]) == ("ok", "one red")
     assert shown(site).problem == ""
 
 
@@ -125,7 +122,7 @@ def test_check_and_unchanged_apply_keep_a_stack_in_step(site: Site) -> None:
         ).returncode
         == 0
     )
-    assert shown(site).state == "in force"
+    assert shown(site).state == "ok"
 
 
 def documents(site: Site, *names: str, end: str = "") -> None:
@@ -151,7 +148,7 @@ def test_document_that_was_changed_by_hand_is_out_of_step(
 ) -> None:
     """A deployment that was repeated, forgotten or added is named; carried out again, the document is in step."""
     documents(site, "motd", "banner")
-    assert site.step().state == "in force"
+    assert site.step().state == "ok"
     if command == "add":
         entries = json.loads((site.folder / "site.json").read_text())
         more = site.folder / "more.json"
@@ -162,17 +159,19 @@ def test_document_that_was_changed_by_hand_is_out_of_step(
             words, check=True, timeout=pace.seconds(60), stdout=subprocess.DEVNULL
         )
     else:
-        assert run(site, "heat-config-agent", command, "web/motd").returncode == 0
-    assert (shown(site).state, shown(site).drift) == ("out of step", why)
+        yes = ["--yes"] if command == "forget" else []
+        done = run(site, "heat-config-agent", command, *yes, "web/motd")
+        assert done.returncode == 0, done.stderr
+    assert (shown(site).state, shown(site).drift) == ("drifted", why)
     for option in ([], ["--check"]):
         printed = run(site, "heat-config-agent", "status", *option)
         assert (
-            f"{why}: `heat-config-agent follow web --again --state-dir {site.state}` carries"
+            f"{why}: `heat-config-agent source sync web --again --state-dir {site.state}` carries"
             in printed.stdout
         )
         assert printed.returncode == len(option)
     followed.ask_again(site.state, "web")
-    assert site.step().state == "in force"
+    assert site.step().state == "ok"
     assert shown(site).problem == ""
 
 
@@ -188,7 +187,7 @@ def test_failed_and_refused_revisions_have_states_of_their_own(site: Site) -> No
         record.refused,
         None,
     )
-    assert (values["revision"], values["out_of_step"], values["document"]) == (
+    assert (values["revision"], values["drift"], values["document"]) == (
         one,
         None,
         True,
@@ -205,18 +204,20 @@ def test_failed_and_refused_revisions_have_states_of_their_own(site: Site) -> No
     assert site.step().state == "failed"
     assert run(site, "heat-config-agent", "retry", "web/motd").returncode == 0
     record = site.step()
-    assert (record.state, record.problem) == ("in force", "")
+    assert (record.state, record.problem) == ("ok", "")
 
 
 @pytest.mark.parametrize(
     ("record", "state"),
     [
-        (Followed(name="w"), "new"),
-        (Followed(name="w", revision="a"), "in force"),
-        (Followed(name="w", revision="a", drift="x"), "out of step"),
+        (Followed(name="w"), "waiting"),
+        (Followed(name="w", trouble="away"), "unknown"),
+        (Followed(name="w", revision="a", trouble="away"), "unknown"),
+        (Followed(name="w", revision="a"), "ok"),
+        (Followed(name="w", revision="a", drift="x"), "drifted"),
         (Followed(name="w", revision="a", refused="b"), "refused"),
         (Followed(name="w", revision="a", refused="b", failed=True), "failed"),
-        (Followed(name="w", revision="a", refused="b", begun="c d"), "in progress"),
+        (Followed(name="w", revision="a", refused="b", begun="c d"), "running"),
     ],
 )
 def test_metrics_have_the_state(record: Followed, state: str) -> None:
@@ -233,9 +234,9 @@ def test_metrics_have_the_state(record: Followed, state: str) -> None:
     wanted = {
         "refused": "follow_refused",
         "failed": "follow_failed",
-        "out of step": "follow_out_of_step",
+        "drifted": "follow_drifted",
     }
     assert [name for name in wanted.values() if lines_[name] == "1.0"] == (
         [wanted[state]] if state in wanted else []
     )
-    assert (lines_["follow_current"] == "1.0") == (state == "in force")
+    assert (lines_["follow_current"] == "1.0") == (state == "ok")
