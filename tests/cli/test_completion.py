@@ -355,11 +355,16 @@ def test_files_are_those_that_are_meant(
 def test_answer_loads_little() -> None:
     """The package of stacks is not loaded to complete an option of another command."""
     program = (
-        "import sys, json; from heat_config_agent.cli.completion.answer import answer;"
-        "print([each.word for each in answer(['heat-config-agent', 'doctor', '--js']).offers]);"
+        "import sys, json; from heat_config_agent.cli import agent;"
+        "agent.main(['__complete', 'heat-config-agent', 'doctor', '--js']);"
         "print(json.dumps([name for name in sys.modules if name.startswith('heat_config_stack')]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+        [sys.executable, "-c", program],
+        env={"HEAT_CONFIG_AGENT_COMPLETION": f"{pace.seconds(30)}"},
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    assert done.stdout.splitlines() == ["['--json']", "[]"]
+    option, last, modules = done.stdout.splitlines()
+    assert (option.partition("\t")[0], last, modules) == ("--json", ":words", "[]")

@@ -75,8 +75,9 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["__complete"]:
         # the words after it are those of another command
         from heat_config_agent.cli.completion import command as completion  # noqa: PLC0415
+        from heat_config_agent.cli.completion.line import Tree  # noqa: PLC0415
 
-        return completion.complete(arguments[1:])
+        return completion.complete(arguments[1:], Tree(COMMANDS, parser))
     words = command_first(arguments)
     first = words[0] if words else ""
     if first in ("apply", "plan"):

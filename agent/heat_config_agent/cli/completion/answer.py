@@ -10,6 +10,7 @@ from heat_config_agent.cli.completion import values
 from heat_config_agent.cli.completion.line import (
     Line,
     Offer,
+    Tree,
     choices,
     leading,
     may_be_repeated,
@@ -34,11 +35,11 @@ class Answer:
     """The part of the word after that."""
 
 
-def answer(words: Sequence[str]) -> Answer:
+def answer(words: Sequence[str], tree: Tree) -> Answer:
     """Return what completes the last of the words; the first is the program. It may raise any Exception."""
     program, *before, word = words
-    parser = _parser(program.rpartition("/")[2], before, word)
-    line = read(parser, before)
+    parser = _parser(program.rpartition("/")[2], before, word, tree)
+    line = read(parser, before, tree)
     if line.is_lost:
         return Answer()
     if line.awaited is not None:
@@ -62,7 +63,9 @@ def answer(words: Sequence[str]) -> Answer:
     return found
 
 
-def _parser(program: str, before: Sequence[str], word: str) -> argparse.ArgumentParser:
+def _parser(
+    program: str, before: Sequence[str], word: str, tree: Tree
+) -> argparse.ArgumentParser:
     """Return the parser of a program, of whose commands only those are declared that the line may name."""
     if program == "heat-config-apply":
         from heat_config_agent.cli.apply import command  # noqa: PLC0415  # each line needs one program
@@ -70,14 +73,12 @@ def _parser(program: str, before: Sequence[str], word: str) -> argparse.Argument
         return command.parser()
     if program == "heat-config-hook":
         return _hook()
-    from heat_config_agent.cli import agent  # noqa: PLC0415
-
     named = leading(before)
     if named:
-        return agent.parser(named[0], named[1] if len(named) > 1 else "")
-    parser = agent.parser("completion")
-    likely = (name for name in agent.COMMANDS if name.startswith(word))
-    modules = dict.fromkeys(map(agent.COMMANDS.__getitem__, ("completion", *likely)))
+        return tree.parser(named[0], named[1] if len(named) > 1 else "")
+    parser = tree.parser("completion", "")
+    likely = (name for name in tree.modules if name.startswith(word))
+    modules = dict.fromkeys(map(tree.modules.__getitem__, ("completion", *likely)))
     for action in parser._actions:  # noqa: SLF001  # there is no other way to them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for module in list(modules)[1:]:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.completion.line import Tree
 from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.errors import ExitCode
 
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def complete(arguments: Sequence[str]) -> int:
+def complete(arguments: Sequence[str], tree: Tree) -> int:
     """Answer a shell: print what may stand at the end of a line. Silent on any failure, and when the time is over."""
     limit = os.environ.get("HEAT_CONFIG_AGENT_COMPLETION", "")
     seconds = float(limit) if limit.replace(".", "", 1).isdecimal() else SECONDS
@@ -64,7 +65,7 @@ def complete(arguments: Sequence[str]) -> int:
     signal.setitimer(signal.ITIMER_REAL, seconds or SECONDS)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     try:
-        text = _text(arguments)
+        text = _text(arguments, tree)
     except Exception:  # noqa: BLE001  # a person who types has no use for what is wrong
         return ExitCode.OK
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -72,12 +73,12 @@ def complete(arguments: Sequence[str]) -> int:
     return ExitCode.OK
 
 
-def _text(arguments: Sequence[str]) -> str:
+def _text(arguments: Sequence[str], tree: Tree) -> str:
     from heat_config_agent.cli.completion import shells  # noqa: PLC0415
     from heat_config_agent.cli.completion.answer import answer  # noqa: PLC0415
 
     if arguments[0] != _LINE:
-        return shells.text(answer(arguments))
+        return shells.text(answer(arguments, tree))
     _, line, tail = arguments
     typed = shells.split(line)
-    return shells.for_bash(answer(typed.words), typed.raw, tail)
+    return shells.for_bash(answer(typed.words, tree), typed.raw, tail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from heat_config_hooks.values import dataclass, field
 
@@ -21,12 +21,24 @@ class Offer:
     """What it is, for people."""
 
 
+@dataclass(frozen=True)
+class Tree:
+    """The commands of `heat-config-agent`."""
+
+    modules: Mapping[str, str]
+    """Command → the module that declares it."""
+    parser: Callable[[str, str], argparse.ArgumentParser]
+    """Returns the parser with one command only, or of a group with one of its commands; with all for empty names."""
+
+
 @dataclass
 class Line:
     """A command line up to the word that is completed."""
 
     parser: argparse.ArgumentParser
     """The parser of its command."""
+    tree: Tree
+    """The commands of which it may name one."""
     given: dict[str, list[str]] = field(default_factory=dict)
     """The values so far: of options by their names, and of arguments by the names of their values."""
     used: set[str] = field(default_factory=set)
@@ -134,9 +146,9 @@ class Line:
                         yield Offer(each.dest, brief(each))
 
 
-def read(parser: argparse.ArgumentParser, words: Iterable[str]) -> Line:
+def read(parser: argparse.ArgumentParser, words: Iterable[str], tree: Tree) -> Line:
     """Return the line of a program with the words before the one that is completed."""
-    line = Line(parser)
+    line = Line(parser, tree)
     for word in words:
         line.read(word)
     return line

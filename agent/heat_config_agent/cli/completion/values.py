@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from heat_config_agent.cli import stack_package
-from heat_config_agent.cli.completion.line import Line, Offer
+from heat_config_agent.cli.completion.line import Line, Offer, read
 from heat_config_agent.model import states
 from heat_config_agent.model.entry import Entry, Removed
 from heat_config_agent.settings import effective
@@ -194,11 +194,8 @@ def _kinds(_line: Line, _word: str) -> Iterator[Offer]:
 
 def _commands(line: Line, _word: str) -> Iterator[Offer]:
     """Yield the commands at a place of the tree: `help stack s`."""
-    from heat_config_agent.cli import agent  # noqa: PLC0415  # it declares completion too
-    from heat_config_agent.cli.completion import line as lines  # noqa: PLC0415
-
-    parser = agent.parser(line.arguments[0] if line.arguments else "")
-    named = lines.read(parser, line.arguments)
+    parser = line.tree.parser(line.arguments[0] if line.arguments else "", "")
+    named = read(parser, line.arguments, line.tree)
     return named.commands() if not named.arguments else iter(())
 
 
