@@ -363,7 +363,7 @@ def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> Non
     [
         ("pause", "0  the agent is paused"),
         ("resume", "0  the agent is not paused, or no longer"),
-        ("poll", "1  no agent is running"),
+        ("poll", "8  no agent is running"),
         ("retry", "only send the result again, if it was not delivered"),
     ],
 )
