@@ -102,9 +102,9 @@ def test_followed_deployment_has_a_log_and_facts(site: Machine, wanted: str) -> 
 
 def test_wait_knows_followed_deployments(site: Machine) -> None:
     """It says how they have ended."""
-    done = agent(site, "wait", "site/motd", "--timeout", "0")
+    done = agent(site, "wait", "site/motd", "--wait-for", "0")
     assert (done.code, done.out) == (0, "motd (CREATE): ok\n")
-    assert agent(site, "wait", "site/banner", "--timeout", "0").code == 1
+    assert agent(site, "wait", "site/banner", "--wait-for", "0").code == 1
 
 
 @pytest.mark.parametrize(

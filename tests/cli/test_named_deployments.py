@@ -206,11 +206,11 @@ def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
         == 0
     )
     for name in ("web/app", "app"):
-        done = machine.agent("wait", name, "--timeout", "0")
+        done = machine.agent("wait", name, "--wait-for", "0")
         assert (done.code, done.out) == (0, "web/app (CREATE): ok\n"), done.err
-    done = machine.agent("wait", "web/app", "--for-action", "DELETE", "--timeout", "0")
+    done = machine.agent("wait", "web/app", "--for-action", "DELETE", "--wait-for", "0")
     assert (done.code, "no deployment 'web/app' for DELETE" in done.err) == (8, True)
-    done = machine.agent("wait", "web/ap", "--timeout", "0")
+    done = machine.agent("wait", "web/ap", "--wait-for", "0")
     assert (done.code, "stack or source 'web/ap' in " in done.err) == (8, True)
     done = machine.agent("log", "web")
     assert (
