@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any, TypeAlias
 
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
+    Commands: TypeAlias = argparse._SubParsersAction[Any]  # noqa: SLF001  # it has no public name
 
 
 CONFIG = Option("--config", "read the settings from this file only", "FILE", read=Path)
@@ -115,7 +115,8 @@ def group(commands: Commands, name: str, brief: str) -> Commands:
         description=f"{brief[:1].upper()}{brief[1:]}.",
         formatter_class=HelpFormatter,
     )
-    return parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    inner: Commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    return inner
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from heat_config_agent.cli import state_options
 from heat_config_agent.cli.command_line import seconds
-from heat_config_agent.cli.help_format import HelpFormatter
+from heat_config_agent.cli.help_format import HelpFormatter, Parser
 from heat_config_stack.cli import template_options
 
 _EXIT_CODES = """\
@@ -42,9 +42,8 @@ def add(commands: state_options.Commands, named: str = "") -> None:
         epilog=_EXIT_CODES,
         formatter_class=HelpFormatter,
     )
-    class_: type[argparse.ArgumentParser] = _Parser
     inner = parser.add_subparsers(
-        metavar="COMMAND", title="commands", required=True, parser_class=class_
+        metavar="COMMAND", title="commands", parser_class=_Parser
     )
     for declare in [_COMMANDS[named]] if named in _COMMANDS else _COMMANDS.values():
         declare(inner)
@@ -118,7 +117,7 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     """Parses `--rollback NAME` like `--rollback enable NAME`: the word after it is its value only if it can be."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -515,7 +514,10 @@ def _group(
     parser = inner.add_parser(
         name, help=brief, description=f"{brief[:1].upper()}{brief[1:]}."
     )
-    return parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    inner_: state_options.Commands = parser.add_subparsers(
+        metavar="COMMAND", title="commands"
+    )
+    return inner_
 
 
 def _add_graph(inner: state_options.Commands) -> None:
