@@ -452,7 +452,9 @@ class _Search:
         return found + [_Candidate(kind="source", title=name) for name in sorted(own)]
 
     def _resources(self, stack: str) -> list[_Candidate]:
-        """Return the resources of a stack that are not deployments."""
+        """Return the resources of a stack that are not deployments; none if an action is meant."""
+        if self._action:
+            return []
         deployments = {each.title for each in self.of_stacks()}
         return [
             _Candidate(
