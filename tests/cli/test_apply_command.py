@@ -48,7 +48,6 @@ def test_a_failure_is_told_by_the_exit_code(machine: Machine, given: object) -> 
         ["--grace", "nan"],
         ["--deliver-for", "x"],
         ["--only", "unknown"],
-        ["--state-dir", "/dev/null/x"],
         ["-", "-"],
     ],
 )
@@ -62,6 +61,14 @@ def test_bad_usage_is_told_by_the_exit_code(
     assert "error: " in ran.err
     assert "Traceback" not in ran.err
     assert runs(machine) == []
+
+
+def test_state_directory_that_cannot_be_used_ends_with_10(machine: Machine) -> None:
+    """The machine lacks a directory that can be used: the command line is right."""
+    ran = machine.apply([counted(machine)], "--state-dir", "/dev/null/x")
+
+    assert (ran.code, runs(machine)) == (10, [])
+    assert "cannot use the state directory /dev/null/x" in ran.err
 
 
 @pytest.mark.parametrize("document", ["missing.json", "folder"])
