@@ -1,7 +1,7 @@
 """People type first what another program would take: it does what they mean, or names the command that does.
 
-They know `openstack`, `terraform`, `kubectl`, `docker compose`, `systemctl`, `ansible` or `gh`. The lines after `version`,
-and after `-i`, were chosen before any of them was tried.
+They know `openstack`, `terraform`, `kubectl`, `docker compose`, `systemctl`, `ansible` or `gh`. The lines after
+`version`, and after `-i`, were chosen before any of them was tried.
 """
 
 from __future__ import annotations
@@ -179,6 +179,7 @@ def prepared(machine: Machine) -> None:
     assert machine.apply(machine.folder / "failstack.yaml").code == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "guesses"),
     [("heat-config-agent", lines(AGENT)), ("heat-config-apply", lines(APPLY))],
