@@ -30,6 +30,9 @@ class Parser(argparse.ArgumentParser):
     Options that all commands have may also stand before the command.
     """
 
+    is_command = False
+    """True for a group that is a command too: words that do not begin with one of its commands are its own."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take what argparse takes. No option may be abbreviated: another one could come to begin alike."""
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
@@ -44,6 +47,8 @@ class Parser(argparse.ArgumentParser):
         """Parse the words of a command. Raises UsageError."""
         words = list(sys.argv[1:] if args is None else args)
         inner = self.inner()
+        if inner is not None and self.is_command:
+            return self._parse_own(words, inner, namespace)
         if inner is not None:
             words = command_first(words)
             self._check_command(words, inner)
@@ -56,6 +61,32 @@ class Parser(argparse.ArgumentParser):
         if others and inner is None:
             self.error(f"unrecognized arguments: {' '.join(others)}")
         return parsed, others
+
+    def _parse_own(
+        self,
+        words: Sequence[str],
+        inner: Mapping[str, argparse.ArgumentParser],
+        namespace: Any,
+    ) -> tuple[Any, list[str]]:
+        """Parse the words of a group that is a command too."""
+        ordered = command_first(words)
+        if ordered and ordered[0] in inner:
+            return inner[ordered[0]].parse_known_args(ordered[1:], namespace)
+        if not self._get_positional_actions():
+            self._check_command(ordered, inner)
+        own = self._options_first(words)
+        parsed, others = super().parse_known_args(own, namespace)
+        if others:
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return parsed, others
+
+    def _get_positional_actions(self) -> list[argparse.Action]:
+        """Return the arguments; the commands of a group that is a command too are none."""
+        return [
+            action
+            for action in super()._get_positional_actions()
+            if not self.is_command or not isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # as below
+        ]
 
     def inner(self) -> Mapping[str, argparse.ArgumentParser] | None:
         """Return the commands of a group; None for a command."""
