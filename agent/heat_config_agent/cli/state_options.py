@@ -151,9 +151,9 @@ NAME/DEPLOYMENT for one that the source NAME has"
 )
 
 
-def add_id(parser: argparse.ArgumentParser) -> None:
+def add_id(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add the deployment that a command is about."""
-    parser.add_argument("id", metavar="ID", help=_ID)
+    parser.add_argument("id", metavar="NAME", help=_ID, nargs="?" if optional else None)
 
 
 def add_ids(parser: argparse.ArgumentParser) -> None:
