@@ -43,7 +43,7 @@ def add(commands: state_options.Commands) -> None:
         __doc__,
         epilog=_EPILOG,
     )
-    state_options.add_id(parser, optional=True)
+    state_options.add_id(parser, needed=False)
     parser.add_argument(
         "--print-config",
         action="store_true",
