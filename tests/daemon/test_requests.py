@@ -304,3 +304,23 @@ def test_a_result_that_was_refused_is_sent_again(
     daemon.wait_state("d1", "signalled")
     assert ran(machine) == ["d1"]
     assert heat.signals[0].body == heat.signals[1].body
+
+
+def test_retry_waits_until_the_new_run_has_ended(
+    daemon: Daemon, machine: Machine
+) -> None:
+    """The run before the request does not count, and a failure of the new one is that of the command."""
+    broken = machine.folder / "broken"
+    given = [deployment("d1", counting(machine, "d1", f"[ ! -e {broken} ]"))]
+    daemon.put(given)
+    daemon.start()
+    daemon.wait_state("d1", "unasked")
+
+    done = daemon.command("retry", "d1", "--wait", "--wait-for", str(LONG))
+    assert (done.code, done.out.splitlines()[-1]) == (0, "d1 (CREATE): ok"), done.err
+    assert ran(machine) == ["d1"] * 2
+    broken.touch()
+    done = daemon.command("retry", "d1", "--wait", "--json")
+
+    assert ran(machine) == ["d1"] * 3
+    assert (done.code, done.data["outcome"]) == (1, "failed")

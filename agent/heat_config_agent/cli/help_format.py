@@ -36,6 +36,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take what argparse takes. No option may be abbreviated: another one could come to begin alike."""
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        self.before_argument = ""
+        """An option that may stand before an argument and changes nothing, such as -f before a FILE."""
 
     def parse_known_args(  # type: ignore[override]  # as argparse has it, with fewer forms
         self,
@@ -110,6 +112,13 @@ class Parser(argparse.ArgumentParser):
         self, words: Sequence[str], inner: Mapping[str, argparse.ArgumentParser]
     ) -> None:
         word = words[0] if words else ""
+        if word.startswith("-") and word not in self._option_string_actions:
+            if word in _COMMON:
+                raise UsageError(
+                    f"{self.place()}a command is missing",
+                    hint=f"`{self.prog} --help` lists all",
+                )
+            self._unknown(word, words[1:])
         if not word or word in inner or word.startswith("-"):
             return
         path = self.prog.split()[1:]
@@ -132,6 +141,8 @@ class Parser(argparse.ArgumentParser):
             if word == "--":
                 arguments += left
                 break
+            if word == self.before_argument and left:
+                continue
             action = _option_of(word, by_name)
             if action is None and word.startswith("-") and len(word) > 1:
                 self._unknown(word, left)
@@ -179,6 +190,9 @@ def command_first(words: Sequence[str]) -> list[str]:
 
 _WITH_VALUE = ("--state-dir", "--config")
 """Options with a value that may stand before the command."""
+
+_COMMON = (*_WITH_VALUE, "--json", "--no-color", "--quiet", "-q")
+"""Options of most commands."""
 
 
 def _option_of(

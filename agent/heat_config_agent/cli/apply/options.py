@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from heat_config_agent.cli import command_line, state_options
-from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.cli.command_line import Option, environment, seconds
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import effective, schema
 from heat_config_agent.settings.effective import Settings
@@ -25,6 +25,7 @@ TEMPLATE = (
         "--environment",
         "with a template: an environment file; may be repeated",
         "FILE",
+        read=environment,
         repeated=True,
         short="-e",
     ),

@@ -31,7 +31,12 @@ from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
 from heat_config_stack.records import listing
-from heat_config_stack.records.records import FAILED, DeploymentRecord, StackRecord
+from heat_config_stack.records.records import (
+    FAILED,
+    DeploymentRecord,
+    ResourceRecord,
+    StackRecord,
+)
 from heat_config_stack.records.store import FILE, Store
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types import known_types
@@ -324,16 +329,16 @@ def why_failed(settings: Settings, name: str) -> str:
     )
 
 
-def resource_ids(settings: Settings, name: str) -> list[tuple[str, str]]:
-    """Return the path and the physical id of each resource of a stack; none if its records cannot be read."""
+def all_resources(settings: Settings, name: str) -> dict[str, ResourceRecord]:
+    """Return the records of all resources of a stack by their paths; none if they cannot be read."""
     try:
         store = Store(listing.folder(settings.state, name), write=False)
     except StateError:
-        return []
-    return [
-        (deployments.path_to(store, identity), record.physical or "")
+        return {}
+    return {
+        deployments.path_to(store, identity): record
         for identity, record in store.resources.items()
-    ]
+    }
 
 
 def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:
