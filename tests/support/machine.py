@@ -234,7 +234,7 @@ class Machine:
         entries = sorted(
             journal.read(self.state).values(), key=lambda entry: entry.accepted
         )
-        known = [each for each in entries if each.removed is not Removed.ALL]
+        shown_entries = [each for each in entries if each.removed is not Removed.ALL]
         shown = json.dumps([status.values(each, self.state) for each in known])
         self.said.append(("what status says", shown))
         recorded = [
