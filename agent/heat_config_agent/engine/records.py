@@ -69,12 +69,17 @@ def accept(work: Work, step: Step) -> bool:
             if entry is not None:
                 # its document is replaced by that of the step
                 launch.keep_earlier(work, entry)
-            tool = step.job.config.tool if step.job else step.deployment.group
-            work.journal.accepted(step.deployment, tool=name_of(step.deployment, tool))
+            record_accepted(work, step)
     if step.verb is Verb.RUN or (step.verb is Verb.ANSWER and work.queue.hold):
         work.queue.add(step)
         return False
     return True
+
+
+def record_accepted(work: Work, step: Step) -> None:
+    """Put on record that a deployment is accepted as a step has it."""
+    tool = step.job.config.tool if step.job else step.deployment.group
+    work.journal.accepted(step.deployment, tool=name_of(step.deployment, tool))
 
 
 def withdraw(work: Work, key: str) -> None:
