@@ -314,6 +314,16 @@ class Lab:
             data=dict(details),
         )
 
+    def mark_unhealthy(self, name: str, resource: str, reason: str) -> None:
+        """Have Heat replace a resource at the next update, as `openstack stack resource mark unhealthy` does."""
+        self._heat(
+            "resources.mark_unhealthy",
+            stack_id=name,
+            resource_name=resource,
+            mark_unhealthy=True,
+            resource_status_reason=reason,
+        )
+
     def set_password(self, user: str, password: str) -> None:
         """Set the password of a user of Keystone's, as the operator of a cloud does."""
         self._heat("password", user=user, password=password)
