@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import command_line, progress, shortcut, terminal
-from heat_config_agent.cli.apply_options import (
+from heat_config_agent.cli import command_line, terminal
+from heat_config_agent.cli.apply import progress, shortcut
+from heat_config_agent.cli.apply.options import (
     OPTIONS,
     TEMPLATE,
     apply_template,
