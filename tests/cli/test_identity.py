@@ -443,7 +443,7 @@ def test_component_after_the_former_edition_runs_its_config_for_update(
         for action in ("CREATE", "UPDATE")
     ]
     left_running(machine, held(machine, "one"), name="one")
-    component = {"name": "web", "group": "component", "config": {"configs": configs}}
+    component = site(machine, group="component", config={"configs": configs})
 
     apply_over(machine, component, site(machine, "last", name="z"), name="one")
 
