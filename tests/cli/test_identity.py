@@ -401,9 +401,10 @@ def test_edition_runs_after_the_former_one_with_the_action_that_its_end_decides(
     """The former edition still runs when the edited file is applied: both never run at once."""
     left_running(machine, held(machine, "one", end), name="one")
 
-    apply_over(machine, site(machine, "two"), name="one", parallel=parallel)
+    said = apply_over(machine, site(machine, "two"), name="one", parallel=parallel)
 
     assert log(machine) == ["CREATE one", "one ends", f"{action} two"]
+    assert "not sent" not in said + machine.agent("status").out
     assert apply(machine, site(machine, "two")).code == 0
     assert machine.agent("status", "--json").json["deployments"][-1]["action"] == action
     assert len(log(machine)) == 3

@@ -335,6 +335,15 @@ class Lab:
         words = {"status": "COMPLETE", "status_reason": "by hand"}
         self._heat("software_deployments.update", deployment_id=deployment, **words)
 
+    def deletions(self, server: str) -> list[str]:
+        """Return the configs of the software deployments of a server whose DELETE has not ended, by Heat's API."""
+        found = self._heat("software_deployments.list", server_id=server)
+        return [
+            each["config_id"]
+            for each in found
+            if (each["action"], each["status"]) == ("DELETE", "IN_PROGRESS")
+        ]
+
     def wait(self, name: str, status: str, seconds: float = 120) -> Stack:
         """Wait until a stack has a status; fail as soon as the action has ended otherwise."""
         deadline = time.monotonic() + pace.seconds(seconds)

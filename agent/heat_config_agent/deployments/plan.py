@@ -222,6 +222,13 @@ def deployment_of(
     return replace(parsed.deployments[0], key=entry.key)
 
 
+def is_awaited(entry: Entry) -> bool:
+    """Return whether a server waits for the result of an entry."""
+    return (
+        deployment_of(entry).target.wanted if entry.document else bool(entry.addressee)
+    )
+
+
 def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list of decisions, of which the first counts
     """Return what to do for a deployment."""
     entry = known.entries.get(deployment.key)

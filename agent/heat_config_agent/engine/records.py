@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping
 
-from heat_config_agent.deployments import cleanup
+from heat_config_agent.deployments import cleanup, plan
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine import events, launch
 from heat_config_agent.engine.survey import Survey
@@ -99,6 +99,8 @@ def withdraw(work: Work, key: str) -> None:
         return  # an earlier run of it made something, so it stays known until that is cleaned up
     if entry.state is State.ACCEPTED:
         _drop(work, key)
+    elif entry.state is State.FINISHED and not plan.is_awaited(entry):
+        settle(work, key, State.UNASKED)
     elif entry.state in (State.FINISHED, State.REBOOT, State.RETRY):
         settle(work, key, State.SUPERSEDED)
         work.report.event(events.Delivered(work.journal.entries[key], None))

@@ -499,7 +499,7 @@ def _show_plan(
         ]
         for line in terminal.table(rows):
             terminal.say(line)
-        for entry in gone:
+        for entry in filter(plan.is_awaited, gone):
             terminal.say(
                 f"the result of {terminal.line(entry.title)} would not be sent: its deployment has been replaced"
             )
