@@ -208,6 +208,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
         ):
             session.create(definition, rollback=options.rollback)
         else:
+            refuse_suspended(root)
             if root.record.source != definition.source:
                 _warn_of_defaults(definition, root)
             session.update(definition, rollback=options.rollback)

@@ -108,6 +108,9 @@ def test_branches_tags_and_commits(
         assert content(place) == (
             {"a": "2", "b/c": "3"} if commit == second else {"a": "1"}
         )
+    empty = Repository(tmp_path / "empty")
+    with pytest.raises(SourceError, match="no commit on its default"):
+        source(replace(at, url=empty.url, ref=""), tmp_path / "none").newest()
     with pytest.raises(SourceError, match="has no branch or tag missing"):
         source(replace(at, ref="missing"), tmp_path / "kept").newest()
     with pytest.raises(UsageError, match="no branch or tag has the name --upload"):
