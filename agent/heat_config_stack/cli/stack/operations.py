@@ -31,6 +31,7 @@ from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, refuse_suspended
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import (
+    ASKED,
     COMPLETE,
     CREATE,
     DELETE,
@@ -672,7 +673,6 @@ def _is_service(options: argparse.Namespace, source: Json) -> bool:
     )
 
 
-_ASKED = "a person asked for another run"
 """The reason of a resource whose deployment runs again."""
 
 
@@ -717,7 +717,7 @@ def _mark(session: Session, deployment: str, *, as_new: bool) -> None:
         store.put(delivered)
     while record is not None:
         if record.action != INIT:
-            record.status, record.reason = FAILED, _ASKED
+            record.status, record.reason = FAILED, ASKED
             store.put(record)
         stack = store.stacks.get(record.stack)
         record = (
