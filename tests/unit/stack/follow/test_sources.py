@@ -597,7 +597,7 @@ def test_path_that_is_neither_file_nor_folder_is_refused(
     assert list(tree.iterdir()) == []
 
 
-def test_what_is_read_of_a_followed_file_is_limited(tree: Path) -> None:
+def test_file_that_is_longer_than_it_says_is_limited(tree: Path) -> None:
     """Not its size counts, which a file of the kernel says to be 0: a file may grow while it is read."""
     path = Path("/proc/self/maps")
     assert path.stat().st_size == 0
