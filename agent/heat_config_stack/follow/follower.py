@@ -299,7 +299,7 @@ class Follower:
         """Return the command that carries out the tree in force, and whether it is a document."""
         signature = demand.option(self._folder / _CURRENT)
         if not signature:
-            demand.require_beside(path)
+            demand.require_beside(path, self._folder / _CURRENT)
         config = (*self._config(), *signature)
         if self._has_document(path):
             return command(

@@ -21,6 +21,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import asked
+from heat_config_hooks import strict_json
 from heat_config_stack.cli import template_options as named
 from heat_config_stack.cli.stack import origin, sessions, values
 from heat_config_stack.cli.stack.live_view import Earlier, View, view_of
@@ -249,7 +250,7 @@ def signal(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     sessions.look(settings, options.name, reported_later)
     try:
-        details = None if options.data is None else json.loads(options.data)
+        details = None if options.data is None else strict_json.loads(options.data)
     except ValueError as error:
         raise UsageError(f"--data is not JSON: {error}") from error
     return carry_out(
