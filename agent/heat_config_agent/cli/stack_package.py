@@ -166,6 +166,17 @@ def _failed_parts(settings: Settings, name: str, stack: Kept) -> str:
     return "; ".join(reasons)
 
 
+def show(kind: str, options: argparse.Namespace) -> int:
+    """Show a stack, a resource of one, or a source, as the command of its own does; return the exit code."""
+    if kind == "source":
+        from heat_config_stack.cli import source  # noqa: PLC0415  # slow to load
+
+        return source.show(options)
+    from heat_config_stack.cli.stack import queries  # noqa: PLC0415  # slow to load
+
+    return queries.resource(options) if kind == "resource" else queries.stack(options)
+
+
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
     if not settings.followed and not (settings.state / "follow").is_dir():

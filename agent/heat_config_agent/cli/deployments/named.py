@@ -119,7 +119,7 @@ def find(
     if isinstance(thing, Named):
         return thing
     inner = [each.title for each in members(thing, config)]
-    hint = f"name one of it: {_listed(inner)}" if inner else ""
+    hint = f"name one of it: {listed(inner)}" if inner else ""
     raise NotFoundError(
         f"{thing.title} is a {thing.kind}, and not a deployment",
         hint=hint,
@@ -177,7 +177,7 @@ def _only(
     if len(found) == 1 and (found[0].stack or len(found[0].in_force) < 2):
         return found[0], next(reversed(found[0].in_force), None)
     raise AmbiguousError(
-        f"{argument!r} is more than one {_kind(found)}: {_listed(_described(found))}",
+        f"{argument!r} is more than one {_kind(found)}: {listed(_described(found))}",
         hint="give one of these names or ids",
     )
 
@@ -194,7 +194,7 @@ def _note(
         inner = target.stack or target.follows
         this = f"{target.title if inner else target.entry.id or target.entry.key}, the newest deployment"
     terminal.note(
-        f"{argument!r} is more than one {_kind(found)}: {_listed(described)}; this is {this}"
+        f"{argument!r} is more than one {_kind(found)}: {listed(described)}; this is {this}"
     )
 
 
@@ -207,7 +207,8 @@ def _described(found: Sequence[_Candidate]) -> list[str]:
     return [words for each in found for words in each.described]
 
 
-def _listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str]) -> str:
+    """Return the first of some names, and how many there are more."""
     more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
     return ", ".join(words[:_SHOWN]) + more
 

@@ -20,7 +20,7 @@ from heat_config_agent.model.errors import (
     UsageError,
 )
 from heat_config_agent.model.states import Shown
-from heat_config_agent.state import agents, followed, health, journal, lock
+from heat_config_agent.state import agents, followed, health, journal, lock, requests
 from heat_config_agent.state.followed import Followed
 from heat_config_hooks.values import dataclass
 
@@ -123,11 +123,23 @@ class View:
         return self.code in (ExitCode.OK, ExitCode.FAILED)
 
     @property
+    def outcome(self) -> str:
+        """The word for the exit code."""
+        return _OUTCOMES[self.code]
+
+    @property
+    def failure(self) -> envelope.Failure | None:
+        """The error in JSON; None if it is done, and nothing failed."""
+        if self.code == ExitCode.OK:
+            return None
+        return envelope.Failure(_CODES[self.code], self.line, subject=self.subject)
+
+    @property
     def values(self) -> dict[str, object]:
         """The findings as JSON."""
         subject = self.subject
         return {
-            "outcome": _OUTCOMES[self.code],
+            "outcome": self.outcome,
             "message": self.line,
             "subject": {"kind": subject[0], "name": subject[1]} if subject else None,
             "deployments": [each.values for each in self.entries],
@@ -172,9 +184,8 @@ def run(options: argparse.Namespace) -> int:
         if elsewhere:
             terminal.complain(terminal.line(elsewhere))
     view = until(look, settings, options.wait_for, quiet=options.quiet)
-    error = None
-    if view.code != ExitCode.OK:
-        error = envelope.Failure(_CODES[view.code], view.line, subject=view.subject)
+    error = view.failure
+    if error is not None:
         terminal.complain(f"error: {terminal.line(view.line)}")
     if options.json:
         envelope.result(view.values, code=view.code, error=error)
@@ -414,7 +425,7 @@ def _all(
 
     `problems` are sentences about stacks and sources that have failed, and `working` about those that have not ended.
     """
-    unfinished = [each.line for each in current if not _has_ended(each.entry)]
+    unfinished = [each.line for each in current if not _has_ended(each)]
     if unfinished or working:
         line = "; ".join([*unfinished, *working])
         return View(
@@ -434,7 +445,7 @@ def _view_of_entry(target: Named, subject: tuple[str, str]) -> View:
     failed = entry.failed or entry.ended is None
     code = ExitCode.FAILED if failed else ExitCode.OK
     return View(
-        code=code if _has_ended(entry) else ExitCode.TIMED_OUT,
+        code=code if _has_ended(part) else ExitCode.TIMED_OUT,
         line=part.line,
         entries=(part,),
         subject=subject,
@@ -460,7 +471,7 @@ def _view_of_stack(
     name = target.name
     if target.is_followed and not wanted:
         record = _records(settings.state, [name])[name]
-        if waits := _unfinished((name, record)):
+        if waits := _asked_again(settings.state, name) or _unfinished((name, record)):
             return View(code=ExitCode.TIMED_OUT, line=waits, subject=subject)
         if record is not None and record.refused:
             return View(code=ExitCode.FAILED, line=record.problem, subject=subject)
@@ -512,7 +523,9 @@ def _view_of_source(
     problems, done = [], f"{target.name}: its deployments are done"
     if target.is_followed:
         record = _records(settings.state, [target.name])[target.name]
-        if waits := _unfinished((target.name, record)):
+        if waits := _asked_again(settings.state, target.name) or _unfinished(
+            (target.name, record)
+        ):
             return View(code=ExitCode.TIMED_OUT, line=waits, subject=subject)
         if record is not None:
             done = f"{target.name}: {record.progress}"
@@ -564,6 +577,12 @@ def _trouble_of_agent(state: Path, stacks: Mapping[str, Followed | None]) -> str
     return next(filter(None, map(_unfinished, stacks.items())), "")
 
 
+def _asked_again(state: Path, name: str) -> str:
+    """Return that a source is to be carried out again; empty if that is not requested."""
+    is_asked = followed.is_asked_again(state, name)
+    return f"follow {name}: it is carried out again" if is_asked else ""
+
+
 def _unfinished(stack: tuple[str, Followed | None]) -> str:
     """Return what a stack that follows a source waits for; empty if it is as far as it gets."""
     name, record = stack
@@ -578,9 +597,14 @@ def _unfinished(stack: tuple[str, Followed | None]) -> str:
     )
 
 
-def _has_ended(entry: Entry) -> bool:
-    """Return whether nothing is run any more for a deployment."""
-    return entry.state in _HAS_RUN and not entry.again
+def _has_ended(part: _Part) -> bool:
+    """Return whether nothing is run any more for a deployment, and no other run is requested."""
+    entry = part.entry
+    return (
+        entry.state in _HAS_RUN
+        and not entry.again
+        and not requests.is_asked(part.state, entry.key)
+    )
 
 
 def _last_change(path: Path) -> tuple[int, int, int] | None:
