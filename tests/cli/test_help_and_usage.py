@@ -198,6 +198,10 @@ def test_unknown_command_has_a_hint(machine: Machine, word: str, hint: str) -> N
             "there is no option --parametr (did you mean --parameter?)",
         ),
         (
+            "heat-config-agent log -- web --state-dir x",
+            "log: '--state-dir' is one argument too many (options stand before `--`)",
+        ),
+        (
             "heat-config-agent stack lst",
             "there is no command 'lst' (did you mean `heat-config-agent stack list`?)",
         ),
