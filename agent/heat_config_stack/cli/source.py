@@ -183,7 +183,7 @@ def show(options: argparse.Namespace) -> int:
         envelope.result(row)
         return ExitCode.OK
     for key, value in row.items():
-        if value in (None, "", False):
+        if value in (None, "", False) or key in _PARTS:
             continue
         text = _time(value) if key in _TIMES else str(value)
         label = key.replace("_", " ")
@@ -194,6 +194,8 @@ def show(options: argparse.Namespace) -> int:
 
 
 _TIMES = ("since", "answered", "next_poll")
+_PARTS = ("reason", "drift", "trouble")
+"""The parts of the sentence about a source, for programs."""
 
 
 def _time(value: object) -> str:
@@ -257,6 +259,9 @@ def _of_daemon(settings: Settings) -> Iterator[dict[str, object]]:
             "running": None,
             "refused": None,
             "failed": None,
+            "reason": None,
+            "drift": None,
+            "trouble": trouble or None,
             "message": trouble or None,
             "hint": None,
             "document": True,
@@ -299,6 +304,9 @@ def _of_followed(settings: Settings) -> Iterator[dict[str, object]]:
             "running": values["running"],
             "refused": values["refused"],
             "failed": values["failed"],
+            "reason": values["reason"],
+            "drift": values["drift"],
+            "trouble": values["trouble"],
             "message": _message(record) if is_wanted else _left(record),
             "hint": hint,
             "document": record.document,

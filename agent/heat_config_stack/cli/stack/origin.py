@@ -159,6 +159,17 @@ def check(settings: Settings, name: str, origin: dict[str, Any]) -> None:
     )
 
 
+def shown(settings: Settings, name: str) -> dict[str, Json] | None:
+    """Return the file that a stack is made of, with its digest; None if it is not known."""
+    known = _kept(settings, name)
+    source = f"{followed.folder(settings.state, name)}/current/"
+    if not known:
+        return None
+    path = str(known["path"])
+    digest = f"sha256:{known['digest']}" if known["digest"] else None
+    return {"path": path.removeprefix(source), "digest": digest}
+
+
 def _kept(settings: Settings, name: str) -> dict[str, Any]:
     try:
         value = json.loads(

@@ -8,21 +8,31 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import blame
+from heat_config_agent.model import states
 from heat_config_agent.model.positions import Json
+from heat_config_agent.model.states import Shown
+from heat_config_agent.model.wording import stamp
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed, lock
 from heat_config_stack.definition import Unresolved, resolve
 from heat_config_stack.records import listing
+from heat_config_stack.records.listing import Kept
 from heat_config_stack.records.records import (
     CHECK,
     DELETE,
+    COMPLETE,
+    FAILED,
     IN_PROGRESS,
     INIT,
+    LEFT_OUT,
     RESUME,
+    ROLLBACK,
     SUSPEND,
+    ResourceRecord,
     StackRecord,
 )
 
@@ -31,8 +41,8 @@ if TYPE_CHECKING:
     from heat_config_stack.resource.resource import Resource
 
 
-HIDDEN = "******"
-"""The text that replaces a hidden value, as in Heat."""
+HIDDEN = MASK
+"""The text that replaces a hidden value."""
 
 
 def shown_parameters(stack: Stack) -> dict[str, Json]:
@@ -65,25 +75,74 @@ def moment(seconds: float) -> str | None:
     )
 
 
-def brief(record: StackRecord) -> dict[str, Json]:
+def listed_stack(settings: Settings, kept: Kept) -> dict[str, Json]:
     """Return a stack as `list` shows it."""
+    record = kept.record
+    if record is None:
+        return {
+            **_brief(StackRecord("", kept.name)),
+            "id": None,
+            "stack_status": "DAMAGED",
+            "creation_time": None,
+            "state": str(Shown.UNKNOWN),
+            "action": None,
+            "since": None,
+            "interrupted": False,
+            "resources": 0,
+            "failed_resources": 0,
+            "source": None,
+            "message": kept.trouble,
+        }
+    broken = interrupted(settings, record)
+    state = shown(record, is_broken=bool(broken))
+    message = broken
+    if state is Shown.FAILED:
+        from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load, and only after a failure
+
+        message = sessions.reason(settings, kept.name)
+    elif kept.workflows and not broken:
+        state = Shown.FAILED
+        message = "; ".join(
+            f"the workflow {name} has failed: {why}" for name, why in kept.workflows
+        )
+    return {
+        **_brief(record),
+        "state": str(state),
+        "interrupted": bool(broken),
+        "resources": kept.resources,
+        "failed_resources": kept.bad,
+        "source": whence(settings, record.name),
+        "message": message or None,
+    }
+
+
+def shown(record: StackRecord, *, is_broken: bool) -> Shown:
+    """Return the state of a stack; `is_broken` says that its action was interrupted, and nothing continues it."""
+    if is_broken:
+        return Shown.UNKNOWN
+    if record.action == ROLLBACK and record.status == COMPLETE:
+        return Shown.FAILED
+    return states.of_stack(record.status)
+
+
+def whence(settings: Settings, name: str) -> str | None:
+    """Return the source that a stack follows, as SOURCE@REVISION; None if it was made by hand."""
+    source = followed.read(settings.state, name)
+    if source is None or source.document:
+        return None
+    return f"{name}@{followed.short(source.revision)}" if source.revision else name
+
+
+def _brief(record: StackRecord) -> dict[str, Json]:
     return {
         "id": record.id,
         "stack_name": record.name,
         "stack_status": f"{record.action}_{record.status}",
         "creation_time": moment(record.created),
         "updated_time": moment(record.updated),
-    }
-
-
-def damaged(name: str) -> dict[str, Json]:
-    """Return the row of `list` for a stack whose record cannot be read."""
-    return {
-        "id": None,
-        "stack_name": name,
-        "stack_status": "DAMAGED",
-        "creation_time": None,
-        "updated_time": None,
+        "state": str(shown(record, is_broken=False)),
+        "action": record.action,
+        "since": stamp(record.updated or record.created),
     }
 
 
@@ -121,17 +180,71 @@ def _is_followed_on(settings: Settings, record: StackRecord) -> bool:
     return source is not None and bool(source.begun)
 
 
-def stack(root: Stack) -> dict[str, Json]:
+def stack(settings: Settings, root: Stack) -> dict[str, Json]:
     """Return a stack as `show` shows it."""
+    from heat_config_stack.cli.stack import origin, sessions  # noqa: PLC0415  # the list of stacks needs none of it
+
     defined = root.defined
+    broken = interrupted(settings, root.record)
+    state = shown(root.record, is_broken=bool(broken))
+    message = sessions.reason_of(root) if state is Shown.FAILED else broken
     return {
-        **brief(root.record),
-        "stack_status_reason": root.world.conceal.text(_reason(root.record)),
+        **_brief(root.record),
+        "stack_status_reason": broken
+        or root.world.conceal.text(_reason(root.record)),
+        "state": str(state),
+        "interrupted": bool(broken),
+        "message": message or None,
+        "source": whence(settings, root.name),
+        "template": origin.shown(settings, root.name),
+        "resources": counted(root),
         "description": defined.description if defined else "",
         "disable_rollback": not root.record.rollback,
         "parameters": shown_parameters(root),
         "outputs": [output(root, name) for name in defined.outputs] if defined else [],
     }
+
+
+def deleted(name: str) -> dict[str, Json]:
+    """Return a stack that was deleted just now."""
+    return {
+        "id": None,
+        "stack_name": name,
+        "stack_status": "DELETE_COMPLETE",
+        "creation_time": None,
+        "updated_time": None,
+        "state": str(Shown.OK),
+        "action": DELETE,
+        "since": stamp(time.time()),
+        "stack_status_reason": "",
+        "interrupted": False,
+        "message": None,
+        "source": None,
+        "template": None,
+        "resources": {},
+        "description": "",
+        "disable_rollback": True,
+        "parameters": {},
+        "outputs": [],
+    }
+
+
+def counted(root: Stack) -> dict[str, Json]:
+    """Return the number of resources of a stack in each state."""
+    counts: dict[str, Json] = {}
+    for _, each in every(root, 0):
+        word = str(state_of(each.record))
+        counts[word] = int(str(counts.get(word, 0))) + 1
+    return counts
+
+
+def state_of(record: ResourceRecord) -> Shown:
+    """Return the state of a resource."""
+    if record.is_left_out:
+        return Shown.SKIPPED
+    if record.action == INIT:
+        return Shown.WAITING
+    return states.of_stack(record.status)
 
 
 def _reason(record: StackRecord) -> str:
@@ -152,6 +265,7 @@ def output(
         "output_key": name,
         "description": declared.description,
         "output_value": None,
+        "output_error": None,
     }
     try:
         value = root.output(name)
@@ -177,7 +291,7 @@ def output_lines(root: Stack) -> list[str]:
 
 def written(answer: Mapping[str, Any]) -> str:
     """Return the value of an output as text."""
-    if "output_error" in answer:
+    if answer["output_error"] is not None:
         return f"({answer['output_error']})"
     value = answer["output_value"]
     return (
@@ -218,7 +332,24 @@ def resource(path: str, member: Resource) -> dict[str, Json]:
         "resource_type": member.type(),
         "resource_status": "LEFT_OUT" if record.is_left_out else "_".join(record.state),
         "updated_time": moment(record.updated or record.created),
+        "state": str(state_of(record)),
+        "action": None if record.action == INIT else record.action,
+        "since": stamp(record.updated or record.created),
+        "message": _message(member) or None,
     }
+
+
+def _message(member: Resource) -> str:
+    """Return why a resource has failed, in the words of its tool, or why nothing was run for it."""
+    record, store = member.record, member.stack.world.store
+    if record.status == FAILED:
+        from heat_config_stack.lifecycle import deployments  # noqa: PLC0415  # only after a failure
+
+        for each in store.deployments.values():
+            if each.resource == record.id and each.status == FAILED:
+                return member.stack.conceal.text(deployments.why(each))
+        return member.stack.conceal.text(record.reason)
+    return record.reason if record.is_left_out else ""
 
 
 def resource_in_full(root: Stack, path: str, member: Resource) -> dict[str, Json]:
@@ -270,13 +401,28 @@ def event(
     record: Mapping[str, Any], stack_name: str, conceal: Concealer
 ) -> dict[str, Json]:
     """Return an event with the path of its resource, or with the name of the stack."""
-    seconds = int(record["time"])
+    path, physical = record["path"], record.get("physical")
+    of_stack = {"kind": "stack", "name": stack_name, "id": physical}
+    of_resource = {"kind": "resource", "name": path, "id": physical}
     return {
-        "event_time": f"{(moment(seconds) or '')[:-1]}.{(record['time'] - seconds) * 1000:03.0f}Z",
-        "resource_name": record["path"] or stack_name,
+        "event_time": stamp(record["time"]),
+        "resource_name": path or stack_name,
+        "physical_resource_id": physical,
         "resource_status": f"{record['action']}_{record['status']}",
         "resource_status_reason": conceal.text(record["reason"]),
+        "stack_name": stack_name,
+        "subject": {**(of_resource if path else of_stack), "stack": stack_name},
+        "state": str(event_state(record)),
+        "action": record["action"],
+        "message": conceal.text(str(record.get("why") or record["reason"])) or None,
     }
+
+
+def event_state(record: Mapping[str, Any]) -> Shown:
+    """Return the state that an event has brought about."""
+    if record["status"] == COMPLETE and record["reason"].startswith(LEFT_OUT):
+        return Shown.SKIPPED
+    return states.of_stack(record["status"])
 
 
 def nodes(root: Stack) -> list[dict[str, Json]]:
@@ -289,11 +435,21 @@ def nodes(root: Stack) -> list[dict[str, Json]]:
         {
             "node": name,
             "type": node.type,
-            "state": state_of[name],
+            "state": str(_node_state(state_of[name])),
+            "node_state": state_of[name],
             "host": node.host or None,
         }
         for name, node in defined.items()
     ]
+
+
+_NODES = {"initial": Shown.WAITING, "error": Shown.FAILED}
+
+
+def _node_state(word: str) -> Shown:
+    """Return the state of a node for the state of TOSCA's interface: `creating` and the like are under way."""
+    going_on = Shown.RUNNING if word.endswith("ing") else Shown.OK
+    return _NODES.get(word, going_on)
 
 
 def node_in_full(root: Stack, name: str) -> dict[str, Json]:
