@@ -1,7 +1,7 @@
 """The table of tools: the programs and Python modules that each tool needs, and how to install them.
 
 The hooks find their programs here.
-`heat-config-agent hooks`, `doctor` and the check of service templates ask `lacking`, so that a tool which is called
+`heat-config-agent tool list`, `doctor` and the check of service templates ask `lacking`, so that a tool which is called
 ready has everything that its runs need.
 """
 

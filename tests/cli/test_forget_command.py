@@ -21,7 +21,7 @@ def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:
 
     assert (done.code, done.err) == (0, "")
     assert machine.status() == {}
-    assert machine.agent("show", "d1").code == 1
+    assert machine.agent("show", "d1").code == 8
     machine.apply(given)
     assert runs(machine) == ["d1", "d1"]
     assert len(heat.signals) == 2
@@ -56,7 +56,7 @@ def test_failed_forget_is_not_reported_as_done(machine: Machine) -> None:
     mark.rmdir()
     machine.agent("forget", "--yes", "d1")
 
-    assert first.code == 2
+    assert first.code == 10
     assert "cannot forget all of d1" in first.err
     assert machine.status() == {}
     assert not (machine.state / "runs" / "d1").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
@@ -14,7 +15,7 @@ from support.machine import BIN, Machine, deployment
 
 pytestmark = pytest.mark.new_process
 
-AGENT = ("status", "show", "log", "retry", "forget", "hooks")
+AGENT = ("status", "show", "log", "retry", "forget", "tool list")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ AGENT = ("status", "show", "log", "retry", "forget", "hooks")
     [
         ("heat-config-apply", []),
         ("heat-config-agent", []),
-        *(("heat-config-agent", [command]) for command in AGENT),
+        *(("heat-config-agent", command.split()) for command in AGENT),
         ("heat-config-hook", []),
     ],
 )
@@ -49,30 +50,131 @@ def test_the_version_is_told(machine: Machine, program: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["status", "extra"], ["show"], ["log", "--json", "d1"]]
+    ("arguments", "sentence"),
+    [
+        (["version", "extra"], "version: 'extra' is one argument too many"),
+        (["pause", "--for"], "pause: --for: its value is missing"),
+        (["config", "--state-dir"], "config: --state-dir: its value is missing"),
+        (
+            ["stack", "graph", "--format", "png"],
+            "stack graph: --format: 'png' is not possible",
+        ),
+    ],
 )
-def test_bad_usage_of_the_agent_is_told(machine: Machine, arguments: list[str]) -> None:
-    """A command that is called wrongly comes to 2."""
+def test_bad_usage_of_the_agent_is_one_sentence(
+    machine: Machine, arguments: list[str], sentence: str
+) -> None:
+    """The sentence names the command and what is wrong, and the hint says where its use is shown."""
     done = run(machine, "heat-config-agent", *arguments)
 
-    assert done.code == 2
-    assert "usage: " in done.out + done.err
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {sentence} ("), done.err
+    assert done.err.count("\n") == 1
+
+
+def test_command_line_without_a_command_shows_the_commands(machine: Machine) -> None:
+    """The program shows its everyday commands, and a group shows its own."""
+    alone = run(machine, "heat-config-agent")
+    group = run(machine, "heat-config-agent", "stack")
+
+    assert (alone.code, alone.err, group.code, group.err) == (0, "", 0, "")
+    assert "apply FILE" in alone.out
+    assert alone.out == run(machine, "heat-config-agent", "help").out
+    assert group.out.startswith("usage: heat-config-agent stack ")
+    assert group.out == run(machine, "heat-config-agent", "help", "stack").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--state-dir", "STATE", "status", "--json"],
+        ["--json", "--state-dir=STATE", "status"],
+        ["status", "--json", "--state-dir", "STATE"],
+    ],
+)
+def test_common_options_stand_before_or_after_the_command(
+    machine: Machine, words: list[str]
+) -> None:
+    """Their order makes no difference."""
+    done = run(
+        machine,
+        "heat-config-agent",
+        *(word.replace("STATE", str(machine.state)) for word in words),
+    )
+
+    assert (done.code, done.err) == (0, "")
+    assert str(machine.state) in done.out
+
+
+def test_help_stands_before_or_after_the_command(machine: Machine) -> None:
+    """-h before a command is not about the program."""
+    before = run(machine, "heat-config-agent", "-h", "status")
+
+    assert before.out == run(machine, "heat-config-agent", "status", "-h").out
+    assert before.out == run(machine, "heat-config-agent", "help", "status").out
+    assert before.out.startswith("usage: heat-config-agent status")
+
+
+def test_options_and_arguments_stand_in_any_order(machine: Machine) -> None:
+    """An option may stand between two arguments, and an argument after -- is no option."""
+    one = machine.write([{"name": "a", "group": "script", "config": "true"}])
+    two = machine.folder / "-b.json"
+    two.write_text('[{"name": "b", "group": "script", "config": "true"}]')
+
+    done = run(
+        machine,
+        "heat-config-apply",
+        str(one),
+        "--plan",
+        "--state-dir",
+        str(machine.state),
+        "--",
+        two.name,
+    )
+
+    assert (done.code, done.err) == (0, "")
+    assert "2 deployments" in done.out or "2 to run" in done.out
+
+
+def test_options_cannot_be_abbreviated(machine: Machine) -> None:
+    """A new option would change what an abbreviation means."""
+    done = run(machine, "heat-config-agent", "status", "--jso")
+
+    assert (done.code, done.out) == (2, "")
+    assert (
+        done.err == "error: status: there is no option --jso (did you mean --json?)\n"
+    )
+
+
+def test_mistake_with_json_is_an_object(machine: Machine) -> None:
+    """A program reads the code, the sentence and the hint; a person reads the sentence on standard error."""
+    done = run(machine, "heat-config-agent", "--json", "stack", "lst")
+
+    value = json.loads(done.out)
+    assert (done.code, value["exit_code"], value["kind"]) == (2, 2, "usage")
+    assert value["data"] is None
+    assert value["error"]["code"] == "usage"
+    assert value["error"]["message"] == "stack: there is no command 'lst'"
+    assert value["error"]["hint"] == "did you mean `heat-config-agent stack list`?"
+    assert value["error"]["message"] in done.err
 
 
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
         ("statsu", "did you mean `heat-config-agent status`?"),
-        ("apply", "did you mean `heat-config-apply`?"),
-        ("validate", "did you mean `heat-config-agent template validate`?"),
+        ("get", "did you mean `heat-config-agent status`?"),
+        ("logs", "did you mean `heat-config-agent log NAME`?"),
+        ("validate", "did you mean `heat-config-agent template validate FILE`?"),
         ("list", "did you mean `heat-config-agent status`?"),
+        ("start", "did you mean `systemctl start heat-config-agent`?"),
+        ("forge", "did you mean `heat-config-agent forget`?"),
+        ("forgive", "`heat-config-agent --help` lists all"),
         ("nonsense", "`heat-config-agent --help` lists all"),
     ],
 )
-def test_a_command_that_does_not_exist_is_told(
-    machine: Machine, word: str, hint: str
-) -> None:
-    """An unknown command is one sentence with the command that was probably meant."""
+def test_unknown_command_has_a_hint(machine: Machine, word: str, hint: str) -> None:
+    """The hint is the command that was probably meant: one that deletes only if a single letter is wrong."""
     done = run(machine, "heat-config-agent", word)
 
     assert (done.code, done.out) == (2, "")
@@ -94,10 +196,13 @@ def test_a_command_that_does_not_exist_is_told(
             "heat-config-apply x.yaml --parametr a=1",
             "there is no option --parametr (did you mean --parameter?)",
         ),
-        ("heat-config-agent stack lst", "invalid choice: 'lst' (did you mean list?)"),
+        (
+            "heat-config-agent stack lst",
+            "there is no command 'lst' (did you mean `heat-config-agent stack list`?)",
+        ),
         (
             "heat-config-agent template validte",
-            "invalid choice: 'validte' (did you mean validate?)",
+            "there is no command 'validte' (did you mean `heat-config-agent template validate`?)",
         ),
     ],
 )
@@ -157,21 +262,6 @@ def test_missing_state_directory_is_named(machine: Machine) -> None:
         0,
         True,
     )
-
-
-def test_a_long_list_of_choices_is_left_to_the_help(machine: Machine) -> None:
-    """An unknown command below `stack` names the help; a short list of choices is printed."""
-    done = run(machine, "heat-config-agent", "stack", "timeline")
-    assert done.code == 2
-    assert (
-        "invalid choice: 'timeline' (`heat-config-agent stack --help` lists all)"
-        in done.err
-    )
-
-    done = run(machine, "heat-config-agent", "stack", "graph", "--format", "png")
-    assert done.code == 2
-    assert "choose from" in done.err
-    assert "svg" in done.err
 
 
 @pytest.mark.slow
@@ -273,7 +363,7 @@ def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> Non
     [
         ("pause", "0  the agent is paused"),
         ("resume", "0  the agent is not paused, or no longer"),
-        ("poke", "1  no agent is running"),
+        ("poll", "1  no agent is running"),
         ("retry", "only send the result again, if it was not delivered"),
     ],
 )

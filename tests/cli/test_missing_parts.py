@@ -104,22 +104,22 @@ def test_every_tool_with_needs_is_in_the_table() -> None:
 def test_tool_with_a_missing_part_is_not_ready(
     machine: Machine, parts: Parts, tool: str, part: Program
 ) -> None:
-    """`hooks` says that the part is missing, and the run fails with the same sentence."""
+    """`tool show` says that the part is missing, and the run fails with the same sentence."""
     for other in needs.NEEDS[tool]:
         if other is part:
             parts.lack(part)
         else:
             parts.have(other)
 
-    done = machine.command("heat-config-agent", ["hooks", tool, "--json"], {})
+    done = machine.command("heat-config-agent", ["tool", "show", tool, "--json"], {})
     failed = machine.apply([deployment("d1", CONFIGS[tool], group=tool)], "--json")
 
-    said = done.json
+    said = done.data
     assert not said["ready"], said
-    assert " is not installed; " in said["problem"]
+    assert " is not installed; " in said["message"]
     [result] = failed.json["deployments"]
     assert (failed.code, result["result"]["deploy_status_code"]) == (1, 127), result
-    assert said["problem"] in result["result"]["deploy_stderr"]
+    assert said["message"] in result["result"]["deploy_stderr"]
 
 
 @pytest.mark.parametrize(("processor", "part"), PROCESSED)

@@ -23,7 +23,7 @@ def test_nothing_has_happened_yet(machine: Machine, command: list[str]) -> None:
     """Without earlier work there is nothing to show, nothing is written, and a deployment is unknown."""
     done = machine.agent(*command)
 
-    assert done.code == (0 if command[0] == "status" else 1)
+    assert done.code == (0 if command[0] == "status" else 8)
     assert "Traceback" not in done.err
     assert done.out + done.err
     assert not machine.state.exists()
@@ -73,8 +73,8 @@ def test_a_deployment_may_be_named_in_short(machine: Machine, command: str) -> N
     """
     entries = {
         "abc1": "web",
-        "abc12": "db",
-        "xyz": "abc",
+        "abc12345678": "db",
+        "xyz": "abc12345",
         "other": "same",
         "more": "same",
     }
@@ -88,23 +88,24 @@ def test_a_deployment_may_be_named_in_short(machine: Machine, command: str) -> N
         return machine.agent(command, *YES.get(command, ()), wanted)
 
     assert (meant("").code, meant("").out) == (2, "")
-    for wanted in ("ab", "same"):
+    done = meant("same")
+    assert "'same' is more than one deployment: other (CREATE, " in done.err
+    if command in ("show", "log"):
+        assert (done.code, "it is more\n" in done.out) == (0, True)
+        assert "; this is more, the newest deployment\n" in done.err
+    else:
+        assert (done.code, done.out) == (2, "")
+    for wanted in ("nobody", "abc12345679", "ABC1"):
         done = meant(wanted)
-        if wanted == "same" and command in ("show", "log"):
-            assert (done.code, "it is more\n" in done.out) == (0, True)
-            continue
-        assert (done.code, done.out) == (1, "")
-        assert "more than one" in done.err
-    for wanted in ("nobody", "abc1x", "ABC1"):
-        done = meant(wanted)
-        assert (done.code, done.out) == (1, "")
-        assert f"no deployment '{wanted}'" in done.err
+        assert (done.code, done.out) == (8, "")
+        assert f"no deployment, stack or source '{wanted}'" in done.err
+    done = meant("abc1234")
+    assert (done.code, "an id has 8 characters or more" in done.err) == (8, True)
     for wanted, identity in {
         "abc1": "abc1",
-        "db": "abc12",
-        "x": "xyz",
-        "abc": "xyz",
-        "o": "other",
+        "db": "abc12345678",
+        "abc12345": "xyz",
+        "abc123456": "abc12345678",
     }.items():
         if command == "forget":
             machine.apply(given)
@@ -152,10 +153,11 @@ def test_candidates_have_their_action_and_time(machine: Machine) -> None:
     """An id alone tells nobody which one is meant."""
     machine.apply([of_resource("c1", "CREATE"), of_resource("d1", "DELETE")])
     done = machine.agent("retry", "web")
-    assert done.code == 1
-    assert re.search(
-        r"c1 \(CREATE, \d{4}-\d\d-\d\d [\d:]{8}\), d1 \(DELETE, ", done.err
-    ) or re.search(r"d1 \(DELETE, \d{4}-\d\d-\d\d [\d:]{8}\), c1 \(CREATE, ", done.err)
+    assert done.code == 2
+    time = r"\d{4}-\d\d-\d\dT[\d:.]{12}Z"
+    assert re.search(rf"c1 \(CREATE, {time}\), d1 \(DELETE, ", done.err) or re.search(
+        rf"d1 \(DELETE, {time}\), c1 \(CREATE, ", done.err
+    )
 
 
 def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> None:
@@ -209,9 +211,9 @@ def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
     done = machine.agent("wait", "web/app", "--for-action", "DELETE", "--timeout", "0")
     assert (done.code, "no deployment 'web/app' for DELETE" in done.err) == (8, True)
     done = machine.agent("wait", "web/ap", "--timeout", "0")
-    assert (done.code, "the stack web has no deployment 'ap'" in done.err) == (8, True)
+    assert (done.code, "stack or source 'web/ap' in " in done.err) == (8, True)
     done = machine.agent("log", "web")
     assert (
         done.code,
         "web is a stack, and not a deployment (name one of it: web/app)" in done.err,
-    ) == (1, True)
+    ) == (8, True)

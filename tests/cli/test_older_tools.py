@@ -60,23 +60,30 @@ def test_the_hooks_of_a_machine_name_the_package(
     """All of its tools, and those that deployments of the machine need; with the package, none."""
     assert machine.apply([hiera(machine), deployment("d2")]).code == 0
 
-    def hooks(*words: str, **environment: str) -> str:
-        done = machine.agent("hooks", *words, **environment)
+    def tools(*words: str, **environment: str) -> str:
+        done = machine.agent("tool", "list", *words, **environment)
         assert (done.code, done.err) == (0, "")
         return done.out
 
-    assert hooks("--absent", **without) == f"{SENTENCE}\n"
-    *_, empty, more, needed = hooks(**without).splitlines()
+    header, row = tools("--missing", **without).splitlines()
+    assert header.split() == ["NAME", "DETAILS"]
+    assert row == f"hiera  {SENTENCE}"
+    *_, empty, more, needed = tools(**without).splitlines()
     assert (empty, more) == (
         "",
         f"the package {PACKAGE} has more tools: {', '.join(OLDER)}",
     )
     assert needed == f"a deployment on this machine needs hiera: install {PACKAGE}"
-    done = machine.agent("hooks", "hiera", **without)
-    assert (done.code, done.err) == (1, f"error: {SENTENCE}\n")
+    missing = machine.agent("tool", "list", "--missing", "--json", **without).data
+    assert missing["missing"] == [
+        {"name": "hiera", "message": SENTENCE, "package": PACKAGE}
+    ]
+    done = machine.agent("tool", "show", "hiera", **without)
+    assert (done.code, done.err) == (8, f"error: {SENTENCE}\n")
 
-    assert hooks("--absent") == ""
-    assert PACKAGE not in hooks()
+    assert tools("--missing") == "no tool is missing\n"
+    assert machine.agent("tool", "list", "--missing", "--json").data["missing"] == []
+    assert PACKAGE not in tools()
 
 
 def test_the_doctor_names_the_package(

@@ -256,14 +256,17 @@ def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
     broken = machine.state / "stacks" / "broken"
     broken.mkdir()
     (broken / "stack").write_text("damaged\n")
-    done = machine.agent("show", "d")
-    assert (done.code, done.out) == (1, "")
+    done = machine.agent("retry", "d")
+    assert (done.code, done.out) == (2, "")
     assert (
         done.err
-        == "error: 'd' is more than one deployment: one/d, two/d (give one of these names)\n"
+        == "error: 'd' is more than one deployment: one/d, two/d (give one of these names or ids)\n"
     )
+    done = machine.agent("show", "d")
+    assert done.code == 0
+    assert "one/d, two/d; this is two/d, the newest deployment" in done.err
     assert machine.agent("show", "two/d").code == 0
-    assert "no deployment 'config'" in machine.agent("show", "config").err
+    assert "stack or source 'config'" in machine.agent("show", "config").err
 
 
 TWO = """\

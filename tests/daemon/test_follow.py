@@ -196,7 +196,7 @@ def test_process_that_follows_sources_and_ends_is_a_trouble_until_the_next_one_f
     local(daemon, tmp_path)
     [process] = beside(daemon)
     process.kill()
-    agent(daemon, "poke")
+    agent(daemon, "poll")
     words = "the process that follows sources has ended"
     wait_until(lambda: words in agent(daemon, "status", "--check").out, LONG)
     wait_until(lambda: agent(daemon, "status", "--check").code == 0, LONG)

@@ -356,7 +356,7 @@ def test_splay_may_be_any_number(daemon: Daemon, machine: Machine, splay: str) -
 
 
 def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> None:
-    """`splay` delays only the first poll; the daemon is ready before, and `poke` ends the delay."""
+    """`splay` delays only the first poll; the daemon is ready before, and `poll` ends the delay."""
     daemon.put([deployment("d1", counting(machine, "d1"))])
     daemon.configure(splay=100000)
     daemon.start()

@@ -100,16 +100,16 @@ def test_bad_settings_are_refused_at_the_start_and_ignored_at_a_hup(
 
 
 def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
-    """`poke` polls at once, however long the interval is; without a daemon it is an error."""
+    """`poll` polls at once, however long the interval is; without a daemon it is an error."""
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
-    assert daemon.command("poke").code == 1
+    assert daemon.command("poll").code == 1
     daemon.start()
     wait_until(lambda: daemon.source().get("working") is True, LONG)
     for number in (1, 2):
         daemon.put([deployment(f"d{number}", counting(machine))])
         time.sleep(0.3)
         assert len(ran(machine)) == number - 1
-        done = daemon.command("poke")
+        done = daemon.command("poll")
         assert (done.code, done.out) == (
             0,
             f"the agent (process {daemon.pid}) asks its sources now\n",
@@ -118,7 +118,7 @@ def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
 
 
 def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
-    """A `poke` while the daemon starts or stops does not kill it."""
+    """A `poll` while the daemon starts or stops does not kill it."""
     held = daemon.machine.state / "lock"
     daemon.begins_loaded = False
     for _ in range(3):
@@ -266,7 +266,7 @@ def test_requests_are_carried_out_at_once(
     marked = machine.state / "deployed" / "d1.json"
     wait_until(marked.exists, LONG)
     marked.unlink()
-    assert daemon.command("poke").code == 0
+    assert daemon.command("poll").code == 0
     heat.wait_for(4, LONG)
     assert ran(machine) == ["d1"] * 4
 

@@ -58,7 +58,7 @@ def deploy(places: Places, *deployments: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".new").write_text(json.dumps({"deployments": deployments}))
     (folder / ".new").rename(folder / "site.json")
-    agent(places, "poke")
+    agent(places, "poll")
 
 
 def agent(places: Places, *words: str) -> str:

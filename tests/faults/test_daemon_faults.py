@@ -49,7 +49,7 @@ def test_a_signal_server_that_is_down_for_a_while(
     wait_until(lambda: machine.status()["d1"]["tries"] >= 2, LONG)
 
     heat.start()
-    assert daemon.command("poke").code == 0
+    assert daemon.command("poll").code == 0
     heat.wait_for(1, LONG)
     daemon.wait_state("d1", "signalled")
     assert daemon.command("status", "--check").code == 0

@@ -623,7 +623,7 @@ def test_no_line_of_the_commands_is_forged(machine: Machine, tried: Tried) -> No
     shown = [machine.apply(given, "--plan"), machine.apply(given), machine.apply(given)]
     shown += [
         machine.agent(*words)
-        for words in (("status",), ("status", "--check"), ("hooks",))
+        for words in (("status",), ("status", "--check"), ("tool", "list"))
     ]
     shown += [
         machine.agent("show", each) for each in ("d1", "d2", "d3", "d6", "d8", FORGED)

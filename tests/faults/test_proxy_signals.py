@@ -177,7 +177,7 @@ def test_servers_that_refuse(servers: Servers, tried: Tried) -> None:
         )
         case.proxy.mend()
     servers.daemon.send(signal.SIGUSR1)
-    servers.daemon.command("poke")
+    servers.daemon.command("poll")
     time.sleep(0.5)
     assert not any(servers.heard(each.id) for each in servers.cases)
     servers.ends_well()

@@ -31,7 +31,7 @@ def as_other(machine: Unprivileged, *words: str) -> subprocess.CompletedProcess[
     [
         (("status",), ExitCode.OK),
         (("status", "--check"), ExitCode.FAILED),
-        (("poke",), ExitCode.FAILED),
+        (("poll",), ExitCode.FAILED),
         (("show", "d1"), ExitCode.FAILED),
         (("wait", "--timeout", "0"), ExitCode.NOT_THERE),
         (("doctor",), None),

@@ -462,8 +462,8 @@ def test_the_example_runs(inside: Inside) -> None:
 
 
 def test_the_generator_is_found(inside: Inside) -> None:
-    """`hooks` shows it with the version of podman."""
-    done = inside.machine.run("heat-config-agent", "hooks", "quadlet", "--json")
-    assert done.json["program"].endswith("/podman-system-generator")
+    """`tool show` shows it with the version of podman."""
+    done = inside.machine.run("heat-config-agent", "tool", "show", "quadlet", "--json")
+    assert done.data["program"].endswith("/podman-system-generator")
     version = inside.machine.run("podman", "--version").out.split()[-1]
-    assert (done.json["version"], done.json["ready"]) == (version, True)
+    assert (done.data["version"], done.data["ready"]) == (version, True)

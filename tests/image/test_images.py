@@ -101,7 +101,7 @@ def test_its_tools_are_there(image: Path, instance: Booted) -> None:
     instance.boot(180)
     [line] = [
         each
-        for each in instance.run("heat-config-agent", "hooks").out.splitlines()
+        for each in instance.run("heat-config-agent", "tool", "list").out.splitlines()
         if each.startswith("ansible")
     ]
-    assert line.endswith("ready")
+    assert line.split()[:2] == ["ansible", "yes"]

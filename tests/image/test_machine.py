@@ -57,7 +57,7 @@ class Instance:
     def deploy(self, *given: dict[str, Any]) -> None:
         """Have this deployed to it, too."""
         self._handed.deploy(*given)
-        assert self.machine.run("heat-config-agent", "poke").code == 0
+        assert self.machine.run("heat-config-agent", "poll").code == 0
 
     def result(self, identity: str) -> dict[str, Any]:
         """Wait for the result of a deployment. There is one; it may have come again where nobody knows that it came."""

@@ -184,7 +184,7 @@ def test_the_two_forms_change_places(deb: Path) -> None:
         install(machine, "bundled.deb")
         eventually(machine, lambda: state_of(machine, "d1") == "unasked")
         # the hooks for older tools are inside
-        assert machine.run("heat-config-agent", "hooks", "kubelet").code == 0
+        assert machine.run("heat-config-agent", "tool", "show", "kubelet").code == 0
         python = "/usr/lib/heat-config-agent/bin/python3"
         done = machine.run(python, "-I", "-c", MODULES)
         assert (done.code, done.err) == (0, "")

@@ -30,7 +30,7 @@ LINES = {
     "heat-config-agent stack output sh\t": "stack output show",
     "heat-config-agent show --state-dir sto\t": "show --state-dir store/",
     "heat-config-agent doctor --config sett\t": "doctor --config settings.conf",
-    "heat-config-agent hooks pup\t": "hooks puppet",
+    "heat-config-agent tool show pup\t": "tool show puppet",
     "heat-config-agent show greet\t": "show greeting",
     "heat-config-agent log -f 4be\t": "log -f 4be13a2c",
     "heat-config-agent stack show sh\t": "stack show shop",

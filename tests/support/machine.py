@@ -227,7 +227,7 @@ class Machine:
         self.environment["PATH"] = f"{folder}:{self.environment['PATH']}"
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Return what `heat-config-agent status --json` says of each deployment, by id.
+        """Return the record of each deployment in the journal by id, with what the commands say of it as `what`.
 
         It is made here: many a test waits for what it says, and each time a process would take longer than the agent.
         """
@@ -237,7 +237,24 @@ class Machine:
         known = [each for each in entries if each.removed is not Removed.ALL]
         shown = json.dumps([status.values(each, self.state) for each in known])
         self.said.append(("what status says", shown))
-        return {each["id"]: each for each in json.loads(shown)}
+        recorded = [
+            {
+                **vars(each),
+                **{
+                    name: value
+                    for name, value in said.items()
+                    if name in ("process", "scope", "user", "isolated", "attempts")
+                },
+                "state": each.state.value,
+                "shown": said["state"],
+                "title": said["name"],
+                "what": said["message"],
+                "failed": each.failed if each.ended else None,
+                "not_before": each.not_before or None,
+            }
+            for each, said in zip(known, json.loads(shown), strict=True)
+        ]
+        return {each["id"]: each for each in recorded}
 
     def hook(self, name: str, script: str, *, mode: int = 0o755) -> Path:
         """Install an executable as the hook of a tool."""

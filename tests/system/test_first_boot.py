@@ -134,7 +134,7 @@ def begin(machine: Booted, handed: Handed, heat: SignalServer, identity: str) ->
     handed.deploy(
         deployment(identity, LONG.format(identity), signal=heat.url(identity))
     )
-    machine.run("heat-config-agent", "poke")
+    machine.run("heat-config-agent", "poll")
     eventually(machine, (machine.disk / f"root/ran-{identity}").exists)
 
 

@@ -212,7 +212,7 @@ def test_commands_name_os_collect_config_while_it_works_in_the_place_of_the_agen
     for command in (
         ["status"],
         ["status", "--check"],
-        ["poke"],
+        ["poll"],
         ["show", "web"],
         ["doctor"],
     ):

@@ -7,96 +7,101 @@ import importlib
 from collections.abc import Sequence
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import stack_package, state_options
-from heat_config_agent.cli.help_format import HelpFormatter, Parser
-from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_hooks.words import closest
+from heat_config_agent.cli import stack_package, terminal
+from heat_config_agent.cli.help_format import HelpFormatter, Parser, command_first
 
 COMMANDS = {
-    "run": "heat_config_agent.cli.machine.run",
+    "apply": "heat_config_agent.cli.apply.command",
+    "plan": "heat_config_agent.cli.apply.command",
     "status": "heat_config_agent.cli.deployments.status",
     "show": "heat_config_agent.cli.deployments.show",
     "log": "heat_config_agent.cli.deployments.log",
     "wait": "heat_config_agent.cli.deployments.wait",
     "retry": "heat_config_agent.cli.deployments.requests",
-    "forget": "heat_config_agent.cli.deployments.requests",
-    "prune": "heat_config_agent.cli.machine.prune",
-    "pause": "heat_config_agent.cli.machine.pause",
-    "resume": "heat_config_agent.cli.machine.pause",
-    "poke": "heat_config_agent.cli.machine.pause",
-    "config": "heat_config_agent.cli.machine.config",
-    "doctor": "heat_config_agent.cli.machine.doctor",
-    "collect-logs": "heat_config_agent.cli.machine.collect_logs",
-    "hooks": "heat_config_agent.cli.machine.tools",
+    "stack": stack_package.COMMANDS["stack"],
+    "source": stack_package.COMMANDS["source"],
+    "tool": "heat_config_agent.cli.machine.tools",
+    "template": stack_package.COMMANDS["template"],
     "policy": stack_package.COMMANDS["policy"],
     "sign": stack_package.COMMANDS["sign"],
-    "source": stack_package.COMMANDS["source"],
-    "stack": stack_package.COMMANDS["stack"],
-    "template": stack_package.COMMANDS["template"],
+    "doctor": "heat_config_agent.cli.machine.doctor",
+    "config": "heat_config_agent.cli.machine.config",
+    "pause": "heat_config_agent.cli.machine.pause",
+    "resume": "heat_config_agent.cli.machine.pause",
+    "poll": "heat_config_agent.cli.machine.pause",
+    "collect-logs": "heat_config_agent.cli.machine.collect_logs",
+    "prune": "heat_config_agent.cli.machine.prune",
+    "forget": "heat_config_agent.cli.deployments.requests",
+    "run": "heat_config_agent.cli.machine.run",
     "migrate": "heat_config_agent.cli.machine.migrate",
     "setup": "heat_config_agent.cli.machine.setup",
+    "help": "heat_config_agent.cli.help_command",
+    "version": "heat_config_agent.cli.help_command",
 }
 """Command → the module that declares it, in the order of `--help`."""
 
+_GROUPS = ("stack",)
+"""The commands whose modules declare only the subcommand that is named: all of them take long to load."""
+
 _DESCRIPTION = """\
-Run the agent of this machine, and inspect and control its work. Only run, doctor and collect-logs contact Heat; all
-other commands work without Heat. To apply a document, use heat-config-apply.
+heat-config-agent carries out software deployments on this machine, and keeps them so. Only run, doctor, apply and
+collect-logs contact Heat; all other commands work without Heat.
 """
 
 _EPILOG = """\
-ID is a deployment's id, a unique beginning of it, its name, or the name of its resource in the template. If several
-deployments have that name, show and log take the newest one.
+NAME is the name of a deployment, its id or the beginning of its id, its resource in the template, or STACK/RESOURCE. If
+several deployments have that name, commands that only show take the newest one.
+
+exit codes:
+  0    done
+  1    a deployment, a check or a stack has failed
+  2    bad usage, settings or template
+  3    no source answered
+  4    another program does the work
+  5    a result could not be delivered
+  6    a deployment waits for a reboot of the machine
+  7    it was not done in the time of --wait-for
+  8    there is nothing of that name
+  9    something is not as its deployment says
+  10   the machine lacks something, such as disk space or a permission
+  130  interrupted
 
 """
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code. Raises UsageError if there is no such command."""
-    first = arguments[0] if arguments else ""
-    if first and first not in COMMANDS and not first.startswith("-"):
-        raise UsageError(f"there is no command {first!r}", hint=_alternatives(first))
-    declared = parser(first, arguments[1] if len(arguments) > 1 else "")
-    options = declared.parse_args(arguments)
+    words = command_first(arguments)
+    first = words[0] if words else ""
+    if first in ("apply", "plan"):
+        from heat_config_agent.cli.apply import command  # noqa: PLC0415  # it has a program of its own
+
+        return command.main([*words[1:], *(["--plan"] if first == "plan" else [])])
+    declared = parser(first, words[1] if len(words) > 1 else "")
+    options = declared.parse_args(words)
     if not hasattr(options, "run"):
-        declared.print_help()
-        return ExitCode.USAGE
+        from heat_config_agent.cli import help_command  # noqa: PLC0415  # no other command needs it
+
+        asked = [word for word in words if not word.startswith("-")]
+        return help_command.show(getattr(options, "words", asked), parser)
+    use(options)
     code: int = options.run(options)
     return code
 
 
-_ELSEWHERE = {
-    "apply": "heat-config-apply",
-    "plan": "heat-config-apply --plan",
-    "list": "heat-config-agent status",
-    "ls": "heat-config-agent status",
-    "ps": "heat-config-agent status",
-    "logs": "heat-config-agent log",
-    "help": "heat-config-agent --help",
-    "version": "heat-config-agent --version",
-    "validate": "heat-config-agent template validate",
-    "delete": "heat-config-agent stack delete",
-    "create": "heat-config-agent stack create",
-    "update": "heat-config-agent stack update",
-    "start": "systemctl start heat-config-agent",
-    "stop": "systemctl stop heat-config-agent",
-    "restart": "systemctl restart heat-config-agent",
-}
-"""Command of other programs → the command here."""
-
-
-def _alternatives(word: str) -> str:
-    """Return the command that was probably meant, or how to list all commands."""
-    if word in _ELSEWHERE:
-        return f"did you mean `{_ELSEWHERE[word]}`?"
-    near = closest(word, COMMANDS)
-    return (
-        f"did you mean `heat-config-agent {near}`?"
-        if near
-        else "`heat-config-agent --help` lists all"
+def use(options: argparse.Namespace) -> None:
+    """Take over the options that all commands have."""
+    terminal.use(
+        no_color=getattr(options, "no_color", False),
+        quiet=getattr(options, "quiet", False),
     )
+    if getattr(options, "json", False):
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+        envelope.begin(getattr(options, "kind", "usage"), is_on=True)
 
 
-def parser(first: str = "", second: str = "") -> argparse.ArgumentParser:
+def parser(first: str = "", second: str = "") -> Parser:
     """Return the parser of the command line: with the command `first` only, or else with all commands.
 
     Of the commands of `stack`, it has only `second`, if there is such a command. The manual page and the completion are
@@ -105,7 +110,7 @@ def parser(first: str = "", second: str = "") -> argparse.ArgumentParser:
     parser = Parser(
         prog="heat-config-agent",
         description=_DESCRIPTION,
-        epilog=_EPILOG + state_options.EXIT_CODES,
+        epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )
     parser.add_argument(
@@ -116,6 +121,6 @@ def parser(first: str = "", second: str = "") -> argparse.ArgumentParser:
     for module in [only] if only else dict.fromkeys(COMMANDS.values()):
         # one loads much faster than all
         importlib.import_module(module).add(
-            commands, *([second] if first == "stack" else [])
+            commands, *([second] if first in _GROUPS else [])
         )
     return parser

@@ -56,7 +56,7 @@ def is_wanted(words: Sequence[str]) -> bool:
 
 def begin(kind: str, *, is_on: bool) -> None:
     """Name the kind of data that the command answers with, if its output is JSON."""
-    _output.is_on, _output.kind = is_on, kind
+    _output.is_on, _output.kind, _output.is_printed = is_on, kind, False
 
 
 def is_on() -> bool:

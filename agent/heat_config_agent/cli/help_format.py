@@ -1,17 +1,21 @@
-"""The layout of `--help`, which fits the width of the terminal, and of mistakes in a command line."""
+"""The parser of a command line: its mistakes in one sentence, and the layout of `--help` at the terminal's width."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 import textwrap
+from collections.abc import Mapping, Sequence
 
+from heat_config_agent.cli import foreign_words
+from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.words import closest
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 _WIDEST = 100
 """Number of columns of the longest lines of a paragraph: longer ones are hard to read."""
@@ -20,43 +24,164 @@ _ITEM = re.compile(r" +\S+  +(?=\S)")
 """The beginning of an item of a list, such as an exit code before its meaning."""
 
 
-_MANY = 60
-"""Number of characters of a list of choices that is too long for a message."""
-
-
 class Parser(argparse.ArgumentParser):
-    """Names the word that was meant, and the help instead of a long list of choices."""
+    """A command: its arguments and options in any order, in full, and one sentence for a mistake.
+
+    Options that all commands have may also stand before the command.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take what argparse takes. No option may be abbreviated: another one could come to begin alike."""
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def parse_known_args(  # type: ignore[override]  # as argparse has it, with fewer forms
+        self,
+        args: Sequence[str] | None = None,
+        namespace: Any = None,
+    ) -> tuple[Any, list[str]]:
+        """Parse the words of a command. Raises UsageError."""
+        words = list(sys.argv[1:] if args is None else args)
+        inner = self.inner()
+        if inner is not None:
+            words = command_first(words)
+            self._check_command(words, inner)
+        elif not any(
+            action.nargs in (argparse.REMAINDER, argparse.PARSER)
+            for action in self._actions
+        ):
+            words = self._options_first(words)
+        parsed, others = super().parse_known_args(words, namespace)
+        if others and inner is None:
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return parsed, others
+
+    def inner(self) -> Mapping[str, argparse.ArgumentParser] | None:
+        """Return the commands of a group; None for a command."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # it has no public name
+                return action.choices
+        return None
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong with the command line, and exit."""
-        start, choices, rest = message.partition(" (choose from ")
-        word = re.search(r"invalid choice: '([^']*)'", start)
-        near = closest(word[1], re.findall(r"[\w-]+", rest)) if choices and word else ""
-        if near:
-            message = f"{start} (did you mean {near}?)"
-        elif choices and len(message) - len(start) > _MANY:
-            message = f"{start} (`{self.prog} --help` lists all)"
-        elif option := self._misspelt(message):
-            self.exit(2, f"{self.prog}: error: {option}\n")
-        super().error(message)
+        """Raise UsageError with what is wrong with the command line."""
+        sentence, hint = _plain(message)
+        raise UsageError(
+            f"{self.place()}{sentence}",
+            hint=hint or f"`{self.prog} --help` shows how it is used",
+        )
 
-    def _misspelt(self, message: str) -> str:
-        """Return a sentence about an unknown option that is close to a known one; empty if there is none."""
-        _, unknown, rest = message.partition("unrecognized arguments: ")
-        word = rest.split()[0].partition("=")[0] if unknown and rest.split() else ""
-        near = closest(word, _options(self)) if word.startswith("--") else ""
-        return f"there is no option {word} (did you mean {near}?)" if near else ""
+    def place(self) -> str:
+        """Return the beginning of an error, which names the command."""
+        command = self.prog.partition(" ")[2]
+        return f"{command}: " if command else ""
+
+    def _check_command(
+        self, words: Sequence[str], inner: Mapping[str, argparse.ArgumentParser]
+    ) -> None:
+        word = words[0] if words else ""
+        if not word or word in inner or word.startswith("-"):
+            return
+        path = self.prog.split()[1:]
+        meant = foreign_words.command_meant([*path, *words])
+        if not meant and (near := foreign_words.spelt_alike(word, inner)):
+            meant = f"{self.prog} {near}"
+        hint = (
+            f"did you mean `{meant}`?" if meant else f"`{self.prog} --help` lists all"
+        )
+        raise UsageError(f"{self.place()}there is no command {word!r}", hint=hint)
+
+    def _options_first(self, words: Sequence[str]) -> list[str]:
+        """Return the words of a command with its options before its arguments. Raises UsageError."""
+        by_name = self._option_string_actions
+        options: list[str] = []
+        arguments: list[str] = []
+        left = list(words)
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                arguments += left
+                break
+            action = _option_of(word, by_name)
+            if action is None and word.startswith("-") and len(word) > 1:
+                self._unknown(word, left)
+            if action is None:
+                arguments.append(word)
+                continue
+            options.append(word)
+            if (
+                action.nargs is None
+                and left
+                and "=" not in word
+                and word in by_name
+                and (not left[0].startswith("-") or left[0] == "-")
+            ):
+                options.append(left.pop(0))
+        has_dashes = any(word.startswith("-") and word != "-" for word in arguments)
+        return [*options, *(["--"] if has_dashes else []), *arguments]
+
+    def _unknown(self, word: str, following: Sequence[str]) -> NoReturn:
+        name = word.partition("=")[0]
+        hint = foreign_words.option_meant(name, self._option_string_actions)
+        if name in ("-o", "-f", "--format", "--output") and "json" in (
+            *following[:1],
+            word.partition("=")[2],
+        ):
+            hint = "--json prints JSON"
+        raise UsageError(
+            f"{self.place()}there is no option {name}",
+            hint=hint or f"`{self.prog} --help` lists all",
+        )
 
 
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Return the long options of a parser and of the commands below it."""
-    names: list[str] = []
-    for action in parser._actions:  # noqa: SLF001  # argparse has no public list of them
-        names += [option for option in action.option_strings if option.startswith("--")]
-        if isinstance(action.choices, dict):
-            for inner in action.choices.values():
-                names += _options(inner)
-    return names
+def command_first(words: Sequence[str]) -> list[str]:
+    """Return the words with the options that stand before the command after all others."""
+    before: list[str] = []
+    left = list(words)
+    while left and left[0].startswith("-") and left[0] not in ("-", "--", "--version"):
+        word = left.pop(0)
+        before.append(word)
+        if word in _WITH_VALUE and left:
+            before.append(left.pop(0))
+    end = left.index("--") if "--" in left else len(left)
+    return [*left[:end], *before, *left[end:]]
+
+
+_WITH_VALUE = ("--state-dir", "--config")
+"""Options with a value that may stand before the command."""
+
+
+def _option_of(
+    word: str, by_name: Mapping[str, argparse.Action]
+) -> argparse.Action | None:
+    """Return the option that a word is: --name, --name=value, -n, -nVALUE."""
+    if not word.startswith("-") or word == "-":
+        return None
+    name = word.partition("=")[0]
+    return by_name.get(name) or (
+        by_name.get(word[:2]) if not word.startswith("--") else None
+    )
+
+
+def _plain(message: str) -> tuple[str, str]:
+    """Return what argparse says in a plain sentence, and a hint."""
+    _, missing, names = message.partition("the following arguments are required: ")
+    if missing:
+        return f"{names} is missing", ""
+    _, extra, rest = message.partition("unrecognized arguments: ")
+    if extra:
+        return f"{rest.split()[0]!r} is one argument too many", ""
+    about, _, problem = message.removeprefix("argument ").partition(": ")
+    about = about.rpartition("/")[2]
+    if problem.startswith("expected "):
+        return f"{about}: its value is missing", ""
+    start, choices, rest = problem.partition(" (choose from ")
+    word = re.search(r"invalid choice: '([^']*)'", start)
+    if choices and word:
+        known = re.findall(r"[\w.-]+", rest)
+        near = closest(word[1], known)
+        hint = f"did you mean {near}?" if near else f"it is one of {', '.join(known)}"
+        return f"{about}: {word[1]!r} is not possible", hint
+    return message.removeprefix("argument "), ""
 
 
 class HelpFormatter(argparse.HelpFormatter):

@@ -25,6 +25,9 @@ _RUBBISH = 200_000
 
 def agent() -> int:
     """Run `heat-config-agent`."""
+    if sys.argv[1:2] == ["apply"]:  # the same as the other program, with its shortcut
+        del sys.argv[1]
+        apply()
     _lead_others()
     _use_utf8()
     _end_on_interrupt()

@@ -6,6 +6,10 @@ when there is a stack to look at; the agent carries out documents without it.
 
 from __future__ import annotations
 
+from heat_config_agent.model import wording
+from heat_config_agent.model.states import Shown, of_stack
+from heat_config_hooks.values import dataclass, replace
+
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
@@ -48,31 +52,93 @@ def names(state: Path) -> Sequence[str]:
     return listing.names(state)
 
 
-def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
-    """Return two maps from stacks to sentences: why they have failed, and which command continues an interrupted one.
+@dataclass(frozen=True, kw_only=True)
+class StackRow:
+    """A stack at one moment, as `status` shows it."""
 
-    A stack has failed if its last action has, or the last run of one of its workflows, or if its records are damaged.
-    """
-    reasons: dict[str, str] = {}
-    unfinished: dict[str, str] = {}
-    for name in names(settings.state):
-        stack = kept(settings.state, name)
-        if stack is None or stack.blank:
-            continue
-        if stack.record is None:
-            reasons[name] = f"its records cannot be read: {stack.trouble}"
-        elif stack.record.status == "FAILED":
-            from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
+    name: str
+    state: Shown
+    id: str = ""
+    action: str = ""
+    status: str = ""
+    """Heat's status, such as CREATE_COMPLETE; empty if its records cannot be read."""
+    since: float = 0.0
+    resources: int = 0
+    message: str = ""
+    """The reason of a failure, the command that continues an interrupted action, or the number of resources."""
+    has_failed: bool = False
+    """True if its last action or a workflow of it has failed, or its records are damaged."""
+    alarm: str = ""
+    """A sentence about what somebody has to look after; empty if nothing is wrong."""
 
-            reasons[name] = sessions.why_failed(settings, name)
-        elif sentence := interrupted(settings, stack):
-            unfinished[name] = sentence
-        elif stack.workflows:
-            reasons[name] = "; ".join(
-                f"the workflow {each} has failed: {why}"
-                for each, why in stack.workflows
-            )
-    return reasons, unfinished
+    def values(self) -> dict[str, object]:
+        """Return it as JSON."""
+        return {
+            "id": self.id or None,
+            "stack_name": self.name,
+            "stack_status": self.status or None,
+            "state": self.state.value,
+            "action": self.action or None,
+            "since": wording.stamp(self.since or None),
+            "resources": self.resources,
+            "message": self.message,
+        }
+
+
+def stack_rows(settings: Settings) -> list[StackRow]:
+    """Return the stacks of a state directory, by name, each with its state and the reason of a failure."""
+    rows = (_stack_row(settings, name) for name in names(settings.state))
+    return [row for row in rows if row is not None]
+
+
+def _stack_row(settings: Settings, name: str) -> StackRow | None:
+    """Return a stack; None if nothing of it has been done yet."""
+    stack = kept(settings.state, name)
+    if stack is None or stack.blank:
+        return None
+    record = stack.record
+    if record is None:
+        why = f"its records cannot be read: {stack.trouble}"
+        return StackRow(
+            name=name,
+            state=Shown.UNKNOWN,
+            message=why,
+            has_failed=True,
+            alarm=f"stack {name}: {why}",
+        )
+    row = StackRow(
+        name=name,
+        state=of_stack(record.status),
+        id=record.id,
+        action=record.action,
+        status=f"{record.action}_{record.status}",
+        since=record.updated or record.created,
+        resources=stack.resources,
+        message=f"{stack.resources} resource{'' if stack.resources == 1 else 's'}",
+    )
+    if record.status == "FAILED":
+        from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
+
+        why = sessions.why_failed(settings, name)
+        message = why.removeprefix(f"{row.status}: ")
+        return replace(
+            row, message=message, has_failed=True, alarm=f"stack {name}: {why}"
+        )
+    if sentence := interrupted(settings, stack):
+        return replace(row, state=Shown.UNKNOWN, message=sentence, alarm=sentence)
+    if stack.workflows:
+        why = "; ".join(
+            f"the workflow {each} has failed: {reason}"
+            for each, reason in stack.workflows
+        )
+        return replace(
+            row,
+            state=Shown.FAILED,
+            message=why,
+            has_failed=True,
+            alarm=f"stack {name}: {why}",
+        )
+    return row
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
@@ -81,7 +147,6 @@ def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Foll
         # most machines follow nothing
         return []
     from heat_config_agent.state import followed, health  # noqa: PLC0415
-    from heat_config_hooks.values import replace  # noqa: PLC0415
     from heat_config_stack.follow import in_step  # noqa: PLC0415
 
     told = followed.with_troubles(
@@ -125,10 +190,30 @@ def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:
     return sessions.all_deployments(settings)
 
 
-def deployments_named(settings: Settings, resource: str) -> list[str]:
-    """Return the deployments of all stacks whose resource has this name, each as `STACK/RESOURCE`."""
-    titles = [title for title, _, _ in deployments(settings)]
-    return [title for title in titles if title.rpartition("/")[2] == resource]
+def stack_ids(settings: Settings) -> list[tuple[str, str]]:
+    """Return the name and the id of each stack; the id is empty if the records cannot be read."""
+    stacks = [kept(settings.state, name) for name in names(settings.state)]
+    return [
+        (stack.name, stack.record.id if stack.record else "")
+        for stack in stacks
+        if stack is not None and not stack.blank
+    ]
+
+
+def resource_ids(settings: Settings, stack: str) -> Sequence[tuple[str, str]]:
+    """Return the path and the physical id of each resource of a stack, none if there is no such stack."""
+    if stack not in names(settings.state):
+        return ()
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
+
+    return sessions.resource_ids(settings, stack)
+
+
+def folder(state: Path, name: str) -> Path:
+    """Return the folder of a stack, which is the state directory of its deployments. Raises UsageError."""
+    from heat_config_stack.records import listing  # noqa: PLC0415
+
+    return listing.folder(state, name)
 
 
 def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) -> str:
@@ -139,13 +224,3 @@ def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) 
     from heat_config_stack.cli.stack import operations  # noqa: PLC0415
 
     return operations.request_run(settings, stack, deployment, as_new=as_new)
-
-
-def deployment_at(settings: Settings, stack: str, path: str) -> tuple[Path, str]:
-    """Return the folder of the journal of a stack, and the id of its deployment that a resource's path names.
-
-    Raises UsageError if there is no such stack or no such deployment.
-    """
-    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
-
-    return sessions.deployment_at(settings, stack, path)

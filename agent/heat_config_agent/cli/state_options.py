@@ -10,7 +10,7 @@ from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.deployments import plan
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed
-from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.errors import NotFoundError, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state.deployed import kept
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any, TypeAlias
 
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
+    Commands: TypeAlias = argparse._SubParsersAction[Any]  # noqa: SLF001  # it has no public name
 
 
 CONFIG = Option("--config", "read the settings from this file only", "FILE", read=Path)
@@ -115,7 +115,8 @@ def group(commands: Commands, name: str, brief: str) -> Commands:
         description=f"{brief[:1].upper()}{brief[1:]}.",
         formatter_class=HelpFormatter,
     )
-    return parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    inner: Commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    return inner
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +161,9 @@ def add_ids(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="+", help=_ID)
 
 
-def of(options: argparse.Namespace) -> Settings:
+def of(
+    options: argparse.Namespace, overrides: effective.Overrides | None = None
+) -> Settings:
     """Return the settings of a command that needs only the state directory.
 
     Prints mistakes in the settings as a warning. Raises UsageError if they leave in doubt which directory is meant.
@@ -170,14 +173,32 @@ def of(options: argparse.Namespace) -> Settings:
         return made
     wrong: list[str] = []
     settings = effective.make(
-        os.environ, config=options.config, state=options.state_dir, mistakes=wrong
+        os.environ,
+        config=options.config,
+        state=options.state_dir,
+        overrides=overrides or effective.NO_OVERRIDES,
+        mistakes=wrong,
     )
     if wrong and not settings.placed:
         raise UsageError(wrong[0], hint=_more(settings))
     if wrong:
-        more = f" ({_more(settings)})" if _more(settings) else ""
-        terminal.say(f"warning: {terminal.line(wrong[0])}{more}", error=True)
+        terminal.warn(wrong[0], hint=_more(settings))
     options.settings = settings
+    return settings
+
+
+def there(options: argparse.Namespace) -> Settings:
+    """Return the settings of a command that only reads. Raises NotFoundError if the directory that it names is missing.
+
+    A directory that nothing names may be missing: nothing was applied there yet.
+    """
+    settings = of(options)
+    if options.state_dir is not None and not os.path.lexists(settings.state):
+        raise NotFoundError(
+            f"there is no state directory {settings.state}",
+            hint="without --state-dir, the usual one is meant",
+            subject=("directory", str(settings.state)),
+        )
     return settings
 
 

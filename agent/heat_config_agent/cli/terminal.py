@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from heat_config_agent.model import wording
+from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -32,6 +33,27 @@ STATE_STYLES = {
     "warning": "warn",
 }
 """The style of each word of `model.states.Shown`, which a plain run does not load."""
+
+
+@dataclass
+class _Options:
+    """The options of all commands that change how output looks."""
+
+    no_color: bool = False
+    quiet: bool = False
+
+
+_options = _Options()
+
+
+def use(*, no_color: bool, quiet: bool) -> None:
+    """Print without colours, or show no progress."""
+    _options.no_color, _options.quiet = no_color, quiet
+
+
+def shows_progress() -> bool:
+    """Return whether a command shows what it waits for: on standard error, if that is a terminal."""
+    return not _options.quiet and is_live(error=True)
 
 
 def is_live(*, error: bool = False) -> bool:
@@ -120,7 +142,7 @@ def has_colour(*, error: bool = False) -> bool:
 
     A terminal does, unless `NO_COLOR` is set; anything does with `CLICOLOR_FORCE`.
     """
-    if os.environ.get("NO_COLOR"):
+    if _options.no_color or os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("CLICOLOR_FORCE", "0") != "0":
         return True

@@ -72,7 +72,7 @@ def add(commands: state_options.Commands) -> None:
         description=(__doc__ or "").partition(": ")[2],
         formatter_class=HelpFormatter,
     )
-    inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    inner = parser.add_subparsers(metavar="COMMAND", title="commands")
     validate = inner.add_parser(
         "validate",
         help="show all mistakes in a template",

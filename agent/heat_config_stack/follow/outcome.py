@@ -44,7 +44,8 @@ def failures(failed: Sequence[Entry]) -> str:
 def reason_of_stack(status: bytes, name: str) -> str:
     """Return why a stack has failed, out of what `status --json` has printed; empty if that does not say."""
     try:
-        reason = json.loads(status)["failed_stacks"][name]
+        stacks = json.loads(status)["data"]["stacks"]
+        [reason] = [each["message"] for each in stacks if each["stack_name"] == name]
     except (ValueError, KeyError, TypeError):
         return ""
     return str(reason)

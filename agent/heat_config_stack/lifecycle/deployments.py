@@ -196,9 +196,14 @@ def runs_that_failed(root: Stack) -> list[Json]:
 
 
 def path_of(store: Memory, deployment: str) -> str:
-    """Return the path of the resource of a deployment, by the id of either; empty if it is not there."""
+    """Return the path of the resource of a deployment; empty if it is not there."""
     record = store.deployments.get(deployment)
-    identity, names = record.resource if record else "", list[str]()
+    return path_to(store, record.resource) if record else ""
+
+
+def path_to(store: Memory, identity: str) -> str:
+    """Return the path of a resource in the root stack; empty if it is not there."""
+    names = list[str]()
     while (resource := store.resources.get(identity)) is not None:
         names.insert(0, resource.name)
         stack = store.stacks.get(resource.stack)

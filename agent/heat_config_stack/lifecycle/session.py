@@ -59,6 +59,9 @@ class Machine(Servers, Protocol):
         Return also if one of the descriptors in `also` is readable.
         """
 
+    def stop(self, world: World, reason: str) -> None:
+        """Begin to end the runs that are going on, whose results come later; what has not begun never begins."""
+
     @property
     def busy(self) -> bool:
         """True if deployments are pending."""
@@ -443,6 +446,29 @@ class Session:
             traversal.go_on(root, root.defined)
             self._run()
         return root
+
+    def cancel(self, *, rollback: bool) -> str:
+        """End the action or the workflow that an earlier process began, and return its name.
+
+        Runs that are going on are ended, and their results recorded. With `rollback`, an action that was begun so is
+        rolled back.
+        """
+        self._check_usable()
+        root = self._there()
+        begun = procedure.unfinished(root)
+        is_changing = root.id in self.store.changing()
+        action = root.record.action if is_changing or begun is None else begun.name
+        reason = f"{action} was cancelled"
+        self._machine.stop(self.world, reason)
+        while self._machine.busy:
+            self._wait()
+        traversal.cancel(root, reason, rollback=rollback)
+        for each in self.store.procedures.values():
+            if each.status == IN_PROGRESS:
+                each.status, each.reason, each.updated = FAILED, reason, time.time()
+                self.store.put(each)
+        self._run()
+        return action
 
     # Snapshots.
 

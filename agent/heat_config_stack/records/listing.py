@@ -101,7 +101,7 @@ class Kept(NamedTuple):
     workflows: tuple[tuple[str, str], ...] = ()
     """The workflows whose last run has failed, each with the reason."""
     resources: int = 0
-    """The number of its resources, without those of child stacks."""
+    """The number of its resources, with those of stacks in it."""
     bad: int = 0
     """The number of these that have failed."""
 
@@ -123,12 +123,11 @@ def kept(state: Path, name: str) -> Kept | None:
     workflows = tuple(
         sorted(each for each in failed if each[0] not in (DEPLOY, UNDEPLOY))
     )
-    own = store.resources_of(store.root.id) if store.root is not None else []
     return Kept(
         name,
         store.root,
         store.damage or "; ".join(warnings),
         workflows=workflows,
-        resources=len({each.name for each in own}),
-        bad=len({each.name for each in own if each.status == FAILED}),
+        resources=len(store.resources),
+        bad=sum(each.status == FAILED for each in store.resources.values()),
     )

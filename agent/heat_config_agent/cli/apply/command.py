@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import command_line, terminal
+from heat_config_agent.cli import command_line, runner, state_options, terminal
 from heat_config_agent.cli.apply import progress, shortcut
 from heat_config_agent.cli.apply.options import (
     OPTIONS,
@@ -77,11 +77,31 @@ _TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
 """Exit codes that callers of heat-agents' 55-heat-config do not expect."""
 
 
+def add(commands: state_options.Commands) -> None:
+    """Declare the commands `apply` and `plan` of `heat-config-agent`, for its manual page and its completion."""
+    for name, brief in (
+        ("apply", "carry out a document, a template or a service"),
+        ("plan", "show what apply would do"),
+    ):
+        from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415
+
+        declared = commands.add_parser(
+            name,
+            help=brief,
+            description=_DESCRIPTION,
+            epilog=_EPILOG,
+            formatter_class=HelpFormatter,
+        )
+        _declare(declared)
+        declared.set_defaults(kind=name)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     options = command_line.read(arguments, OPTIONS, rest="file") or parser().parse_args(
         arguments
     )
+    _begin(options)
     at_first = shortcut.inputs(arguments, os.environ)
     settings = settings_of(options)
     watched = _watched(settings)
@@ -138,6 +158,16 @@ def main(arguments: Sequence[str]) -> int:
     if troubles and code is ExitCode.OK:
         code = ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
+
+
+def _begin(options: SimpleNamespace | argparse.Namespace) -> None:
+    """Take over the options that are about the output."""
+    terminal.use(no_color=options.no_color, quiet=options.quiet)
+    runner.going_on.append(runner.RUNS_GO_ON)
+    if options.json:
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+        envelope.begin("plan" if options.plan else "apply", is_on=True)
 
 
 def _is_packed(name: str) -> bool:
@@ -227,6 +257,15 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )
+    _declare(parser_)
+    parser_.add_argument(
+        "--version", action="version", version=f"heat-config-agent {__version__}"
+    )
+    return parser_
+
+
+def _declare(parser_: argparse.ArgumentParser) -> None:
+    """Add the arguments and options to a parser."""
     parser_.add_argument(
         "file",
         nargs="*",
@@ -238,10 +277,6 @@ def parser() -> argparse.ArgumentParser:
     parser_.add_argument(
         "--dry-run", dest="plan", action="store_true", help="the same as --plan"
     )
-    parser_.add_argument(
-        "--version", action="version", version=f"heat-config-agent {__version__}"
-    )
-    return parser_
 
 
 def _sources(

@@ -87,6 +87,10 @@ TEMPLATE = (
 OPTIONS = (
     Option("--plan", "show each step and its reason, and run nothing"),
     Option(
+        "--exit-code",
+        "with --plan: end with 9 if there is something to do",
+    ),
+    Option(
         "--only",
         "apply only this deployment; may be repeated",
         "NAME|ID",
@@ -102,20 +106,20 @@ OPTIONS = (
         "--timeout",
         "timeout of deployments that do not set their own "
         f"(default {schema.number('time_limit'):g}; 0 means no timeout)",
-        "SECONDS",
+        "TIME",
         read=seconds,
     ),
     Option(
         "--grace",
         f"time between TERM and KILL after a timeout (default {schema.number('grace'):g})",
-        "SECONDS",
+        "TIME",
         read=seconds,
     ),
     Option(
         "--deliver-for",
         "how long to retry the delivery of a result before leaving it to the next run "
         f"(default {effective.DELIVERY_SECONDS:g})",
-        "SECONDS",
+        "TIME",
         read=seconds,
     ),
     Option(
@@ -124,6 +128,7 @@ OPTIONS = (
         "FILE",
     ),
     Option("--ca-file", "certificates to trust when delivering results", "FILE"),
+    *state_options.COMMON,
     *TEMPLATE,
 )
 """In the order of `--help`."""

@@ -1,23 +1,27 @@
-"""Deployments by the names that people give them, in every journal of a state directory.
+"""Everything on this machine that has a name or an id: deployments, stacks, their resources, and sources.
 
-A name is looked up in the journal of the agent, in those of followed documents (`NAME/DEPLOYMENT`), and in those of
-stacks (`STACK/RESOURCE`). An id, a name or a resource that is given in full counts before the beginning of an id.
+A command takes everything that a list shows: a name, a resource, `STACK/RESOURCE`, `SOURCE/DEPLOYMENT`, an id, and the
+beginning of an id. Names and ids that are given in full count before beginnings. A command that reads takes the newest
+deployment of several, and says so; a command that changes something refuses.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import stack_package
-from heat_config_agent.deployments import plan
+from heat_config_agent.cli import stack_package, terminal
+from heat_config_agent.model import wording
 from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import AgentError, UsageError
+from heat_config_agent.model.errors import AmbiguousError, NotFoundError, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed, journal
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
+
+SHORTEST = 8
+"""The least number of characters of the beginning of an id."""
 
 _SHOWN = 5
 """Number of candidates that a message lists."""
@@ -41,273 +45,525 @@ class Named:
     same: tuple[Entry, ...] = ()
     """The entries of all its actions, oldest first; only its own if it was named by its id."""
 
+    @property
+    def kind(self) -> str:
+        """The noun for it."""
+        return "deployment"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedPlace:
+    """A stack, a resource that is not a deployment, or a source that was named."""
+
+    kind: str
+    """The noun for it: stack, resource or source."""
+    name: str
+    """Its name; of a resource, its path in the stack."""
+    settings: Settings
+    """The settings with the state directory of the agent."""
+    id: str = ""
+    """The id of a stack, the physical id of a resource; empty where there is none."""
+    stack: str = ""
+    """The stack that a resource is of."""
+    is_followed: bool = False
+    """True for a source that is followed: the others are where the agent has its own documents from."""
+
+    @property
+    def title(self) -> str:
+        """Its full name, which every command takes."""
+        return f"{self.stack}/{self.name}" if self.stack else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate:
+    """A thing that a name may mean."""
+
+    kind: str
+    title: str
+    id: str = ""
+    entries: tuple[Entry, ...] = ()
+    """The deployments of one journal that the name means, oldest first."""
+    follows: str = ""
+    stack: str = ""
+    deployment: str = ""
+    is_followed: bool = False
+    by_id: bool = False
+    """True if the argument is the id."""
+
+    @property
+    def in_force(self) -> tuple[Entry, ...]:
+        """The deployments that their document still has, or else all of them."""
+        return tuple(each for each in self.entries if each.left_at is None) or tuple(
+            self.entries
+        )
+
+    @property
+    def described(self) -> list[str]:
+        """Words that tell it from the other candidates: a name or an id that a command takes, and what it is."""
+        if self.kind != "deployment":
+            return [f"{self.title} ({self.kind}{f' {self.id}' if self.id else ''})"]
+        if self.stack or (self.follows and len(self.in_force) == 1):
+            return [self.title]
+        ids = [each.id or each.key for each in self.in_force]
+        unique = len(set(ids)) == len(ids)
+        return [
+            f"{(each.id if unique else '') or each.key} ({each.action or '-'}, {wording.moment(each.accepted)})"
+            for each in self.in_force
+        ]
+
 
 def find(
     settings: Settings, argument: str, config: Path | None, *, newest: bool = False
 ) -> Named:
-    """Return the one deployment that an argument names.
+    """Return the one deployment that an argument names, see `find_any`. Raises NotFoundError for anything else."""
+    thing = find_any(settings, argument, config, newest=newest)
+    if isinstance(thing, Named):
+        return thing
+    inner = [each.title for each in members(thing, config)]
+    hint = f"name one of it: {_listed(inner)}" if inner else ""
+    raise NotFoundError(
+        f"{thing.title} is a {thing.kind}, and not a deployment",
+        hint=hint,
+        subject=("deployment", argument),
+    )
 
-    Every action of a resource is a deployment of its own with the same name. Of those with one name, `newest` takes the
-    newest; otherwise the only one that is still in the metadata is taken. `config` is the option `--config`. Raises
-    AgentError if there is none, or if several are meant.
+
+def find_any(
+    settings: Settings,
+    argument: str,
+    config: Path | None,
+    *,
+    newest: bool = False,
+    quiet: bool = False,
+) -> Named | NamedPlace:
+    """Return the thing that an argument names.
+
+    Every action of a resource is a deployment of its own with the same name, and so are deployments of one name in
+    several documents. Of several, `newest` takes the newest deployment, or what is no deployment if there is none, and
+    prints a note about it unless `quiet`; otherwise the only one that its document still has is taken. `config` is the
+    option `--config`. Raises NotFoundError if there is none, and AmbiguousError if several are meant.
     """
-    status = settings.command("status")
     if not argument:
-        raise UsageError("the ID is empty", hint=f"`{status}` shows all of them")
-    own = journal.read(settings.state)
-    if any(_matches(own, argument)[:3]):
-        return _own(settings, own, argument, newest=newest)
-    documents = {
-        name: journal.read(place) for name, place in followed.documents(settings.state)
-    }
-    source, slash, rest = argument.partition("/")
-    if slash and source in documents and any(_matches(documents[source], rest)):
-        return _followed(
-            settings, source, documents[source], rest, config, newest=newest
-        )
-    if slash and source in stack_package.names(settings.state):
-        return _of_stack(settings, argument, config)
-    if found := _elsewhere(settings, documents, argument, config, newest=newest):
-        return found
-    if _matches(own, argument)[3]:
-        return _own(settings, own, argument, newest=newest)
-    if found := _by_beginning(settings, documents, argument, config, newest=newest):
-        return found
-    raise _none(settings, argument, own, documents)
+        status = settings.command("status")
+        raise UsageError("the NAME is empty", hint=f"`{status}` shows all of them")
+    search = _Search(settings)
+    found = search.full(argument) or search.begun(argument)
+    if not found:
+        raise search.missing(argument)
+    chosen, entry = _newest(found) if newest else _only(argument, found)
+    target = (
+        _place(settings, chosen)
+        if entry is None
+        else _deployment(settings, config, chosen, entry)
+    )
+    if newest and not quiet:
+        _note(argument, found, target)
+    return target
 
 
-def _own(
-    settings: Settings, entries: Mapping[str, Entry], wanted: str, *, newest: bool
-) -> Named:
-    entry = choose(entries, wanted, newest=newest)
-    return Named(
-        entry=entry,
-        title=entry.title,
+def _newest(found: Sequence[_Candidate]) -> tuple[_Candidate, Entry | None]:
+    """Return the newest deployment of some candidates, or else the first of them."""
+    deployments = [(each, entry) for each in found for entry in each.entries[-1:]]
+    if deployments:
+        return max(deployments, key=lambda pair: pair[1].accepted)
+    return found[0], None
+
+
+def _only(
+    argument: str, found: Sequence[_Candidate]
+) -> tuple[_Candidate, Entry | None]:
+    """Return the one thing that is meant. Raises AmbiguousError."""
+    if len(found) == 1 and (found[0].stack or len(found[0].in_force) < 2):
+        return found[0], next(reversed(found[0].in_force), None)
+    raise AmbiguousError(
+        f"{argument!r} is more than one {_kind(found)}: {_listed(_described(found))}",
+        hint="give one of these names or ids",
+    )
+
+
+def _note(
+    argument: str, found: Sequence[_Candidate], target: Named | NamedPlace
+) -> None:
+    """Print that a name means several things, and which of them this is."""
+    described = _described(found)
+    if len(described) < 2:
+        return
+    this = f"{target.title} ({target.kind})"
+    if isinstance(target, Named):
+        inner = target.stack or target.follows
+        this = f"{target.title if inner else target.entry.id or target.entry.key}, the newest deployment"
+    terminal.note(
+        f"{argument!r} is more than one {_kind(found)}: {_listed(described)}; this is {this}"
+    )
+
+
+def _kind(found: Sequence[_Candidate]) -> str:
+    kinds = {each.kind for each in found}
+    return kinds.pop() if len(kinds) == 1 else "thing"
+
+
+def _described(found: Sequence[_Candidate]) -> list[str]:
+    return [words for each in found for words in each.described]
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
+    return ", ".join(words[:_SHOWN]) + more
+
+
+def _place(settings: Settings, chosen: _Candidate) -> NamedPlace:
+    """Return a candidate that has not run, or never does."""
+    is_inner = bool(chosen.stack)
+    return NamedPlace(
+        kind="resource" if is_inner else chosen.kind,
+        name=chosen.title.partition("/")[2] if is_inner else chosen.title,
         settings=settings,
-        same=_same(entries, wanted, entry),
+        id=chosen.id,
+        stack=chosen.stack,
+        is_followed=chosen.is_followed,
     )
 
 
-def _followed(
-    settings: Settings,
-    name: str,
-    entries: Mapping[str, Entry],
-    argument: str,
-    config: Path | None,
-    *,
-    newest: bool,
+def _deployment(
+    settings: Settings, config: Path | None, chosen: _Candidate, entry: Entry
 ) -> Named:
-    entry = choose(entries, argument, newest=newest)
-    place = followed.document(settings.state, name)
-    return Named(
-        entry=entry,
-        title=f"{name}/{entry.title}",
-        settings=effective.make(os.environ, config=config, state=place),
-        follows=name,
-        same=_same(entries, argument, entry),
-    )
-
-
-def _of_stack(settings: Settings, name: str, config: Path | None) -> Named:
-    """Return the newest run of the deployment `STACK/RESOURCE`. Raises AgentError."""
-    stack, _, path = name.partition("/")
-    folder, deployment = stack_package.deployment_at(settings, stack, path)
-    journaled = journal.read(folder).values()
-    runs = [
+    """Return a deployment with the settings of its state directory."""
+    if chosen.stack:
+        state = stack_package.folder(settings.state, chosen.stack)
+        return Named(
+            entry=entry,
+            title=chosen.title,
+            settings=effective.make(os.environ, config=config, state=state),
+            stack=chosen.stack,
+            deployment=chosen.deployment,
+            same=chosen.entries,
+        )
+    place, title = settings, entry.title
+    if chosen.follows:
+        state = followed.document(settings.state, chosen.follows)
+        place = effective.make(os.environ, config=config, state=state)
+        title = f"{chosen.follows}/{entry.title}"
+    # Heat names a deployment after its config, which several may share: they differ in their resource.
+    same = tuple(
         each
-        for each in journaled
-        if each.source.endswith(f"/{deployment}") or each.id == deployment
-    ]
-    if not runs:
-        raise AgentError(f"nothing has run for {path} of the stack {stack}")
-    runs.sort(key=lambda each: each.accepted)
+        for each in chosen.entries
+        if (each.owner, each.title) == (entry.owner, entry.title)
+    )
     return Named(
-        entry=runs[-1],
-        title=name,
-        settings=effective.make(os.environ, config=config, state=folder),
-        stack=stack,
-        deployment=deployment,
-        same=tuple(runs),
+        entry=entry, title=title, settings=place, follows=chosen.follows, same=same
     )
 
 
-def _elsewhere(
-    settings: Settings,
-    documents: Mapping[str, Mapping[str, Entry]],
-    argument: str,
-    config: Path | None,
-    *,
-    newest: bool,
-) -> Named | None:
-    """Return the deployment of a followed document or of a stack that a name or an id without its source means."""
-    having = [
-        name
-        for name, entries in documents.items()
-        if any(_matches(entries, argument)[:3])
-    ]
-    titles = [
-        f"{name}/{choose(documents[name], argument, newest=True).title}"
-        for name in having
-    ]
-    titles += (
-        [] if "/" in argument else stack_package.deployments_named(settings, argument)
-    )
-    if len(titles) > 1:
-        raise AgentError(
-            f"{argument!r} is more than one deployment: {', '.join(titles)}",
-            hint="give one of these names",
-        )
-    if having:
-        return _followed(
-            settings, having[0], documents[having[0]], argument, config, newest=newest
-        )
-    return _of_stack(settings, titles[0], config) if titles else None
-
-
-def _by_beginning(
-    settings: Settings,
-    documents: Mapping[str, Mapping[str, Entry]],
-    prefix: str,
-    config: Path | None,
-    *,
-    newest: bool,
-) -> Named | None:
-    """Return the one deployment of a followed document or of a stack whose id begins so, or is this."""
-    sources = {
-        (name, each.title): name
-        for name, entries in documents.items()
-        for each in _matches(entries, prefix)[3]
-    }
-    of_stacks = {
-        title
-        for title, folder, deployment in stack_package.deployments(settings)
-        for each in journal.read(folder).values()
-        if each.source.endswith(f"/{deployment}")
-        and prefix in (each.id[: len(prefix)], each.key[: len(prefix)])
-    }
-    if len(sources) + len(of_stacks) > 1:
-        titles = sorted({*(f"{name}/{title}" for name, title in sources), *of_stacks})[
-            :_SHOWN
+def members(place: NamedPlace, config: Path | None) -> list[Named]:
+    """Return the deployments of a stack or a source in the order of lists, each with its last action."""
+    settings = place.settings
+    if place.kind == "resource":
+        return []
+    if place.kind == "stack":
+        return [
+            _deployment(settings, config, each, each.entries[-1])
+            for each in _Search(settings).of_stacks()
+            if each.stack == place.name and each.entries
         ]
-        raise AgentError(
-            f"{prefix!r} is more than one deployment: {', '.join(titles)}",
-            hint="give one of these names",
-        )
-    for name in sources.values():
-        return _followed(settings, name, documents[name], prefix, config, newest=newest)
-    return next((_of_stack(settings, title, config) for title in of_stacks), None)
-
-
-def _none(
-    settings: Settings,
-    name: str,
-    own: Mapping[str, Entry],
-    documents: Mapping[str, Mapping[str, Entry]],
-) -> AgentError:
-    """Return the error that no deployment has a name."""
-    status = settings.command("status")
-    if not own and not documents:
-        from heat_config_agent.state import agents  # noqa: PLC0415  # only after a mistake
-
-        if elsewhere := agents.hint(
-            settings.state, settings.options, os.environ, "status"
-        ):
-            return AgentError(
-                f"no deployment {name!r} in {settings.state}", hint=elsewhere
-            )
-    from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after a mistake
-
-    titles = {
-        *_titles(own, documents),
-        *(title for title, _, _ in stack_package.deployments(settings)),
-    }
-    hint = meant(name, sorted(titles)) or f"`{status}` shows all of them"
-    if inner := sorted(title for title in titles if title.startswith(f"{name}/")):
-        kind = "source" if name in documents else "stack"
-        hint = f"name one of it: {', '.join(inner[:_SHOWN])}"
-        return AgentError(f"{name} is a {kind}, and not a deployment", hint=hint)
-    source, slash, _ = name.partition("/")
-    if slash and source not in documents:
-        known = sorted({*documents, *stack_package.names(settings.state)})
-        hint = meant(name, sorted(titles)) or meant(source, known) or hint
-        return UsageError(
-            f"there is no stack {source}, and no followed document of this name",
-            hint=hint,
-        )
-    return AgentError(f"no deployment {name!r} in {settings.state}", hint=hint)
-
-
-def _titles(
-    own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry]]
-) -> Iterator[str]:
-    yield from (each.title for each in own.values())
-    for name, entries in documents.items():
-        yield from (f"{name}/{each.title}" for each in entries.values())
-
-
-def choose(entries: Mapping[str, Entry], name: str, *, newest: bool) -> Entry:
-    """Return the one deployment of a journal with that id, name, resource, or beginning of an id. Raises AgentError."""
-    by_id, by_name, by_resource, begun = _matches(entries, name)
-    for matches in (by_id, by_name, by_resource, begun):
-        current = [entry for entry in matches if entry.left_at is None]
-        is_named = matches is by_name or matches is by_resource
-        if len(matches) == 1 or (newest and matches and is_named):
-            return max(matches, key=lambda entry: entry.accepted)
-        if len(current) == 1 and is_named:
-            return current[0]
-        if matches:
-            ids = [entry.id or entry.key for entry in matches]
-            unique = len(set(ids)) == len(ids)
-            shown = [
-                f"{(entry.id if unique else '') or entry.key} ({entry.action or '-'}, {plan.clock(entry.accepted)})"
-                for entry in sorted(matches, key=lambda entry: entry.accepted)
-            ]
-            more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-            raise AgentError(
-                f"{name!r} is more than one deployment: {', '.join(shown[:_SHOWN])}{more}",
-                hint="give more of the id",
-            )
-    raise AgentError(f"no deployment {name!r}")
-
-
-def _same(
-    entries: Mapping[str, Entry], wanted: str, chosen: Entry
-) -> tuple[Entry, ...]:
-    """Return the entries that are actions of the same deployment as the chosen one, of those that an argument names.
-
-    Heat names a deployment after its config, which several may share: they differ in their resource.
-    """
-    same = [
-        each
-        for each in matching(entries, wanted)
-        if (each.owner, each.title) == (chosen.owner, chosen.title)
+    follows = place.name if place.is_followed else ""
+    state = followed.document(settings.state, follows) if follows else settings.state
+    return [
+        _deployment(settings, config, each, each.entries[-1])
+        for entry in _in_order(journal.read(state).values())
+        if entry.left_at is None and (follows or entry.source == place.name)
+        for each in _candidates(follows, [entry])
     ]
-    return tuple(sorted(same, key=lambda each: each.accepted))
+
+
+class _Search:
+    """A search in everything that the state directory of an agent has."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._own = journal.read(settings.state)
+        self._documents = {
+            name: journal.read(place)
+            for name, place in followed.documents(settings.state)
+        }
+        self._of_stacks: list[_Candidate] | None = None
+
+    def of_stacks(self) -> list[_Candidate]:
+        """Return the deployments of all stacks, each with the entries of all its actions."""
+        if self._of_stacks is None:
+            self._of_stacks = []
+            journals: dict[Path, list[Entry]] = {}
+            for title, folder, deployment in stack_package.deployments(self._settings):
+                if folder not in journals:
+                    journals[folder] = _in_order(journal.read(folder).values())
+                runs = tuple(
+                    each
+                    for each in journals[folder]
+                    if each.source.endswith(f"/{deployment}") or each.id == deployment
+                )
+                self._of_stacks.append(
+                    _Candidate(
+                        kind="deployment",
+                        title=title,
+                        id=deployment,
+                        entries=runs,
+                        stack=title.partition("/")[0],
+                        deployment=deployment,
+                    )
+                )
+        return self._of_stacks
+
+    def full(self, argument: str) -> list[_Candidate]:
+        """Return the things with this id; if there is none, those with this name."""
+        return (
+            self._by_id(argument) or self._by_path(argument) or self._by_name(argument)
+        )
+
+    def begun(self, argument: str) -> list[_Candidate]:
+        """Return the things with an id that begins so; none for too few characters."""
+        return self._beginning(argument) if len(argument) >= SHORTEST else []
+
+    def _journals(self) -> Iterator[tuple[str, Mapping[str, Entry]]]:
+        """Yield the journal of the agent and those of followed documents, each with the name of its source."""
+        yield "", self._own
+        yield from self._documents.items()
+
+    def _by_id(self, argument: str) -> list[_Candidate]:
+        found = []
+        for follows, entries in self._journals():
+            matches = (
+                [entries[argument]]
+                if argument in entries
+                else [each for each in entries.values() if each.id == argument]
+            )
+            found += _candidates(follows, matches, by_id=True)
+        if found:
+            return found
+        found = [
+            _with_entry(each, argument, exact=True)
+            for each in self.of_stacks()
+            if each.id == argument
+            or any(argument in (run.id, run.key) for run in each.entries)
+        ]
+        return found or [
+            each for each in self._places() if each.id and each.id == argument
+        ]
+
+    def _by_path(self, argument: str) -> list[_Candidate]:
+        """Return what SOURCE/DEPLOYMENT or STACK/RESOURCE names."""
+        first, slash, rest = argument.partition("/")
+        if not slash:
+            return []
+        found: list[_Candidate] = []
+        if first in self._documents:
+            matches = _named(self._documents[first], rest) or _begun(
+                self._documents[first], rest
+            )
+            found += _candidates(first, matches)
+        found += [each for each in self.of_stacks() if each.title == argument]
+        if not found:
+            found = [each for each in self._resources(first) if each.title == argument]
+        found += [] if found else self._failed_run(first, rest)
+        # a name of the agent's own documents may have a slash too
+        return found + _candidates("", _named(self._own, argument))
+
+    def _failed_run(self, stack: str, identity: str) -> list[_Candidate]:
+        """Return a run that failed before a rollback of a stack, by STACK/ID."""
+        if stack not in stack_package.names(self._settings.state):
+            return []
+        folder = stack_package.folder(self._settings.state, stack)
+        runs = [
+            each
+            for each in _in_order(journal.read(folder).values())
+            if each.source.endswith(f"/{identity}") or each.id == identity
+        ]
+        return (
+            [
+                _Candidate(
+                    kind="deployment",
+                    title=f"{stack}/{identity}",
+                    entries=tuple(runs),
+                    stack=stack,
+                    deployment=identity,
+                )
+            ]
+            if runs
+            else []
+        )
+
+    def _by_name(self, argument: str) -> list[_Candidate]:
+        found = []
+        for follows, entries in self._journals():
+            found += _candidates(follows, _named(entries, argument))
+        if "/" not in argument:
+            found += [
+                each
+                for each in self.of_stacks()
+                if each.title.rpartition("/")[2] == argument
+            ]
+        found += [each for each in self._places() if each.title == argument]
+        return found
+
+    def _beginning(self, argument: str) -> list[_Candidate]:
+        found = []
+        for follows, entries in self._journals():
+            found += _candidates(follows, _begun(entries, argument, 1))
+        found += [
+            _with_entry(each, argument, exact=False)
+            for each in self.of_stacks()
+            if each.id.startswith(argument)
+            or any(
+                run.id.startswith(argument) or run.key.startswith(argument)
+                for run in each.entries
+            )
+        ]
+        return found + [each for each in self._places() if each.id.startswith(argument)]
+
+    def _places(self) -> list[_Candidate]:
+        """Return the stacks, and the sources that are not those of a stack."""
+        stacks = stack_package.stack_ids(self._settings)
+        names = {name for name, _ in stacks}
+        found = [
+            _Candidate(
+                kind="stack",
+                title=name,
+                id=identity,
+                stack="",
+                is_followed=name in self._settings.followed,
+            )
+            for name, identity in stacks
+        ]
+        sources = {*self._settings.followed, *followed.names(self._settings.state)}
+        found += [
+            _Candidate(kind="source", title=name, is_followed=True)
+            for name in sorted(sources - names)
+        ]
+        own = {each.source for each in self._own.values()} - sources - names
+        return found + [_Candidate(kind="source", title=name) for name in sorted(own)]
+
+    def _resources(self, stack: str) -> list[_Candidate]:
+        """Return the resources of a stack that are not deployments."""
+        deployments = {each.title for each in self.of_stacks()}
+        return [
+            _Candidate(
+                kind="resource", title=f"{stack}/{path}", id=identity, stack=stack
+            )
+            for path, identity in stack_package.resource_ids(self._settings, stack)
+            if f"{stack}/{path}" not in deployments
+        ]
+
+    def missing(self, name: str) -> NotFoundError:
+        """Return the error that nothing has a name."""
+        settings = self._settings
+        status = settings.command("status")
+        subject = ("deployment", name)
+        if not self._own and not self._documents:
+            from heat_config_agent.state import agents  # noqa: PLC0415  # only after a mistake
+
+            if elsewhere := agents.hint(
+                settings.state, settings.options, os.environ, "status"
+            ):
+                return NotFoundError(
+                    f"there is no deployment, stack or source {name!r} in {settings.state}",
+                    hint=elsewhere,
+                    subject=subject,
+                )
+        from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after a mistake
+
+        titles = sorted(set(self._titles()))
+        source, slash, _ = name.partition("/")
+        hint = ""
+        if len(name) < SHORTEST and self._beginning(name):
+            hint = f"the beginning of an id has {SHORTEST} characters or more"
+        hint = hint or meant(name, titles)
+        if not hint and slash:
+            sources = {title.partition("/")[0] for title in titles if "/" in title}
+            hint = meant(source, sorted(sources))
+        return NotFoundError(
+            f"there is no deployment, stack or source {name!r} in {settings.state}",
+            hint=hint or f"`{status}` shows all of them",
+            subject=subject,
+        )
+
+    def _titles(self) -> Iterator[str]:
+        for follows, entries in self._journals():
+            yield from (
+                f"{follows}/{each.title}" if follows else each.title
+                for each in entries.values()
+            )
+        yield from (each.title for each in self.of_stacks())
+        yield from (each.title for each in self._places())
+
+
+def _in_order(entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: entry.accepted)
+
+
+def _candidates(
+    follows: str, matches: Sequence[Entry], *, by_id: bool = False
+) -> list[_Candidate]:
+    """Return the candidate of one journal: none, or one with all deployments that a name means."""
+    if not matches:
+        return []
+    entries = tuple(_in_order(matches))
+    title = entries[-1].title
+    return [
+        _Candidate(
+            kind="deployment",
+            title=f"{follows}/{title}" if follows else title,
+            entries=entries,
+            follows=follows,
+            by_id=by_id,
+        )
+    ]
+
+
+def _with_entry(found: _Candidate, argument: str, *, exact: bool) -> _Candidate:
+    """Return a deployment of a stack with the one action whose id was given, or with all if that of all was."""
+    runs = tuple(
+        each
+        for each in found.entries
+        if (
+            argument in (each.id, each.key)
+            if exact
+            else each.id.startswith(argument) or each.key.startswith(argument)
+        )
+    )
+    is_whole = found.id == argument if exact else found.id.startswith(argument)
+    return replace(found, entries=found.entries if is_whole else runs)
 
 
 def matching(entries: Mapping[str, Entry], wanted: str) -> list[Entry]:
-    """Return all deployments that an argument names: by id, else by name, by resource, or by the beginning of an id."""
-    return next((matches for matches in _matches(entries, wanted) if matches), [])
+    """Return the deployments of a journal that an argument names: by id, name, resource, or beginning of an id."""
+    by_id = (
+        [entries[wanted]]
+        if wanted in entries
+        else [each for each in entries.values() if each.id == wanted]
+    )
+    return by_id or _named(entries, wanted) or _begun(entries, wanted)
 
 
-def _matches(
-    entries: Mapping[str, Entry], argument: str
-) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
-    """Return the deployments with that id, with that name, of that resource, and with an id that begins so."""
+def _named(entries: Mapping[str, Entry], argument: str) -> list[Entry]:
+    """Return the deployments of a journal with that id, else with that name, else of that resource."""
     every = list(entries.values())
     return (
-        [entries[argument]]
-        if argument in entries
-        else [each for each in every if each.id == argument],
-        [each for each in every if argument in (each.name, each.given_name)],
-        [
+        [each for each in every if argument in (each.id, each.key)]
+        or [each for each in every if argument in (each.name, each.given_name)]
+        or [
             each
             for each in every
             if each.title == argument or each.owner.endswith(f"/{argument}")
-        ],
-        [
-            each
-            for each in every
-            if each.id.startswith(argument) or each.key.startswith(argument)
-        ],
+        ]
     )
+
+
+def _begun(
+    entries: Mapping[str, Entry], argument: str, shortest: int = SHORTEST
+) -> list[Entry]:
+    """Return the deployments of a journal with an id that begins so; none for fewer characters."""
+    if len(argument) < shortest:
+        return []
+    return [
+        each
+        for each in entries.values()
+        if each.id.startswith(argument) or each.key.startswith(argument)
+    ]

@@ -1,19 +1,22 @@
-"""`heat-config-agent status`: every deployment and its state."""
+"""`heat-config-agent status`: every source, stack and deployment of this machine, and its state."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import stack_package, state_options, terminal
+from heat_config_agent.cli import envelope, stack_package, state_options, terminal
+from heat_config_agent.cli.command_line import seconds
 from heat_config_agent.deployments import plan, replacement
+from heat_config_agent.model import states, wording
 from heat_config_agent.model.deployment import CLEANUP
 from heat_config_agent.model.entry import SETTLED, Entry, Removed, State
-from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.states import Delivery, Shown
 from heat_config_agent.model.wording import next_attempt
 from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
@@ -32,19 +35,28 @@ exit codes:
   1  with --check: no agent is running, it has a problem (a source, a delivery, the settings, or a pause), or a stack
      has failed or was interrupted; with --failed: a deployment or a stack has failed
   2  bad usage or configuration
+  8  there is no such state directory
 """
 
 _LONGEST_NAME = 80
 """Columns of a name in a table: a longer one leaves out its middle."""
 
-_STYLES = {
-    State.REBOOT: "warn",
-    State.RETRY: "warn",
-    State.RUNNING: "live",
-    State.FINISHED: "warn",
-    State.REFUSED: "bad",
-    State.ACCEPTED: "warn",
-}
+_INTERVAL = 2.0
+"""Seconds between two looks with --watch, if it does not say how many."""
+
+_COUNTED = (
+    Shown.FAILED,
+    Shown.REFUSED,
+    Shown.UNKNOWN,
+    Shown.DRIFTED,
+    Shown.REBOOT,
+    Shown.RUNNING,
+    Shown.WAITING,
+    Shown.PAUSED,
+    Shown.SKIPPED,
+    Shown.OK,
+)
+"""The order in which states are counted: what needs somebody comes first."""
 
 
 def add(commands: state_options.Commands) -> None:
@@ -52,9 +64,22 @@ def add(commands: state_options.Commands) -> None:
     parser = state_options.command(
         commands,
         "status",
-        "show every deployment and its state",
+        "show every source, stack and deployment, and its state",
         __doc__,
         epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "--failed",
+        action="store_true",
+        help="show only what has failed, and why; the exit code is 1 if anything has",
+    )
+    parser.add_argument(
+        "--unfinished",
+        action="store_true",
+        help="show only what is running or waits, and deployments whose results are not delivered",
+    )
+    parser.add_argument(
+        "--wide", action="store_true", help="also show ids and sources, and whole names"
     )
     parser.add_argument(
         "--all",
@@ -62,50 +87,77 @@ def add(commands: state_options.Commands) -> None:
         help="also show deployments whose details were pruned",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON object instead of a table"
+        "--watch",
+        nargs="?",
+        type=seconds,
+        const=_INTERVAL,
+        metavar="TIME",
+        help="show it again every TIME (default 2 s) until ^C; only on a terminal",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="only check whether the agent is running and well; the exit code is 1 if it is not",
+        help="only check whether the agent and the stacks are well; the exit code is 1 if they are not",
     )
-    parser.add_argument(
-        "--failed",
-        action="store_true",
-        help="only name the deployments and stacks that have failed, and why; the exit code is 1 if there are any",
-    )
-    parser.add_argument(
-        "--unfinished",
-        action="store_true",
-        help="only name the deployments that are running, and those whose results are not delivered",
-    )
-    parser.set_defaults(run=run)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="status")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the state of the agent, and the deployments, oldest first."""
-    settings = state_options.of(options)
-    rows = _rows(settings.state)
-    if options.unfinished:
-        shown = [
-            row
-            for row in rows
-            if (options.all or not row.is_pruned) and _unfinished(row)
-        ]
-        _name(options, shown, [_unfinished(row) for row in shown])
-        return ExitCode.OK
-    overview = _overview(settings, rows, with_pruned=options.all)
-    if options.failed:
-        return _name_failures(options, overview)
-    is_bad = options.check and overview.alarms
-    code = ExitCode.FAILED if is_bad else ExitCode.OK
+    """Show the state of the agent, and then its sources, stacks and deployments."""
+    if options.watch is not None:
+        return _watch(options)
+    return _look(options)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    """Show the status again and again. It ends when it is interrupted."""
+    if options.json or not terminal.is_live():
+        raise UsageError(
+            "--watch is for a terminal",
+            hint="without it, the status is printed once",
+        )
+    from heat_config_agent.cli.canvas import Canvas  # noqa: PLC0415  # only on a terminal
+
+    canvas = Canvas()
+    settings = state_options.there(options)
+    while True:
+        rows = _rows(settings.state)
+        overview = _overview(settings, rows, with_pruned=options.all)
+        lines = _screen(options, overview)
+        canvas.draw(lines[: terminal.height() - 1])
+        time.sleep(max(options.watch, 0.1))
+
+
+def _look(options: argparse.Namespace) -> int:
+    """Show the status once, and return the exit code."""
+    settings = state_options.there(options)
+    overview = _overview(settings, _rows(settings.state), with_pruned=options.all)
+    error = _error(options, overview)
+    code = ExitCode.FAILED if error else ExitCode.OK
     if options.json:
-        terminal.say(json.dumps(overview.values()))
+        envelope.result(_values(options, overview), code=code, error=error)
     elif options.check:
         terminal.say(terminal.line(overview.verdict))
     else:
-        _show_overview(overview)
+        terminal.say("\n".join(_screen(options, overview)))
     return code
+
+
+def _error(options: argparse.Namespace, overview: _Overview) -> envelope.Failure | None:
+    """Return why the exit code is not 0; None if it is."""
+    if options.check and overview.alarms:
+        return envelope.Failure("failed", overview.verdict)
+    failed = overview.failed if options.failed else []
+    if not failed:
+        return None
+    names = ", ".join(row.name for row in failed[:_NAMED])
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+    return envelope.Failure("failed", f"{len(failed)} failed: {names}{more}")
+
+
+_NAMED = 5
+"""The number of failed things that a sentence names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +186,7 @@ class _Row:
 
     def values(self) -> dict[str, object]:
         """Return it as JSON."""
-        own = values(self.entry, self.state)
-        return (
-            {**own, "title": self.title, "followed": self.follows}
-            if self.follows
-            else own
-        )
+        return values(self.entry, self.state, title=self.title, follows=self.follows)
 
 
 def _followed_rows(state: Path) -> list[_Row]:
@@ -163,8 +210,44 @@ def _rows(state: Path) -> list[_Row]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Line:
+    """A row of the table: a source, a stack or a deployment."""
+
+    name: str
+    state: str
+    action: str = ""
+    tool: str = ""
+    result: str = ""
+    since: float | None = None
+    identity: str = ""
+    source: str = ""
+    details: str = ""
+    is_unfinished: bool = False
+    has_failed: bool = False
+
+    def cells(self, *, wide: bool) -> tuple[str, ...]:
+        """Return it as a row of the table."""
+        name = terminal.line(self.name)
+        more = (self.identity or "-", self.source or "-") if wide else ()
+        return (
+            name if wide else terminal.squeezed(name, _LONGEST_NAME),
+            self.state,
+            self.action or "-",
+            self.tool or "-",
+            self.result or "-",
+            terminal.moment(self.since),
+            *more,
+            self.details.replace("\n", "; "),
+        )
+
+
+_HEADER = ("NAME", "STATE", "ACTION", "TOOL", "RESULT", "SINCE", "DETAILS")
+_WIDE = (*_HEADER[:-1], "ID", "SOURCE", "DETAILS")
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Overview:
-    """The agent, its deployments, its stacks and its followed sources at one moment."""
+    """The agent, its sources, its stacks and its deployments at one moment."""
 
     settings: Settings
     agent: Mapping[str, object]
@@ -175,31 +258,20 @@ class _Overview:
     """The number of deployments that are not shown, because their details were pruned."""
     skipped: Sequence[Mapping[str, object]]
     replaced: Sequence[replacement.Replacement]
-    records: Sequence[followed.Followed]
-    stacks: Sequence[str]
-    failed_stacks: Mapping[str, str]
-    """The reason of every stack that has failed."""
-    interrupted_stacks: Mapping[str, str]
-    """A sentence for every stack whose action was interrupted."""
+    sources: Sequence[Mapping[str, object]]
+    stacks: Sequence[stack_package.StackRow]
     elsewhere: Sequence[str]
     """The sources that cannot be followed, and deployments that another agent has begun."""
     hint: str
     """The place where an agent of this machine works, if none works here."""
     problems: list[str]
-
-    @property
-    def failed_stack_lines(self) -> list[str]:
-        """Return a line for every stack that has failed."""
-        return [f"stack {name}: {why}" for name, why in self.failed_stacks.items()]
+    superseded: Collection[str]
+    """The keys of deployments of which a file has another edition by now."""
 
     @property
     def alarms(self) -> list[str]:
         """Return a sentence for everything that somebody has to look after, failed deployments excepted."""
-        return [
-            *self.problems,
-            *self.failed_stack_lines,
-            *self.interrupted_stacks.values(),
-        ]
+        return [*self.problems, *(each.alarm for each in self.stacks if each.alarm)]
 
     @property
     def verdict(self) -> str:
@@ -208,21 +280,79 @@ class _Overview:
         well += "".join(f"; {each.sentence}" for each in self.replaced)
         return "; ".join(self.alarms) or well
 
-    def values(self) -> dict[str, object]:
-        """Return it as JSON."""
-        return {
-            "state_directory": str(self.settings.state),
-            "agent": self.agent,
-            "healthy": not self.problems,
-            "problems": self.problems,
-            "deployments": [row.values() for row in self.rows],
-            "skipped": self.skipped,
-            "replaced": [replacement_values(each) for each in self.replaced],
-            "followed": [followed.values(record) for record in self.records],
-            "stacks": self.stacks,
-            "failed_stacks": self.failed_stacks,
-            "interrupted_stacks": self.interrupted_stacks,
-        }
+    @property
+    def lines(self) -> list[_Line]:
+        """Return the rows of the table: sources, stacks and deployments."""
+        return [
+            *map(_source_line, self.sources),
+            *map(_stack_line, self.stacks),
+            *(
+                _deployment_line(row, is_old=row.entry.key in self.superseded)
+                for row in self.rows
+            ),
+            *map(_skipped_line, self.skipped),
+        ]
+
+    @property
+    def failed(self) -> list[_Line]:
+        """Return the rows of what has failed and is still wanted."""
+        return [line for line in self.lines if line.has_failed]
+
+
+def _source_line(source: Mapping[str, object]) -> _Line:
+    is_followed = source["kind"] == "followed"
+    return _Line(
+        name=str(source["name"]),
+        state=str(source["state"]),
+        tool="source",
+        since=_float(source["since" if is_followed else "answered"]),
+        identity=str(source["revision"] or ""),
+        source=str(source["where"]),
+        details=str(source["message"]),
+        is_unfinished=source["state"] in (Shown.RUNNING, Shown.WAITING),
+    )
+
+
+def _stack_line(stack: stack_package.StackRow) -> _Line:
+    return _Line(
+        name=stack.name,
+        state=stack.state.value,
+        action=stack.action,
+        tool="stack",
+        since=stack.since or None,
+        identity=stack.id,
+        details=stack.message,
+        is_unfinished=stack.state in (Shown.RUNNING, Shown.WAITING),
+        has_failed=stack.has_failed,
+    )
+
+
+def _deployment_line(row: _Row, *, is_old: bool) -> _Line:
+    entry = row.entry
+    result = states.result_of(entry)
+    return _Line(
+        name=row.title,
+        state=shown(entry, row.state).value,
+        action=entry.action,
+        tool=entry.tool,
+        result=result.value if result else "",
+        since=entry.at,
+        identity=entry.id or entry.key,
+        source=entry.source,
+        details=details(entry, row.state),
+        is_unfinished=not entry.settled and entry.state is not State.DAMAGED,
+        has_failed=row.has_failed and not is_old,
+    )
+
+
+def _skipped_line(skipped: Mapping[str, object]) -> _Line:
+    return _Line(
+        name=str(skipped["title"]),
+        state=Shown.SKIPPED.value,
+        action=str(skipped["action"]),
+        identity=str(skipped["id"]),
+        details=str(skipped["reason"]),
+    )
 
 
 def _overview(
@@ -243,7 +373,6 @@ def _overview(
     records = stack_package.followed_records(settings)
     elsewhere = [_problem_of(settings, record) for record in records if record.problem]
     elsewhere += report_of(begun_elsewhere(settings.deployed, keys, given))
-    failed_stacks, interrupted_stacks = stack_package.troubles(settings)
     problems = [
         *_problems(agent, entries, following=bool(settings.followed)),
         *elsewhere,
@@ -268,51 +397,180 @@ def _overview(
         hidden=len(all_rows) - len(rows),
         skipped=skipped,
         replaced=replacement.replacements(entries),
-        records=records,
-        stacks=stack_package.names(state),
-        failed_stacks=failed_stacks,
-        interrupted_stacks=interrupted_stacks,
+        sources=_sources(settings, agent, records),
+        stacks=stack_package.stack_rows(settings),
         elsewhere=elsewhere,
         hint=hint,
         problems=problems,
+        superseded=_superseded(rows),
     )
 
 
-def _name_failures(options: argparse.Namespace, overview: _Overview) -> int:
-    """Print a line for each deployment and stack that has failed; return the exit code.
-
-    A deployment that its document no longer has was replaced, or is not wanted any more. A DELETE is still wanted.
-    """
-    superseded = _superseded(overview.rows)
-    failed = [
-        row
-        for row in overview.rows
-        if row.has_failed and row.entry.key not in superseded
+def _sources(
+    settings: Settings,
+    agent: Mapping[str, object],
+    records: Sequence[followed.Followed],
+) -> list[Mapping[str, object]]:
+    """Return the sources as JSON: those that the daemon asks for documents, and those that are followed."""
+    asked_for = [
+        _asked_source(each)
+        for each in _maps(agent["sources"])
+        if agent["running"] and not each.get("seldom")
     ]
-    lines = [f"{row.title}: {details(row.entry, row.state)}" for row in failed]
-    _name(
-        options,
-        failed,
-        [*lines, *overview.failed_stack_lines],
-        failed_stacks=overview.failed_stacks,
+    return asked_for + [
+        {
+            "name": record.name,
+            "state": record.state,
+            "kind": "followed",
+            "where": record.source,
+            "revision": record.revision or None,
+            "since": record.since or None,
+            "answered": record.answered or None,
+            "message": _message_of(settings, record),
+        }
+        for record in records
+    ]
+
+
+def _asked_source(source: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a source that the daemon asks for documents, as JSON."""
+    working = source.get("working")
+    state = Shown.OK if working else Shown.WAITING if working is None else Shown.UNKNOWN
+    message = str(source.get("trouble") or "")
+    if working is None and not message:
+        message = "it has not answered yet"
+    elif working is False and isinstance(since := source.get("since"), float):
+        message = f"{message}; failing since {terminal.moment(since)}"
+    return {
+        "name": str(source.get("name")),
+        "state": state.value,
+        "kind": "daemon",
+        "where": str(source.get("from") or ""),
+        "revision": None,
+        "since": source.get("since") or None,
+        "answered": source.get("answered") or None,
+        "message": message,
+    }
+
+
+def _message_of(settings: Settings, record: followed.Followed) -> str:
+    """Return what there is to say of a followed source."""
+    said = record.problem.removeprefix(f"source {record.name}: ") or record.progress
+    if record.name in settings.followed:
+        return said
+    left = f"these settings have no section [follow {record.name}]"
+    return f"{said}; {left}"
+
+
+def _values(options: argparse.Namespace, overview: _Overview) -> dict[str, object]:
+    """Return the status as JSON."""
+    rows = overview.rows
+    stacks = overview.stacks
+    skipped = [_skipped_values(each) for each in overview.skipped]
+    if options.failed:
+        rows = [
+            row
+            for row in rows
+            if row.has_failed and row.entry.key not in overview.superseded
+        ]
+        stacks = [each for each in stacks if each.has_failed]
+    if options.unfinished:
+        rows = [
+            row for row in rows if _deployment_line(row, is_old=False).is_unfinished
+        ]
+        stacks = [each for each in stacks if _stack_line(each).is_unfinished]
+    if options.failed or options.unfinished:
+        skipped = []
+    counted = Counter(line.state for line in overview.lines)
+    return {
+        "host": _host(),
+        "state_directory": str(overview.settings.state),
+        "healthy": not overview.problems,
+        "problems": overview.problems,
+        "states": {each.value: counted[each.value] for each in _COUNTED},
+        "results_due": _due(overview.rows),
+        "agent": _agent_values(overview.agent),
+        "sources": [
+            {
+                **each,
+                "since": wording.stamp(_float(each["since"])),
+                "answered": wording.stamp(_float(each["answered"])),
+            }
+            for each in overview.sources
+        ],
+        "stacks": [each.values() for each in stacks],
+        "deployments": [*(row.values() for row in rows), *skipped],
+        "pruned": overview.hidden,
+        "replaced": [replacement_values(each) for each in overview.replaced],
+    }
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _due(rows: Iterable[_Row]) -> int:
+    return sum(states.result_of(row.entry) is Delivery.DUE for row in rows)
+
+
+def _agent_values(agent: Mapping[str, object]) -> dict[str, object]:
+    """Return the state of the daemon as JSON, with times as commands print them."""
+    pause, said, poll = (
+        agent["paused"],
+        _float(agent["said"]),
+        _float(agent["next_poll"]),
     )
-    return ExitCode.FAILED if lines or overview.failed_stacks else ExitCode.OK
+    paused = None
+    if isinstance(pause, Mapping):
+        since, until = _float(pause["since"]), _float(pause["until"])
+        paused = {
+            "reason": pause["reason"],
+            "since": wording.stamp(since),
+            "until": wording.stamp(until),
+        }
+    return {
+        "running": agent["running"],
+        "process": agent["process"],
+        "version": agent["version"],
+        "started": wording.stamp(_float(agent["started"])),
+        "doing": agent["doing"],
+        "said": wording.stamp(said),
+        "next_poll": wording.stamp(said + poll)
+        if said is not None and poll is not None
+        else None,
+        "silent_seconds": agent["silent"],
+        "current": agent["current"],
+        "starting": agent["starting"],
+        "paused": paused,
+        "reboot": agent["reboot"],
+        "channels": [
+            {
+                "name": each.get("name"),
+                "lost": each.get("lost") or 0,
+                "trouble": each.get("trouble") or None,
+            }
+            for each in _maps(agent["channels"])
+        ],
+        "troubles": agent["troubles"],
+        "blocked": [
+            {
+                "cause": each["cause"],
+                "reason": each["reason"] or None,
+                "since": wording.stamp(_float(each["since"])),
+                "next_try": wording.stamp(_float(each["next_try"])),
+                "deployments": [
+                    {"key": key, "reason": why} for key, why in keys.items()
+                ]
+                if isinstance(keys := each["deployments"], Mapping)
+                else [],
+            }
+            for each in _maps(agent["blocked"])
+        ],
+    }
 
 
-def _name(
-    options: argparse.Namespace,
-    rows: Sequence[_Row],
-    lines: Sequence[str],
-    **more: object,
-) -> None:
-    """Print a line for each of some deployments, or one JSON object with them."""
-    if options.json:
-        terminal.say(
-            json.dumps({"deployments": [row.values() for row in rows], **more})
-        )
-        return
-    for line in lines:
-        terminal.say(terminal.line(line.replace("\n", "; ")))
+def _host() -> str:
+    return os.uname().nodename
 
 
 def _superseded(rows: Iterable[_Row]) -> set[str]:
@@ -327,169 +585,96 @@ def _superseded(rows: Iterable[_Row]) -> set[str]:
     }
 
 
-def _warn(line: str) -> None:
-    terminal.say(terminal.styled(terminal.line(line), "warn"))
+def _screen(options: argparse.Namespace, overview: _Overview) -> list[str]:
+    """Return the status for people, line by line."""
+    lines, settings = overview.lines, overview.settings
+    empty = f"nothing was applied yet in {settings.state}"
+    if options.failed:
+        lines, empty = overview.failed, "nothing has failed"
+    elif options.unfinished:
+        lines = [line for line in lines if line.is_unfinished]
+        empty = "nothing is unfinished"
+    header = _WIDE if options.wide else _HEADER
+    table = terminal.table(
+        [line.cells(wide=options.wide) for line in lines],
+        header,
+        terminal.line(empty),
+    )
+    if options.failed or options.unfinished:
+        return table
+    above = _above(overview, lines)
+    below = _below(overview, lines)
+    return [
+        *above,
+        *([""] if above else []),
+        *table,
+        *([""] if below else []),
+        *below,
+    ]
 
 
-def _show_overview(overview: _Overview) -> None:
-    """Show the agent, what it follows, its stacks and its deployments."""
-    settings, agent = overview.settings, overview.agent
-    if agent["process"] or asked.paused(settings.state):
-        _show(agent, overview.problems)
-    if not agent["running"]:
-        for line in overview.elsewhere:
-            _warn(line)
-    for replaced in overview.replaced:
-        _warn(f"{replaced.sentence} → {replaced.todo}")
-    _show_stacks(overview)
-    if overview.rows or overview.hidden or overview.skipped:
-        _show_deployments(overview.rows, overview.skipped)
-        _show_excess(settings, overview.hidden)
-    elif not overview.stacks:
-        missing = "" if settings.state.is_dir() else ", which does not exist"
-        terminal.say(terminal.line(f"no deployments yet in {settings.state}{missing}"))
-        if overview.hint:
-            _warn(overview.hint)
-
-
-def _show_stacks(overview: _Overview) -> None:
-    """Show what is followed, the names of the stacks, and which of them failed or were interrupted."""
-    settings, stacks = overview.settings, overview.stacks
-    for record in overview.records:
-        left = (
-            ""
-            if record.name in settings.followed
-            else _no_section(settings, record.name)
+def _above(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
+    """Return the lines above the table: the machine and the agent, and what is wrong with them."""
+    agent = overview.agent
+    doing = str(agent["doing"])
+    doing = (
+        f"agent: {doing} (process {agent['process']})"
+        if agent["running"]
+        else "no agent is running"
+    )
+    counted = Counter(line.state for line in lines)
+    counts = [
+        f"{counted[each.value]} {each}" for each in _COUNTED if counted[each.value]
+    ]
+    if due := _due(overview.rows):
+        counts.append(f"{terminal.count(due, 'result')} due")
+    summary = " · ".join(counts)
+    first = f"{_host()}   {summary}{'   ' if summary else ''}{doing}"
+    above = [terminal.line(first)]
+    pause = agent["paused"]
+    if isinstance(pause, Mapping):
+        until = (
+            f" until {terminal.moment(pause['until'])}"
+            if pause["until"] is not None
+            else ""
         )
-        terminal.say(
-            terminal.line(
-                f"source {record.name}: {record.progress} of {record.source or 'its source'}{left}"
-            )
-        )
-    if stacks:
-        states = settings.command("stack", "list")
-        terminal.say(
-            f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)"
-        )
-    for line in overview.failed_stack_lines:
-        terminal.say(terminal.styled(terminal.line(line), "bad"))
-    for line in overview.interrupted_stacks.values():
-        terminal.say(terminal.styled(terminal.line(line), "bad"))
+        since = terminal.moment(pause["since"])
+        above.append(f"paused since {since}{until}: {terminal.line(pause['reason'])}")
+    if agent["running"]:
+        above += [terminal.line(each) for each in overview.problems]
+        above += [
+            terminal.line(f"{each.get('name')}: {each['lost']} notices lost")
+            for each in _maps(agent["channels"])
+            if each.get("lost")
+        ]
+    else:
+        above += [terminal.line(each) for each in overview.elsewhere]
+    above += [
+        terminal.line(f"{each.sentence} → {each.todo}") for each in overview.replaced
+    ]
+    most = terminal.room()
+    return [terminal.wrapped(each, 2, most) for each in above]
 
 
-def _show_excess(settings: Settings, hidden: int) -> None:
-    """Say if more is kept than the limits allow, and how many deployments are not shown."""
+def _below(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
+    """Return the lines below the table: the command that helps most, and what the table does not have."""
+    settings = overview.settings
+    below = []
+    failed = [line for line in lines if line.has_failed and line.tool != "source"]
+    if failed:
+        log = settings.command("log", failed[0].name)
+        below.append(f"`{log}` shows why")
+    if overview.hidden:
+        more = terminal.count(overview.hidden, "older deployment")
+        below.append(f"{more} without details, which were pruned: --all shows them")
     steady = Steady(settings.state)
     if excess := retention.excess(steady.bytes, steady.files, settings.limits):
-        terminal.say(
-            terminal.styled(
-                f"{excess}: `{settings.command('prune', '--plan')}` shows the details",
-                "warn",
-            )
-        )
-    if hidden:
-        more = terminal.count(hidden, "older deployment")
-        terminal.say(
-            terminal.styled(
-                f"{more} without details, which were pruned: --all shows them", "quiet"
-            )
-        )
-
-
-def _no_section(settings: Settings, name: str) -> str:
-    return f" (these settings have no section [follow {name}]; `{settings.command('follow')}` forgets it)"
-
-
-def _show_deployments(
-    shown: Sequence[_Row], skipped: Sequence[Mapping[str, object]]
-) -> None:
-    """Print a row for each deployment, those that are skipped last."""
-    rows: list[tuple[str, ...]] = [
-        ("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")
-    ]
-    rows += [
-        (
-            terminal.squeezed(terminal.line(each.title), _LONGEST_NAME),
-            (each.entry.id or each.entry.key)[:36],
-            each.entry.action or "-",
-            each.entry.tool or "-",
-            word(each.entry, each.state),
-            plan.clock(each.entry.at),
-            details(each.entry, each.state).replace("\n", "; "),
-        )
-        for each in shown
-    ]
-    rows += [
-        (
-            str(each["title"]),
-            str(each["id"])[:36],
-            str(each["action"]) or "-",
-            "-",
-            "skipped",
-            "-",
-            str(each["reason"]),
-        )
-        for each in skipped
-    ]
-    if (
-        sum(
-            2 + max(terminal.columns(row[column]) for row in rows)
-            for column in range(6)
-        )
-        > terminal.room()
-        > 0
-    ):
-        rows[1:] = _narrower(rows[1:])
-    header, *lines = terminal.table(rows)
-    terminal.say(terminal.styled(header, "quiet"))
-    for each, line in zip(shown, lines, strict=False):
-        style = "bad" if each.entry.failed else _STYLES.get(each.entry.state, "")
-        terminal.say(terminal.styled(line, style))
-    for line in lines[len(shown) :]:
-        terminal.say(terminal.styled(line, "quiet"))
-
-
-def _narrower(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the rows for a narrow terminal: with beginnings of ids, which commands take too, and shorter times."""
-    ids = {row[1] for row in rows}
-    size = next(
-        (
-            size
-            for size in range(8, 36)
-            if len({each[:size] for each in ids}) == len(ids)
-        ),
-        36,
-    )
-    today = plan.clock(time.time())[:11]
-    return [
-        (
-            terminal.squeezed(terminal.line(name), 24),
-            identity[:size],
-            action,
-            tool,
-            state,
-            since.removeprefix(today) if since.startswith(today) else since[5:16],
-            *rest,
-        )
-        for name, identity, action, tool, state, since, *rest in rows
-    ]
-
-
-def _unfinished(row: _Row) -> str:
-    """Return what is left to do for a deployment that has begun; empty if nothing is."""
-    entry = row.entry
-    name = f"{row.title} ({entry.action})" if entry.action else row.title
-    if entry.state is State.RUNNING:
-        return f"{name} is running"
-    if entry.state is State.REBOOT:
-        return f"{name} continues after a reboot"
-    if entry.state is State.RETRY:
-        return f"{name} is run again"
-    return (
-        f"{name} has run, and its result is not delivered"
-        if entry.state is State.FINISHED
-        else ""
-    )
+        prune = settings.command("prune", "--plan")
+        below.append(f"{excess}: `{prune}` shows the details")
+    if not lines and overview.hint:
+        below.append(overview.hint)
+    most = terminal.room()
+    return [terminal.wrapped(terminal.line(each), 2, most) for each in below]
 
 
 def _waits(entry: Entry, state: Path) -> str:
@@ -585,7 +770,7 @@ def _sentence(obstacle: Mapping[str, object]) -> str:
     number = len(keys) if isinstance(keys, Mapping) else 0
     work = f"; {terminal.count(number, 'deployment')} cannot begin" if number else ""
     since = (
-        f"; since {plan.clock(moment)}"
+        f"; since {terminal.moment(moment)}"
         if isinstance(moment := obstacle.get("since"), float)
         else ""
     )
@@ -595,7 +780,7 @@ def _sentence(obstacle: Mapping[str, object]) -> str:
 def _next_try(obstacle: Mapping[str, object]) -> str:
     moment = obstacle.get("next_try")
     return (
-        f"; next try at {plan.clock(moment)[11:]}" if isinstance(moment, float) else ""
+        f"; next try at {terminal.moment(moment)}" if isinstance(moment, float) else ""
     )
 
 
@@ -659,6 +844,53 @@ def _problems(
     return problems
 
 
+def _skipped_values(skipped: Mapping[str, object]) -> dict[str, object]:
+    """Return a deployment without a record as JSON, in the form of the others."""
+    known = {
+        "id": skipped["id"] or None,
+        "key": skipped["key"],
+        "name": skipped["title"],
+        "config": skipped["name"],
+        "action": skipped["action"] or None,
+        "state": Shown.SKIPPED.value,
+        "message": skipped["reason"],
+        "reason": skipped["reason"],
+    }
+    return {**_NOTHING, **known}
+
+
+_NOTHING: Mapping[str, object] = {
+    "id": None,
+    "key": "",
+    "name": "",
+    "config": "",
+    "action": None,
+    "tool": None,
+    "source": None,
+    "follows": None,
+    "state": "",
+    "result": None,
+    "message": "",
+    "reason": "",
+    "since": None,
+    "accepted": None,
+    "started": None,
+    "ended": None,
+    "run_seconds": None,
+    "process": None,
+    "scope": None,
+    "user": None,
+    "isolated": None,
+    "again": False,
+    "attempts": 0,
+    "reboots": 0,
+    "tries": 0,
+    "trouble": None,
+    "not_before": None,
+}
+"""The JSON of a deployment of which nothing is on record."""
+
+
 def _problem_of(settings: Settings, record: followed.Followed) -> str:
     """Return what is wrong with a followed source, and which command brings the machine in step with it."""
     if record.state != "drifted":
@@ -708,71 +940,24 @@ def _maps(value: object) -> list[Mapping[str, object]]:
     )
 
 
-def _show(agent: Mapping[str, object], problems: list[str]) -> None:
-    """Show the state of the daemon."""
-    line = f"agent: {agent['doing']}"
-    if agent["running"]:
-        line += f" (process {agent['process']})"
-    terminal.say(
-        terminal.styled(terminal.line(line), "" if agent["running"] else "bad")
-    )
-    pause = agent["paused"]
-    if isinstance(pause, Mapping):
-        until = (
-            f" until {plan.clock(pause['until'])}" if pause["until"] is not None else ""
-        )
-        line = f"paused since {plan.clock(pause['since'])}{until}: {terminal.line(pause['reason'])}"
-        terminal.say(terminal.styled(line, "warn"))
-    for source in _maps(agent["sources"]) if agent["running"] else []:
-        if source.get("seldom"):
-            continue
-        moment = source.get("answered")
-        last = (
-            f"answered {plan.clock(moment)}"
-            if isinstance(moment, float)
-            else "has not answered yet"
-        )
-        if source.get("working") is False and isinstance(
-            since := source.get("since"), float
-        ):
-            last = (
-                f"failing since {plan.clock(since)}, last {last}"
-                if isinstance(moment, float)
-                else f"failing; {last}"
-            )
-        terminal.say(terminal.line(f"source {source.get('name')}: {last}"))
-    for channel in _maps(agent["channels"]) if agent["running"] else []:
-        if not channel.get("lost"):
-            continue
-        why = f": {channel['trouble']}" if channel.get("trouble") else ""
-        lost = f"{channel.get('name')}: {channel['lost']} notices lost{why}"
-        terminal.say(terminal.styled(terminal.line(lost), "warn"))
-    for problem in problems if agent["running"] else []:
-        terminal.say(terminal.styled(terminal.line(problem), "warn"))
-    terminal.say("")
+def shown(entry: Entry, state: Path) -> states.Shown:
+    """Return the state of a deployment."""
+    going_on = entry.state is not State.RUNNING or _is_going_on(entry, state)
+    return states.of_entry(entry, going_on=going_on)
+
+
+def _is_going_on(entry: Entry, state: Path) -> bool:
+    """Return whether a run goes on, or an agent is there that records its end at once."""
+    run = entry.run
+    going_on = run and supervisor.going_on(run, state / "runs" / entry.key)
+    return bool(going_on) or lock.holder(state) is not None
 
 
 def word(entry: Entry, state: Path) -> str:
-    """Return the state of a deployment in one or two words."""
-    if entry.state is State.RUNNING and not (
-        entry.run and supervisor.going_on(entry.run, state / "runs" / entry.key)
-    ):
-        return "ended"
-    if entry.ended is None:
-        return entry.state.value
-    outcome = "failed" if entry.failed else "ok"
-    return (
-        outcome
-        if entry.state in (State.SIGNALLED, State.UNASKED)
-        else f"{outcome}, {_UNDELIVERED.get(entry.state, entry.state.value)}"
-    )
-
-
-_UNDELIVERED = {
-    State.FINISHED: "waiting",
-    State.REFUSED: "refused",
-    State.SUPERSEDED: "replaced",
-}
+    """Return the state of a deployment, and where its result is if that is not the usual: «ok, result due»."""
+    result = states.result_of(entry)
+    usual = result in (None, states.Delivery.SENT)
+    return f"{shown(entry, state)}{'' if usual else f', result {result}'}"
 
 
 def details(entry: Entry, state: Path) -> str:
@@ -794,12 +979,12 @@ def details(entry: Entry, state: Path) -> str:
     if entry.state is State.RUNNING:
         return _running(entry, state / "runs" / entry.key)
     if entry.state is State.REBOOT:
-        return f"waits for a reboot of the machine; it has asked for one {plan.times(entry.reboots)}"
+        return f"waits for the reboot of the machine that it asked for ({plan.times(entry.reboots)})"
     if entry.state is State.RETRY:
         return f"{_reason(entry)}{next_attempt(entry)}{again}"
     if entry.state is State.FINISHED:
         due = (
-            f" at {plan.clock(entry.not_before)}"
+            f" at {terminal.moment(entry.not_before)}"
             if entry.not_before > time.time()
             else ""
         )
@@ -808,9 +993,10 @@ def details(entry: Entry, state: Path) -> str:
             if _daemon(state)
             else "the next run sends it"
         )
-        return f"{_reason(entry)}result not yet delivered{plan.tried(entry)}; {attempt}{again}"
+        tried = f"{_tries(entry)}: {entry.trouble}; " if entry.tries else ""
+        return f"{_reason(entry)}{tried}{attempt}{again}"
     if entry.state is State.REFUSED:
-        return f"{_reason(entry)}the server refused the result for good: {entry.trouble}{again}"
+        return f"{_reason(entry)}the server refused the result: {entry.trouble}{again}"
     if entry.state is State.SUPERSEDED:
         return f"{_reason(entry)}the result {REPLACED}{again}"
     return f"{entry.reason}{again}".removeprefix("; ")
@@ -819,6 +1005,10 @@ def details(entry: Entry, state: Path) -> str:
 def _next(state: Path) -> str:
     """Return when a deployment that was asked for again runs."""
     return "at the next poll" if _daemon(state) else "in the next run"
+
+
+def _tries(entry: Entry) -> str:
+    return "1 try" if entry.tries == 1 else f"{entry.tries} tries"
 
 
 def _reason(entry: Entry) -> str:
@@ -839,43 +1029,53 @@ def _running(entry: Entry, folder: Path) -> str:
 def replacement_values(replaced: replacement.Replacement) -> dict[str, object]:
     """Return a replacement as JSON."""
     return {
-        "title": replaced.new.title,
+        "name": replaced.new.title,
         "old": replaced.old.id,
         "new": replaced.new.id,
-        "says": replaced.sentence,
-        "todo": replaced.todo,
+        "message": replaced.sentence,
+        "hint": replaced.todo,
     }
 
 
-def values(entry: Entry, state: Path) -> dict[str, object]:
-    """Return a deployment as JSON."""
+def values(
+    entry: Entry, state: Path, *, title: str = "", follows: str = ""
+) -> dict[str, object]:
+    """Return a deployment as JSON, with the name that every command takes, and the source that is followed."""
+    run = entry.run
+    attempts = entry.attempts + (run is not None and entry.state is not State.RETRY)
     return {
-        "id": entry.id,
+        "id": entry.id or None,
         "key": entry.key,
-        "name": entry.name,
-        "title": entry.title,
-        "action": entry.action,
-        "tool": entry.tool,
-        "source": entry.source,
-        "state": entry.state.value,
-        "since": entry.at,
-        "accepted": entry.accepted,
-        "started": entry.started,
-        "ended": entry.ended,
-        "failed": entry.failed if entry.ended else None,
+        "name": title or entry.title,
+        "config": entry.name,
+        "action": entry.action or None,
+        "tool": entry.tool or None,
+        "source": entry.source or None,
+        "follows": follows or None,
+        "state": shown(entry, state).value,
+        "result": states.result_of(entry),
+        "message": details(entry, state),
         "reason": entry.reason,
-        "what": details(entry, state),
-        "process": entry.run.pid
-        if entry.run and entry.state is State.RUNNING
-        else None,
-        "scope": Path(entry.run.scope).name if entry.run and entry.run.scope else None,
-        "user": entry.run.user or None if entry.run else None,
-        "isolated": entry.run.isolated or None if entry.run else None,
-        "tries": entry.tries,
-        "trouble": entry.trouble,
-        "not_before": entry.not_before or None,
+        "since": wording.stamp(entry.at),
+        "accepted": wording.stamp(entry.accepted),
+        "started": wording.stamp(entry.started),
+        "ended": wording.stamp(entry.ended),
+        "run_seconds": run_seconds(entry),
+        "process": run.pid if run and entry.state is State.RUNNING else None,
+        "scope": Path(run.scope).name if run and run.scope else None,
+        "user": run.user or None if run else None,
+        "isolated": run.isolated or None if run else None,
         "again": entry.again,
+        "attempts": attempts,
         "reboots": entry.reboots,
-        "attempts": entry.attempts
-        + (entry.run is not None and entry.state is not State.RETRY),
+        "tries": entry.tries,
+        "trouble": entry.trouble or None,
+        "not_before": wording.stamp(entry.not_before or None),
     }
+
+
+def run_seconds(entry: Entry) -> float | None:
+    """Return how long the last run of a deployment took; None if nothing was run, or it has not ended."""
+    if not entry.started or not entry.ended:
+        return None
+    return max(round(entry.ended - entry.started, 3), 0.0)

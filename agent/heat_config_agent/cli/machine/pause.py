@@ -1,4 +1,4 @@
-"""`heat-config-agent pause`, `resume` and `poke`: requests to the running agent as a whole."""
+"""`heat-config-agent pause`, `resume` and `poll`: requests to the running agent as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ have begun go on, results are delivered, and sources are asked. --for goes by th
 replaces the one before, with its end.
 """
 _RESUME = ": End a pause: deployments begin again."
-_POKE = ": Make the running agent ask its sources now, and send the results that wait for their next attempt."
+_POLL = ": Make the running agent ask its sources now, and send the results that wait for their next attempt."
 
 
 _STATE_EXIT_CODES = """\
@@ -29,7 +29,7 @@ exit codes:
   1  the agent is running as another user, so it could not be told
   2  bad usage or configuration, or a state directory that cannot be used
 """
-_POKE_EXIT_CODES = """\
+_POLL_EXIT_CODES = """\
 exit codes:
   0  the agent has been told
   1  no agent is running, or it runs as another user
@@ -65,9 +65,9 @@ def add(commands: state_options.Commands) -> None:
     )
     parser.set_defaults(run=resume)
     parser = state_options.command(
-        commands, "poke", "make the agent poll now", _POKE, epilog=_POKE_EXIT_CODES
+        commands, "poll", "make the agent poll now", _POLL, epilog=_POLL_EXIT_CODES
     )
-    parser.set_defaults(run=poke)
+    parser.set_defaults(run=poll)
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -105,13 +105,13 @@ def resume(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def poke(options: argparse.Namespace) -> int:
+def poll(options: argparse.Namespace) -> int:
     """Make the running agent ask its sources now."""
     settings = state_options.of(options)
     state = settings.state
     process = wake(state)
     if process is None:
-        elsewhere = agents.hint(state, settings.options, os.environ, "poke")
+        elsewhere = agents.hint(state, settings.options, os.environ, "poll")
         unit = (
             f"heat-config-agent@{agents.user_name(os.geteuid())}"
             if os.geteuid()

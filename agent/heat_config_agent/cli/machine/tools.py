@@ -1,159 +1,219 @@
-"""`heat-config-agent hooks [TOOL]`: Show the tools of this machine, and whether their programs are installed."""
+"""`heat-config-agent tool`: Show the tools of this machine, and whether their programs are installed."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.apply import ready
 from heat_config_agent.cli.apply.ready import State
 from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.deployment import Tool
-from heat_config_agent.model.errors import AgentError, ExitCode, StateError
+from heat_config_agent.model.errors import ExitCode, NotFoundError, StateError
 from heat_config_agent.runs import tools
 from heat_config_agent.settings import effective
+from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal
 from heat_config_hooks import options
 from heat_config_hooks.options import Option
+from heat_config_hooks.protocol import About
 
-_EXIT_CODES = """\
+_LIST = ": Show all tools of this machine, with the hook and the program of each."
+
+_SHOW = (
+    ": Show the hook of a tool, its program, and the options that a deployment can set."
+)
+
+_LIST_CODES = """\
 exit codes:
-  0  the hooks are shown, even if programs are missing
-  1  there is no hook for TOOL
+  0  the tools are shown, even if programs are missing
   2  bad usage or configuration
+"""
+
+_SHOW_CODES = """\
+exit codes:
+  0  the tool is shown, even if its program is missing
+  2  bad usage or configuration
+  8  there is no hook for TOOL
 """
 
 
 def add(commands: state_options.Commands) -> None:
-    """Declare the command."""
+    """Declare the commands."""
     parser = commands.add_parser(
-        "hooks",
+        "tool",
         help="show the tools, and which programs are missing",
         description=(__doc__ or "").partition(": ")[2],
-        epilog=_EXIT_CODES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument(
-        "tool",
-        metavar="TOOL",
-        nargs="?",
-        help="show everything about one hook, with its options",
+    inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    each = state_options.command(
+        inner,
+        "list",
+        "show all tools, and which programs are missing",
+        _LIST,
+        epilog=_LIST_CODES,
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--absent",
+    each.add_argument(
+        "--missing",
         action="store_true",
-        help="only say which package to install for tools of this machine's deployments that have no hook",
+        help="show only the tools without a hook that deployments of this machine need, and what to install",
     )
-    for option in (state_options.HOOKS, *state_options.STATE):
-        option.add(parser)
-    parser.set_defaults(run=run)
+    _finish(each, run_list, "tools")
+    each = state_options.command(
+        inner, "show", "show one tool with its options", _SHOW, epilog=_SHOW_CODES
+    )
+    each.add_argument("tool", metavar="TOOL", help="the name of a tool")
+    _finish(each, run_show, "tool")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Show all hooks, or one."""
-    overrides = effective.Overrides(hooks=tuple(arguments.hooks_dir))
-    settings = effective.make(
-        os.environ,
-        config=arguments.config,
-        state=arguments.state_dir,
-        overrides=overrides,
-    )
-    installed = tools.Tools(settings.hooks, terminal.warn)
-    if arguments.tool is not None:
-        tool = installed.find(arguments.tool)
-        if tool is None:
-            problem = heat_config_hooks.absent(arguments.tool)
-            hint = (
-                "" if problem else "`heat-config-agent hooks` shows the installed ones"
-            )
-            raise AgentError(
-                problem or f"no hook for tool {arguments.tool!r}", hint=hint
-            )
-        [state] = ready.states([tool], settings.environment)
-        _show_one(tool, state, as_json=arguments.json)
-        return ExitCode.OK
-    hooks = list(installed.installed().values())
-    if arguments.absent:
-        for problem in ready.absent(
-            journal.read(settings.state), installed.installed()
-        ).values():
-            terminal.say(problem)
-        return ExitCode.OK
-    absent = sorted(heat_config_hooks.COMPAT.difference(tool.name for tool in hooks))
-    states = ready.states(hooks, settings.environment)
-    if arguments.json:
-        values = [
-            _values(tool, state) for tool, state in zip(hooks, states, strict=True)
+def _finish(
+    parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], kind: str
+) -> None:
+    state_options.HOOKS.add(parser)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind=kind)
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Show all tools, or those that are missing."""
+    settings = _settings(arguments)
+    installed = tools.Tools(settings.hooks, terminal.warn).installed()
+    missing = _missing(settings.state, installed, required=arguments.missing)
+    if arguments.missing:
+        listed: list[dict[str, object]] = []
+    else:
+        states = ready.states(list(installed.values()), settings.environment)
+        listed = [
+            _values(tool, state)
+            for tool, state in zip(installed.values(), states, strict=True)
         ]
-        terminal.say(
-            json.dumps(
-                {
-                    "hooks": values,
-                    "absent": dict.fromkeys(absent, heat_config_hooks.COMPAT_PACKAGE),
-                }
-            )
+    more = sorted(heat_config_hooks.COMPAT.difference(installed))
+    if arguments.json:
+        envelope.result(
+            {
+                "tools": listed,
+                "missing": [
+                    {"name": name, "message": message, "package": package}
+                    for name, (message, package) in missing.items()
+                ],
+                "more": {"package": heat_config_hooks.COMPAT_PACKAGE, "tools": more},
+            }
         )
         return ExitCode.OK
-    rows = [("TOOL", "HOOK", "PROGRAM", "VERSION", "DETAILS")]
-    rows += [
-        (
-            tool.name,
-            _hook(tool),
-            state.program or "-",
-            state.version or "-",
-            _details(tool, state),
-        )
-        for tool, state in zip(hooks, states, strict=True)
-    ]
-    header, *lines = terminal.table([tuple(map(terminal.line, row)) for row in rows])
-    terminal.say(terminal.styled(header, "quiet"))
-    for state, line in zip(states, lines, strict=True):
-        terminal.say(terminal.styled(line, "warn" if state.problem else ""))
-    if absent:
-        _show_absent(absent, settings.state, installed)
+    if arguments.missing:
+        rows = [(name, message) for name, (message, _) in missing.items()]
+        _say_table(rows, ("NAME", "DETAILS"), "no tool is missing")
+        return ExitCode.OK
+    _show_all(listed)
+    if more:
+        package = heat_config_hooks.COMPAT_PACKAGE
+        text = f"\nthe package {package} has more tools: {', '.join(more)}"
+        terminal.say(terminal.styled(text, "quiet"))
+    for name, (_, package) in missing.items():
+        problem = f"a deployment on this machine needs {name}: install {package}"
+        terminal.say(terminal.styled(problem, "warn"))
     return ExitCode.OK
 
 
-def _show_absent(names: Sequence[str], state: Path, installed: tools.Tools) -> None:
-    """Print which package has more tools, and which of them deployments of this machine need."""
-    more = f"the package {heat_config_hooks.COMPAT_PACKAGE} has more tools: {', '.join(names)}"
-    terminal.say(terminal.styled(f"\n{more}", "quiet"))
-    with contextlib.suppress(StateError):
-        # anybody may list the hooks, and only the agent's user can read the journal
-        for name in ready.absent(journal.read(state), installed.installed()):
-            problem = f"a deployment on this machine needs {name}: install {heat_config_hooks.COMPAT_PACKAGE}"
-            terminal.say(terminal.styled(problem, "warn"))
-
-
-def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:
+def run_show(arguments: argparse.Namespace) -> int:
+    """Show one tool."""
+    settings = _settings(arguments)
+    tool = tools.Tools(settings.hooks, terminal.warn).find(arguments.tool)
+    if tool is None:
+        problem = heat_config_hooks.absent(arguments.tool)
+        raise NotFoundError(
+            problem or f"no hook for tool {arguments.tool!r}",
+            hint="" if problem else "heat-config-agent tool list",
+            subject=("tool", arguments.tool),
+        )
+    [state] = ready.states([tool], settings.environment)
     about = ready.about(tool)
     declared = (
         {**about.options, **options.COMMON, **about.options}
         if about is not None
         else {}
     )
-    if as_json:
-        values = {
-            **_values(tool, state),
-            "config": about.config if about is not None else None,
-            "options": [_option(name, option) for name, option in declared.items()],
-            "variables": list(about.variables) if about is not None else [],
-            "tested": about.tested if about is not None else None,
-        }
-        terminal.say(json.dumps(values))
-        return
+    if arguments.json:
+        envelope.result(
+            {
+                **_values(tool, state),
+                "config": about.config if about is not None else None,
+                "options": [_option(name, option) for name, option in declared.items()],
+                "variables": list(about.variables) if about is not None else [],
+                "tested": about.tested if about is not None else None,
+            }
+        )
+        return ExitCode.OK
+    _show_one(tool, state, about, declared)
+    return ExitCode.OK
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    overrides = effective.Overrides(hooks=tuple(arguments.hooks_dir))
+    return state_options.of(arguments, overrides=overrides)
+
+
+def _missing(
+    state: Path, installed: Collection[str], *, required: bool
+) -> dict[str, tuple[str, str]]:
+    """Return the sentence and the package of each tool that deployments here need, and that has no hook.
+
+    Anybody may list the tools, and only the agent's user can read the journal: an unreadable one is an error only if
+    the answer is `required`.
+    """
+    try:
+        entries = journal.read(state)
+    except StateError:
+        if required:
+            raise
+        return {}
+    package = heat_config_hooks.COMPAT_PACKAGE
+    return {
+        name: (message, package)
+        for name, message in ready.absent(entries, installed).items()
+    }
+
+
+def _show_all(listed: list[dict[str, object]]) -> None:
+    rows = [
+        (
+            str(tool["name"]),
+            "yes" if tool["ready"] else "no",
+            "built-in"
+            if str(tool["hook"]).startswith("builtin:")
+            else str(tool["hook"]),
+            str(tool["program"] or "-"),
+            str(tool["version"] or "-"),
+            _details(tool),
+        )
+        for tool in listed
+    ]
+    header = ("NAME", "READY", "HOOK", "PROGRAM", "VERSION", "DETAILS")
+    _say_table(rows, header, "no tools")
+
+
+def _say_table(
+    rows: Sequence[Sequence[str]], header: Sequence[str], empty: str = ""
+) -> None:
+    for line in terminal.table(rows, header=header, empty=empty):
+        terminal.say(line)
+
+
+def _show_one(
+    tool: Tool, state: State, about: About | None, declared: Mapping[str, Option]
+) -> None:
+    values = _values(tool, state)
     facts = [
-        ("tool", tool.name),
-        ("hook", _hook(tool)),
+        ("name", tool.name),
+        ("ready", "yes" if values["ready"] else "no"),
+        ("hook", "built-in" if tool.builtin else tool.hook),
         ("program", " ".join(filter(None, (state.program, state.version)))),
-        ("", _details(tool, state)),
+        ("details", _details(values)),
     ]
     if about is not None:
         facts += [
@@ -171,27 +231,24 @@ def _show_one(tool: Tool, state: State, *, as_json: bool) -> None:
     for line in terminal.table([fact for fact in facts if fact[1]]):
         terminal.say(terminal.plain(line))
     if declared:
-        rows = [("OPTION", "VALUE", "DEFAULT", "MEANING")]
-        rows += [
+        rows = [
             (name, option.expected, _default(option) or "-", option.says)
             for name, option in declared.items()
         ]
-        header, *lines = terminal.table(rows)
-        terminal.say(f"\n{terminal.styled(header, 'quiet')}")
-        for line in lines:
-            terminal.say(line)
+        terminal.say("")
+        _say_table(rows, ("OPTION", "VALUE", "DEFAULT", "MEANING"))
 
 
 def _values(tool: Tool, state: State) -> dict[str, object]:
-    """Return a hook as JSON."""
+    """Return a tool as JSON."""
     return {
-        "tool": tool.name,
+        "name": tool.name,
+        "ready": not state.problem,
         "hook": tool.hook,
-        "hides_ours": _hides(tool),
+        "overrides_builtin": not tool.builtin and tool.name in heat_config_hooks.HOOKS,
         "program": state.program or None,
         "version": state.version or None,
-        "ready": not state.problem,
-        "problem": state.problem or None,
+        "message": state.problem or None,
     }
 
 
@@ -200,7 +257,7 @@ def _option(name: str, option: Option) -> dict[str, object]:
         "name": name,
         "value": option.expected,
         "default": option.default,
-        "what": option.says,
+        "message": option.says,
     }
 
 
@@ -208,15 +265,6 @@ def _default(option: Option) -> str:
     return "" if option.default is None else json.dumps(option.default)
 
 
-def _hook(tool: Tool) -> str:
-    return "built-in" if tool.builtin else tool.hook
-
-
-def _hides(tool: Tool) -> bool:
-    """Return whether an executable overrides a built-in hook."""
-    return not tool.builtin and tool.name in heat_config_hooks.HOOKS
-
-
-def _details(tool: Tool, state: State) -> str:
-    hides = ["it overrides the built-in hook"] if _hides(tool) else []
-    return "; ".join([state.problem or "ready", *hides])
+def _details(tool: Mapping[str, object]) -> str:
+    overrides = "it overrides the built-in hook" if tool["overrides_builtin"] else ""
+    return "; ".join(filter(None, (str(tool["message"] or ""), overrides)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from heat_config_agent.cli import envelope, state_options
-from heat_config_agent.cli.help_format import HelpFormatter
+from heat_config_agent.cli.help_format import HelpFormatter, Parser
 from heat_config_stack.cli import template_options
 
 _EXIT_CODES = """\
@@ -44,9 +44,8 @@ def add(commands: state_options.Commands, named: str = "") -> None:
         epilog=_EXIT_CODES,
         formatter_class=HelpFormatter,
     )
-    class_: type[argparse.ArgumentParser] = _Parser
     inner = parser.add_subparsers(
-        metavar="COMMAND", title="commands", required=True, parser_class=class_
+        metavar="COMMAND", title="commands", parser_class=_Parser
     )
     for declare in [_COMMANDS[named]] if named in _COMMANDS else _COMMANDS.values():
         declare(inner)
@@ -157,7 +156,7 @@ def _add_new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="STACK", help="the name of the new stack")
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     """Parses `--rollback NAME` like `--rollback enable NAME`: the word after it is its value only if it can be."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -476,7 +475,9 @@ def _add_preview(inner: state_options.Commands) -> None:
         "plan",
         of_stack=False,
     )
-    parser.description = "Another name of `stack create --plan` and `stack update --plan`."
+    parser.description = (
+        "Another name of `stack create --plan` and `stack update --plan`."
+    )
     parser.add_argument("name", metavar="STACK", nargs="?", help=_STACK)
     template_options.add(parser)
     template_options.add_attributes(parser)
@@ -518,7 +519,9 @@ def _add_abandon(inner: state_options.Commands) -> None:
 
 
 def _add_snapshot(inner: state_options.Commands) -> None:
-    group = state_options.group(inner, "snapshot", "take, show and restore snapshots of a stack")
+    group = state_options.group(
+        inner, "snapshot", "take, show and restore snapshots of a stack"
+    )
     parser = _worked_on(
         group,
         "create",
@@ -567,7 +570,9 @@ def _add_snapshot(inner: state_options.Commands) -> None:
 
 
 def _add_types(resources: state_options.Commands) -> None:
-    types = state_options.group(resources, "type", "show the resource types that templates may have")
+    types = state_options.group(
+        resources, "type", "show the resource types that templates may have"
+    )
     parser = _shows(
         types,
         "list",
@@ -594,7 +599,7 @@ def _add_types(resources: state_options.Commands) -> None:
         of_stack=False,
     )
     parser.add_argument("type", metavar="TYPE", help="the name of a resource type")
-    kinds = parser.add_mutually_exclusivestate_options.group()
+    kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument(
         "--long", action="store_true", help="with --json, print the description too"
     )

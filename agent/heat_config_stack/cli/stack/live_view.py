@@ -235,7 +235,9 @@ class _Row:
         """Stay as it is."""
         self.word, self.reason, self.is_new = _OK, _UNCHANGED, False
 
-    def finish(self, name: str, existing: Collection[str], needs: Collection[str]) -> None:
+    def finish(
+        self, name: str, existing: Collection[str], needs: Collection[str]
+    ) -> None:
         """Say what has become of a resource without any event."""
         if name in existing:
             self.left_unchanged()
@@ -269,7 +271,6 @@ class _Row:
         return terminal.duration(
             (processes.since_boot() if self.ended is None else self.ended) - self.since
         )
-
 
     @property
     def fails(self) -> bool:
@@ -317,7 +318,9 @@ class Lines(_Rows):
     def expect(self, names: Collection[str], earlier: Mapping[str, Earlier]) -> None:
         self._earlier = earlier
         self._expected = [name for name in names if name not in earlier]
-        longest = max((terminal.columns(terminal.line(each)) for each in names), default=0)
+        longest = max(
+            (terminal.columns(terminal.line(each)) for each in names), default=0
+        )
         self._room = min(max(longest, _ROOM), _MOST_ROOM)
 
     def _say(self, path: str, row: _Row, *, duration: str | None = None) -> None:
@@ -432,10 +435,8 @@ class Tree(_Rows):
             key=lambda path: [places.get(start, 0) for start in _beginnings(path)],
         )
 
-    def _drawn_lines(
-        self, paths: Sequence[str], *, is_last: bool = False
-    ) -> list[str]:
-        """Return the lines of some resources, with one column for their names; the last ones say why runs have failed."""
+    def _drawn_lines(self, paths: Sequence[str], *, is_last: bool = False) -> list[str]:
+        """Return the lines of some resources, with one column for their names; the last ones show output."""
         width = max(terminal.width() - 1, _FIXED + 8)
         longest = max((terminal.columns(_indented(path)) for path in paths), default=0)
         room = min(max(longest, _ROOM), width - _FIXED)

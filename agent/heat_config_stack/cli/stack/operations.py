@@ -50,6 +50,7 @@ from heat_config_stack.resource.types import Types
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 
+
 def with_mistakes(command: Command) -> Command:
     """Return the command so that it prints the mistakes of a template, each with its position."""
 
@@ -386,7 +387,6 @@ def _carried_out(
         view.expect(list(names), _earlier(settings, session))
         if definition is not None:
             origin.keep(settings, options.name, _origin(options))
-        action = stack.record.action if stack else ""
         work(session)
         root = session.root
         view.finish(_as_defined(root) if root else (), _needs(root))
@@ -397,7 +397,7 @@ def _carried_out(
         if options.server and root is not None and (left := _for_others(root)):
             view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         if root is None:
-            return _gone(options, action, time.monotonic() - began)
+            return _gone(options, time.monotonic() - began)
         return _ended(settings, options, root, time.monotonic() - began)
 
 
@@ -536,7 +536,7 @@ def _for_others(root: Stack) -> list[str]:
     )
 
 
-def _gone(options: argparse.Namespace, action: str, seconds: float) -> _Outcome:
+def _gone(options: argparse.Namespace, seconds: float) -> _Outcome:
     """Print that a stack was deleted, or that one was not kept."""
     if not options.json:
         state = terminal.stated(str(Shown.OK))
@@ -559,22 +559,19 @@ def _ended(
             for line in values.output_lines(root):
                 terminal.say(line)
         return _Outcome(ExitCode.OK, data, None)
-    ended = "was rolled back" if record.status == COMPLETE else "failed"
     why = sessions.reason_of(root)
     if record.action == ROLLBACK and record.status == COMPLETE:
         why = why.removeprefix("rolled back after: ")
         message = f"stack {options.name}: rolled back after {took}: {why}"
     else:
-        message = f"stack {options.name}: {record.action} {ended} after {took}: {why}"
+        message = f"stack {options.name}: {record.action} failed after {took}: {why}"
     ways = _ways(settings, options, root)
     if not options.json:
         say_failure(message, ways)
     else:
         terminal.complain(f"error: {terminal.line(message)}")
     hint = f"`{ways[0][1]}`" if ways else ""
-    return _Outcome(
-        ExitCode.FAILED, data, envelope.Failure("failed", message, hint)
-    )
+    return _Outcome(ExitCode.FAILED, data, envelope.Failure("failed", message, hint))
 
 
 def say_failure(message: str, ways: Sequence[tuple[str, str]]) -> None:

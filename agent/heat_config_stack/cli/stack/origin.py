@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.kinds import is_packed
 from heat_config_agent.model.errors import StateError, UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state import followed

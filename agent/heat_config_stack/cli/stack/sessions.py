@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.kinds import TOSCA
-from heat_config_agent.diagnostics.words import among, meant
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import (
     AgentError,
@@ -20,7 +20,6 @@ from heat_config_agent.model.errors import (
     LockedError,
     NotFoundError,
     StateError,
-    UsageError,
 )
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
@@ -63,7 +62,7 @@ class _Nobody:
         raise AssertionError(deployment)
 
 
-class TimeIsOver(AgentError):
+class TimeIsOverError(AgentError):
     """The time is over that the command may wait."""
 
     exit_code = ExitCode.TIMED_OUT
@@ -107,13 +106,16 @@ class _Watched:
     def withdraw(self, deployment: DeploymentRecord) -> None:
         self._machine.withdraw(deployment)
 
+    def stop(self, world: World, reason: str) -> None:
+        self._machine.stop(world, reason)
+
     @property
     def busy(self) -> bool:
         return self._opened is not None and self._opened.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
-            raise TimeIsOver(
+            raise TimeIsOverError(
                 "the time of --wait-for is over; runs that have begun go on",
                 hint="run the command again to continue",
             )
@@ -359,31 +361,16 @@ def rolled_back_after(stack: Stack) -> str:
     return f"rolled back after: {'; '.join(runs) or undone['reason']}"
 
 
-def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
-    """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError.
-
-    Instead of a path, the id of a run that failed before a rollback is accepted.
-    """
-    store = look(settings, name).world.store
-    if store.root is not None and path in {
-        run["id"] for run in (store.root.undone or {}).get("runs", ())
-    }:
-        return listing.folder(settings.state, name), path
-    matches = [
-        identity
-        for identity in store.deployments
-        if deployments.path_of(store, identity) == path
+def resource_ids(settings: Settings, name: str) -> list[tuple[str, str]]:
+    """Return the path and the physical id of each resource of a stack; none if its records cannot be read."""
+    try:
+        store = Store(listing.folder(settings.state, name), write=False)
+    except StateError:
+        return []
+    return [
+        (deployments.path_to(store, identity), record.physical or "")
+        for identity, record in store.resources.items()
     ]
-    if not matches:
-        paths = sorted(
-            deployments.path_of(store, identity) for identity in store.deployments
-        )
-        raise NotFoundError(
-            f"the stack {name} has no deployment {path!r}",
-            hint=among(path, paths),
-            subject=("deployment", f"{name}/{path}"),
-        )
-    return listing.folder(settings.state, name), matches[-1]
 
 
 def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:

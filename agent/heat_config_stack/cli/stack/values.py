@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import Concealer, is_secret
+from heat_config_agent.model import states
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import blame
-from heat_config_agent.model import states
 from heat_config_agent.model.positions import Json
 from heat_config_agent.model.states import Shown
 from heat_config_agent.model.wording import stamp
@@ -23,8 +23,8 @@ from heat_config_stack.records import listing
 from heat_config_stack.records.listing import Kept
 from heat_config_stack.records.records import (
     CHECK,
-    DELETE,
     COMPLETE,
+    DELETE,
     FAILED,
     IN_PROGRESS,
     INIT,
@@ -112,7 +112,7 @@ def listed_stack(settings: Settings, kept: Kept) -> dict[str, Json]:
         "resources": kept.resources,
         "failed_resources": kept.bad,
         "source": whence(settings, record.name),
-        "message": message or None,
+        "message": message,
     }
 
 
@@ -190,11 +190,10 @@ def stack(settings: Settings, root: Stack) -> dict[str, Json]:
     message = sessions.reason_of(root) if state is Shown.FAILED else broken
     return {
         **_brief(root.record),
-        "stack_status_reason": broken
-        or root.world.conceal.text(_reason(root.record)),
+        "stack_status_reason": broken or root.world.conceal.text(_reason(root.record)),
         "state": str(state),
         "interrupted": bool(broken),
-        "message": message or None,
+        "message": message,
         "source": whence(settings, root.name),
         "template": origin.shown(settings, root.name),
         "resources": counted(root),
@@ -218,7 +217,7 @@ def deleted(name: str) -> dict[str, Json]:
         "since": stamp(time.time()),
         "stack_status_reason": "",
         "interrupted": False,
-        "message": None,
+        "message": "",
         "source": None,
         "template": None,
         "resources": {},
@@ -335,13 +334,13 @@ def resource(path: str, member: Resource) -> dict[str, Json]:
         "state": str(state_of(record)),
         "action": None if record.action == INIT else record.action,
         "since": stamp(record.updated or record.created),
-        "message": _message(member) or None,
+        "message": _message(member),
     }
 
 
 def _message(member: Resource) -> str:
     """Return why a resource has failed, in the words of its tool, or why nothing was run for it."""
-    record, store = member.record, member.stack.world.store
+    record, store = member.record, cast("Stack", member.stack).world.store
     if record.status == FAILED:
         from heat_config_stack.lifecycle import deployments  # noqa: PLC0415  # only after a failure
 
@@ -414,7 +413,7 @@ def event(
         "subject": {**(of_resource if path else of_stack), "stack": stack_name},
         "state": str(event_state(record)),
         "action": record["action"],
-        "message": conceal.text(str(record.get("why") or record["reason"])) or None,
+        "message": conceal.text(str(record.get("why") or record["reason"])),
     }
 
 

@@ -10,6 +10,7 @@ import pytest
 from heat_config_agent.cli import command_line
 from heat_config_agent.cli.apply import command as apply
 from heat_config_agent.cli.apply import options as apply_options
+from heat_config_agent.model.errors import UsageError
 
 FLAGS = [each.name for each in apply_options.OPTIONS if not each.metavar]
 VALUED = [each.name for each in apply_options.OPTIONS if each.metavar]
@@ -19,7 +20,7 @@ def by_argparse(words: Sequence[str]) -> dict[str, object] | None:
     """Return what argparse makes of a line; None where it does not take it."""
     try:
         return vars(apply.parser().parse_args(words))
-    except SystemExit:
+    except (SystemExit, UsageError):
         return None
 
 
@@ -51,7 +52,7 @@ def plainly(words: Sequence[str]) -> dict[str, object] | None:
             "i",
             "a.json",
         ],
-        ["--timeout", "5", "--grace=0.5", "--deliver-for", "1e1", "a.json"],
+        ["--timeout", "5", "--grace=0.5", "--deliver-for", "1m30s", "a.json"],
         ["--state-dir", "/x", "--state-dir", "/y", ""],
     ],
 )

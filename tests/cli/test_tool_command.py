@@ -1,4 +1,4 @@
-"""`heat-config-agent hooks`: which tools there are on a machine, and what they lack."""
+"""`heat-config-agent tool`: which tools there are on a machine, and what they lack."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def program(folder: Path, name: str, script: str) -> Path:
     return path
 
 
-def hooks(machine: Machine, *arguments: str, **environment: str) -> Done:
-    """Run the command to its end."""
+def tools(machine: Machine, *arguments: str, **environment: str) -> Done:
+    """Run one of the commands to its end."""
     named = [
         *arguments,
         *(["--hooks-dir", str(machine.hooks)] if machine.hooks.is_dir() else []),
     ]
-    return machine.command("heat-config-agent", ["hooks", *named], environment)
+    return machine.command("heat-config-agent", ["tool", *named], environment)
 
 
 def found(
     machine: Machine, *arguments: str, **environment: str
 ) -> dict[str, dict[str, Any]]:
     """Return what the command says of each hook, by tool."""
-    done = hooks(machine, "--json", *arguments, **environment)
+    done = tools(machine, "list", "--json", *arguments, **environment)
     assert (done.code, done.err) == (0, "")
-    return {each["tool"]: each for each in done.json["hooks"]}
+    return {each["name"]: each for each in done.data["tools"]}
 
 
 def test_every_hook_is_listed_with_its_program(
@@ -72,28 +72,28 @@ def test_every_hook_is_listed_with_its_program(
 
     assert list(listed) == sorted(heat_config_hooks.HOOKS)
     assert listed["puppet"] == {
-        "tool": "puppet",
+        "name": "puppet",
         "hook": "builtin:puppet",
-        "hides_ours": False,
+        "overrides_builtin": False,
         "program": str(puppet),
         "version": "7.23.0",
         "ready": True,
-        "problem": None,
+        "message": None,
     }
     assert listed["script"] == {
-        "tool": "script",
+        "name": "script",
         "hook": "builtin:script",
-        "hides_ours": False,
+        "overrides_builtin": False,
         "program": None,
         "version": None,
         "ready": True,
-        "problem": None,
+        "message": None,
     }
     for tool, each in listed.items():
         needs = heat_config_hooks.load(tool).ABOUT.program
         if needs is not None and each["program"] is None:
             assert not each["ready"]
-            assert each["problem"].endswith(f" is not installed; {needs.install}")
+            assert each["message"].endswith(f" is not installed; {needs.install}")
     assert (listed["salt"]["ready"], listed["salt"]["program"]) == (False, None)
 
 
@@ -102,18 +102,25 @@ def test_people_get_a_table(machine: Machine, bin_folder: Path) -> None:
     puppet = program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
     machine.hook("mine", SH)
 
-    done = hooks(machine)
+    done = tools(machine, "list")
 
     assert (done.code, done.err) == (0, "")
     header, *lines = done.out.splitlines()
-    assert header.split() == ["TOOL", "HOOK", "PROGRAM", "VERSION", "DETAILS"]
+    assert header.split() == [
+        "NAME",
+        "READY",
+        "HOOK",
+        "PROGRAM",
+        "VERSION",
+        "DETAILS",
+    ]
     rows = {line.split()[0]: line.split() for line in lines}
     assert list(rows) == sorted([*heat_config_hooks.HOOKS, "mine"])
-    assert rows["puppet"] == ["puppet", "built-in", str(puppet), "7.23.0", "ready"]
-    assert rows["script"] == ["script", "built-in", "-", "-", "ready"]
-    assert rows["mine"] == ["mine", str(machine.hooks / "mine"), "-", "-", "ready"]
+    assert rows["puppet"] == ["puppet", "yes", "built-in", str(puppet), "7.23.0"]
+    assert rows["script"] == ["script", "yes", "built-in", "-", "-"]
+    assert rows["mine"] == ["mine", "yes", str(machine.hooks / "mine"), "-", "-"]
     assert " ".join(rows["salt"]).startswith(
-        "salt built-in - - salt-call is not installed; install "
+        "salt no built-in - - salt-call is not installed; install "
     )
 
 
@@ -137,10 +144,10 @@ def test_executables_are_listed_too(machine: Machine, bin_folder: Path) -> None:
     assert set(listed) == {*heat_config_hooks.HOOKS, "mine", "odd"}
     assert (
         listed["mine"]["hook"],
-        listed["mine"]["hides_ours"],
+        listed["mine"]["overrides_builtin"],
         listed["mine"]["ready"],
     ) == (str(mine), False, True)
-    assert (listed["script"]["hook"], listed["script"]["hides_ours"]) == (
+    assert (listed["script"]["hook"], listed["script"]["overrides_builtin"]) == (
         str(script),
         True,
     )
@@ -150,11 +157,11 @@ def test_executables_are_listed_too(machine: Machine, bin_folder: Path) -> None:
     )
     for path in (odd, salt):
         each = listed[path.name]
-        assert (each["ready"], each["problem"]) == (
+        assert (each["ready"], each["message"]) == (
             False,
             f"it is not executable; make it so with «chmod +x {path}»",
         )
-    assert "; it overrides the built-in hook" in hooks(machine).out
+    assert "it overrides the built-in hook" in tools(machine, "list").out
     assert not (machine.folder / "ran").exists(), (
         "other people's hooks are not run to be listed"
     )
@@ -200,7 +207,7 @@ def test_a_version_is_found_in_what_is_said(
 
     each = found(machine)["puppet"]
 
-    assert (each["version"], each["ready"], each["problem"]) == (version, True, None)
+    assert (each["version"], each["ready"], each["message"]) == (version, True, None)
 
 
 def test_failed_program_is_reported_with_its_exit_code(
@@ -217,11 +224,11 @@ def test_failed_program_is_reported_with_its_exit_code(
     program(bin_folder, "cfn-init", f"{SH}kill -9 $$\n")
 
     listed = found(machine)
-    done = hooks(machine)
+    done = tools(machine, "list")
 
     assert (listed["puppet"]["ready"], listed["puppet"]["version"]) == (False, "7.1")
     sentence = f"«{puppet} --version» ended with exit code 3: it is \033[2J broken"
-    assert listed["puppet"]["problem"] == sentence
+    assert listed["puppet"]["message"] == sentence
     assert sentence.replace("\033", "\ufffd") in done.out
     assert "\033" not in done.out
     for tool, path, reason in (
@@ -229,11 +236,11 @@ def test_failed_program_is_reported_with_its_exit_code(
         ("chef", chef, "No such file or directory"),
     ):
         each = listed[tool]
-        assert (each["program"], each["problem"]) == (
+        assert (each["program"], each["message"]) == (
             str(path),
             f"cannot start {path}: {reason}",
         )
-    assert "ended with exit code -9" in listed["cfn-init"]["problem"]
+    assert "ended with exit code -9" in listed["cfn-init"]["message"]
     assert "Traceback" not in done.out + done.err
 
 
@@ -254,7 +261,7 @@ def test_a_program_that_is_named_by_its_variable_is_asked(
         "8.1",
         True,
     )
-    assert missing["problem"].startswith(
+    assert missing["message"].startswith(
         "nobody's ($HEAT_PUPPET_CMD) is not installed; "
     )
 
@@ -278,7 +285,7 @@ def test_of_several_programs_the_first_that_works_is_shown(
         True,
     )
     assert (alone["program"], alone["ready"]) == (str(docker), False)
-    assert alone["problem"].endswith("ended with exit code 1: no daemon")
+    assert alone["message"].endswith("ended with exit code 1: no daemon")
 
 
 def test_a_program_is_asked_in_the_environment_of_a_run(
@@ -314,9 +321,10 @@ def asked(
     for name, value in machine.environment.items():
         monkeypatch.setenv(name, value)
     begun = time.monotonic()
-    assert agent.main(["hooks", "--json"]) == 0
+    assert agent.main(["tool", "list", "--json"]) == 0
     listed = {
-        each["tool"]: each for each in json.loads(capsys.readouterr().out)["hooks"]
+        each["name"]: each
+        for each in json.loads(capsys.readouterr().out)["data"]["tools"]
     }
     return {**listed, "seconds": time.monotonic() - begun}
 
@@ -343,7 +351,7 @@ def test_hanging_programs_are_ended_and_reported(
 
     assert listed["seconds"] < 8, "one after the other they would take 10 s"
     for tool in ("puppet", "salt", "chef", "apply-config", "cfn-init"):
-        assert listed[tool]["problem"].endswith(" did not end within 2 s"), listed[tool]
+        assert listed[tool]["message"].endswith(" did not end within 2 s"), listed[tool]
         assert not listed[tool]["ready"]
     assert (listed["docker-cmd"]["version"], listed["docker-cmd"]["ready"]) == (
         "4.3.1",
@@ -386,9 +394,12 @@ def test_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> N
     puppet = program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
     about = heat_config_hooks.load("puppet").ABOUT
 
-    done, one = hooks(machine, "puppet"), hooks(machine, "puppet", "--json").json
+    done, one = (
+        tools(machine, "show", "puppet"),
+        tools(machine, "show", "puppet", "--json").data,
+    )
 
-    assert (one["tool"], one["program"], one["version"], one["ready"]) == (
+    assert (one["name"], one["program"], one["version"], one["ready"]) == (
         "puppet",
         str(puppet),
         "7.23.0",
@@ -405,14 +416,14 @@ def test_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> N
             "name": name,
             "value": each.expected,
             "default": each.default,
-            "what": each.says,
+            "message": each.says,
         }
         for name, each in every.items()
     ]
     assert (done.code, done.err) == (0, "")
     for words in (
         f"{puppet} 7.23.0",
-        "ready",
+        "yes",
         about.config,
         *about.variables,
         about.tested,
@@ -435,10 +446,10 @@ def test_any_hook_can_be_shown(
 ) -> None:
     """Every hook can be shown, also one whose program is missing."""
     monkeypatch.setenv("PATH", "/no/such/folder")
-    assert agent.main(["hooks", tool]) == 0
+    assert agent.main(["tool", "show", tool]) == 0
     assert heat_config_hooks.load(tool).ABOUT.config in capsys.readouterr().out
-    assert agent.main(["hooks", tool, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["tool"] == tool
+    assert agent.main(["tool", "show", tool, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"]["name"] == tool
 
 
 @pytest.mark.parametrize("name", ["mine", "script"])
@@ -448,13 +459,16 @@ def test_of_other_peoples_hooks_it_is_known_where_they_are(
     """Their options are their own, also where they hide a hook of ours."""
     path = machine.hook(name, f"{SH}touch {bin_folder}/ran\n")
 
-    done, one = hooks(machine, name), hooks(machine, name, "--json").json
+    done, one = (
+        tools(machine, "show", name),
+        tools(machine, "show", name, "--json").data,
+    )
 
     assert done.code == 0
     assert str(path) in done.out
     assert (
         ("it overrides the built-in hook" in done.out)
-        is one["hides_ours"]
+        is one["overrides_builtin"]
         is (name == "script")
     )
     assert "OPTION" not in done.out
@@ -466,36 +480,36 @@ def test_missing_program_is_shown_with_how_to_install_it(
     machine: Machine, bin_folder: Path
 ) -> None:
     """A hook whose program is missing is shown with the way to install it."""
-    done = hooks(machine, "salt", PATH=str(bin_folder))
+    done = tools(machine, "show", "salt", PATH=str(bin_folder))
     assert done.code == 0
     assert "salt-call is not installed; install " in done.out
 
 
 @pytest.mark.parametrize("tool", ["no-such-tool", "", "/", "☃", "-"])
-def test_a_tool_without_a_hook_comes_to_1(machine: Machine, tool: str) -> None:
+def test_unknown_tool_ends_with_8(machine: Machine, tool: str) -> None:
     """With a word about where they are all shown."""
-    done = hooks(machine, tool)
-    assert (done.code, done.out) == (1, "")
+    done = tools(machine, "show", tool)
+    assert (done.code, done.out) == (8, "")
     assert (
-        done.err
-        == f"error: no hook for tool {tool!r} (`heat-config-agent hooks` shows the installed ones)\n"
+        done.err == f"error: no hook for tool {tool!r} (heat-config-agent tool list)\n"
     )
 
 
 @pytest.mark.parametrize(
-    "arguments", [["a", "b"], ["--no-such-option"], ["--hooks-dir"]]
+    "arguments",
+    [["show", "a", "b"], ["list", "--no-such-option"], ["list", "--hooks-dir"]],
 )
 def test_bad_usage_comes_to_2(machine: Machine, arguments: list[str]) -> None:
     """Bad usage exits with 2."""
-    done = machine.command("heat-config-agent", ["hooks", *arguments], {})
-    assert done.code == 2
-    assert "usage: heat-config-agent" in done.err
+    done = machine.command("heat-config-agent", ["tool", *arguments], {})
+    assert (done.code, done.out) == (2, "")
+    assert "error: " in done.err
 
 
 def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:
     """Any user may run the command, and no state directory is created."""
     before = {path: path.stat().st_mtime_ns for path in machine.folder.rglob("*")}
-    assert hooks(machine).code == 0
+    assert tools(machine, "list").code == 0
     assert {
         path: path.stat().st_mtime_ns for path in machine.folder.rglob("*")
     } == before
@@ -508,7 +522,7 @@ def test_closed_pipe_gives_no_traceback(machine: Machine, bin_folder: Path) -> N
     os.close(reader)
     environment = {**machine.environment, "PATH": str(bin_folder)}
     with open(writer, "wb") as pipe:
-        command = [str(BIN / "heat-config-agent"), "hooks"]
+        command = [str(BIN / "heat-config-agent"), "tool", "list"]
         done = subprocess.run(
             command,
             env=environment,
