@@ -258,7 +258,9 @@ def test_check_and_snapshot_leave_a_failed_deployment_failed(
     )
     assert done.code == 1
     assert "CREATE has failed: Deployment to server failed" in done.out + done.err
-    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
+    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)["data"][
+        "resources"
+    ]
     states = {each["resource_name"]: each["resource_status"] for each in listed}
     assert states["svc"] == "CREATE_FAILED"
     log(machine)

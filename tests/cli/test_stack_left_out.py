@@ -28,7 +28,9 @@ def two() -> dict[str, Any]:
 
 def states(machine: Machine) -> dict[str, str]:
     """Return the status of each deployment by `stack resource list`."""
-    rows = json.loads(stack(machine, "resource", "list", "s", "--json").out)
+    rows = json.loads(stack(machine, "resource", "list", "s", "--json").out)["data"][
+        "resources"
+    ]
     return {
         each["resource_name"]: each["resource_status"]
         for each in rows
@@ -184,7 +186,9 @@ def test_operations_of_a_service_are_left_out(machine: Machine) -> None:
     ) == (2, True)
     assert service(machine, "--server", "server").code == 0
     assert log(machine) == ["one.create CREATE"]
-    rows = json.loads(stack(machine, "resource", "list", "t", "--json").out)
+    rows = json.loads(stack(machine, "resource", "list", "t", "--json").out)["data"][
+        "resources"
+    ]
     assert {each["resource_name"]: each["resource_status"] for each in rows}[
         "two.create"
     ] == "LEFT_OUT"

@@ -73,8 +73,8 @@ def test_a_resource_of_a_plugin_is_signalled(machine: Machine) -> None:
     done = stack(machine, "resource", "signal", "s", "bell", "--data", '{"times": 3}')
     assert done.code == 0, done
     assert json.loads(stack(machine, "output", "show", "s", "rung", "--json").out)[
-        "output_value"
-    ] == {"times": 3}
+        "data"
+    ]["output_value"] == {"times": 3}
     assert stack(machine, "resource", "signal", "s", "bell", "--data", "{").code == 2
     assert (
         "there is no resource whistle"

@@ -107,7 +107,10 @@ def test_interrupted_stack_is_shown_with_the_command_that_continues_it(
         assert why in stack(machine, "list").out
         assert why in stack(machine, "show", "s").out
         assert (
-            json.loads(stack(machine, "list", "--json").out)[0]["interrupted"] is True
+            json.loads(stack(machine, "list", "--json").out)["data"]["stacks"][0][
+                "interrupted"
+            ]
+            is True
         )
         assert why in machine.agent("status").out
         assert (

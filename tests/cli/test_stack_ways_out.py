@@ -56,7 +56,9 @@ def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:
     template = write(machine, "CREATE", 0)
     assert stack(machine, "create", "-t", template, "--rollback", "one").code == 0
     assert (
-        json.loads(stack(machine, "show", "one", "--json").out)["disable_rollback"]
+        json.loads(stack(machine, "show", "one", "--json").out)["data"][
+            "disable_rollback"
+        ]
         is False
     )
     assert (
@@ -64,7 +66,9 @@ def test_rollback_takes_no_name_for_its_value(machine: Machine) -> None:
         == 0
     )
     assert (
-        json.loads(stack(machine, "show", "two", "--json").out)["disable_rollback"]
+        json.loads(stack(machine, "show", "two", "--json").out)["data"][
+            "disable_rollback"
+        ]
         is True
     )
     assert stack(machine, "create", "three", "-t", template, "--rollback").code == 0
@@ -97,7 +101,7 @@ def test_a_stack_whose_deletion_always_fails(machine: Machine) -> None:
         in done.err
     )
     assert "ok        server                   DELETE" in done.out
-    assert json.loads(stack(machine, "list", "--json").out) == []
+    assert json.loads(stack(machine, "list", "--json").out)["data"]["stacks"] == []
 
 
 def test_a_broken_suspend_has_a_way_out(machine: Machine) -> None:
@@ -120,10 +124,12 @@ def test_a_broken_suspend_has_a_way_out(machine: Machine) -> None:
 def test_metadata_of_a_resource_is_shown(machine: Machine) -> None:
     """With values that are secret by their names masked."""
     assert stack(machine, "create", "-t", write(machine, "CREATE", 0), "s").code == 0
-    shown = json.loads(stack(machine, "resource", "show", "s", "d", "--json").out)
-    assert shown["metadata"] == {"team": "ops", "password": "******"}
+    shown = json.loads(stack(machine, "resource", "show", "s", "d", "--json").out)[
+        "data"
+    ]
+    assert shown["metadata"] == {"team": "ops", "password": "***"}
     assert (
-        "metadata\n  team = ops\n  password = ******\n"
+        "metadata\n  team = ops\n  password = ***\n"
         in stack(machine, "resource", "show", "s", "d").out
     )
 
@@ -336,7 +342,9 @@ def test_a_rollback_that_fails_itself(machine: Machine) -> None:
         "`heat-config-agent stack delete s.*` tries again to delete the rest, and `.* --force s.*` forgets",
         done.out,
     )
-    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
+    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)["data"][
+        "resources"
+    ]
     states = {each["resource_name"]: each["resource_status"] for each in listed}
     assert states == {
         "server": "CREATE_COMPLETE",
@@ -367,5 +375,7 @@ def test_an_update_whose_rollback_fails(machine: Machine) -> None:
     assert stack(machine, "update", "-t", str(path), "s").code == 1
     fixed.touch()
     assert stack(machine, "update", "--existing", "s").code == 0
-    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
+    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)["data"][
+        "resources"
+    ]
     assert [each["resource_name"] for each in listed] == ["other"]

@@ -156,7 +156,7 @@ def test_workflows_and_triggers_are_started(shop: Shop) -> None:
         "deploy": "COMPLETE",
         "undeploy": None,
     }
-    assert listed["grow"]["inputs"]["password"]["default"] == "******"
+    assert listed["grow"]["inputs"]["password"]["default"] == "***"
     assert listed["grow"]["inputs"]["word"] == {
         "type": "string",
         "description": "how big",
