@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from heat_config_stack.cli import template
 from hot.made import VERSION
 from support import planted
 
@@ -87,8 +85,6 @@ def validated(
     """Return what is said of a template."""
     path = folder / "t.yaml"
     path.write_text(text)
-    parser = argparse.ArgumentParser()
-    template.add(parser.add_subparsers())
     given = [word for name in names for word in ("--parameter", f"{name}={secret}")]
     words = [
         "template",
@@ -97,7 +93,7 @@ def validated(
         *given,
         *(["--json"] if as_json else []),
     ]
-    return planted.printed(template.run, parser.parse_args(words))
+    return planted.printed(*words)
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "JSON"])
@@ -204,10 +200,8 @@ def test_a_value_that_is_not_what_its_type_says_is_not_repeated(tmp_path: Path) 
     """When an environment is read, it is not known yet which values are secret."""
     environment = tmp_path / "e.yaml"
     environment.write_text(f"parameters: {{pw: !!int {planted.WORD}}}\n")
-    parser = argparse.ArgumentParser()
-    template.add(parser.add_subparsers())
     (tmp_path / "t.yaml").write_text(HEAD)
     words = ["template", "validate", str(tmp_path / "t.yaml"), "-e", str(environment)]
-    said = planted.printed(template.run, parser.parse_args(words))
+    said = planted.printed(*words)
     assert f"{environment}:1:" in said
     assert planted.leaks([("what is said", said)]) == []

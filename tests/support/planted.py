@@ -17,15 +17,12 @@ import re
 import secrets
 import tempfile
 import time
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from heat_config_agent.cli.deployments import log, show, status
-from heat_config_agent.cli.machine import config
+from heat_config_agent.cli import agent
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.runs import earlier, run_folder
 from heat_config_agent.state import journal
@@ -288,18 +285,7 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _stack(machine: Machine, *words: str) -> str:
-    said = _parser().parse_args(["stack", *words, "--state-dir", str(machine.state)])
-    return printed(said.run, said)
-
-
-@cache
-def _parser() -> ArgumentParser:
-    """Return the parser of the commands about stacks: to make it takes longer than most of them."""
-    from heat_config_stack.cli.stack import commands  # noqa: PLC0415  # tests of the agent alone have no stacks
-
-    parser = ArgumentParser()
-    commands.add(parser.add_subparsers())
-    return parser
+    return printed("stack", *words, "--state-dir", str(machine.state))
 
 
 def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
@@ -312,38 +298,29 @@ def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
     except AgentError:
         entries = []
     settings = machine.config if machine.config and machine.config.exists() else None
-    usual = {
-        "state_dir": place,
-        "config": settings,
-        "check": False,
-        "unfinished": False,
-        "failed": False,
-        "follow": False,
-        "schema": False,
-        "chosen": None,
-    }
-    for as_json in (False, True):
-        options = Namespace(**usual, json=as_json, all=True)
-        yield "status", printed(status.run, options)
-        if settings:
-            yield "config", printed(config.run, options)
-        if entries:
-            options.id = entries[-1 if as_json else 0]
-            yield f"show {options.id}", printed(show.run, options)
+    common = ["--state-dir", str(place)]
+    common += ["--config", str(settings)] if settings else []
+    for form in ([], ["--json"]):
+        commands = [["status", "--all"]]
+        commands += [["config"]] if settings else []
+        commands += [["show", entries[-1 if form else 0]]] if entries else []
+        for words in commands:
+            yield " ".join(words), printed(*words, *form, *common)
     printed_by_it = place / "runs" / (entries[-1] if entries else "") / "stdout"
     if printed_by_it.is_file() and printed_by_it.stat().st_size < MUCH:
-        yield f"log {options.id}", printed(log.run, options)
+        words = ["log", entries[-1]]
+        yield " ".join(words), printed(*words, *common)
         for number in range(1, len(earlier.listed(printed_by_it.parent)) + 1):
-            options.chosen = number
-            yield f"log {options.id} --run {number}", printed(log.run, options)
+            chosen = [*words, "--run", str(number)]
+            yield " ".join(chosen), printed(*chosen, *common)
 
 
-def printed(command: Callable[[Namespace], int], options: Namespace) -> str:
-    """Return what a command of the agent's prints, and what it says where it fails."""
+def printed(*words: str) -> str:
+    """Return what a command of the agent prints, and what it says where it fails."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         try:
-            command(options)
+            agent.main(words)
         except AgentError as error:
             said.write(str(error))
     return said.getvalue()

@@ -35,6 +35,7 @@ COMMANDS = {
     "run": "heat_config_agent.cli.machine.run",
     "migrate": "heat_config_agent.cli.machine.migrate",
     "setup": "heat_config_agent.cli.machine.setup",
+    "completion": "heat_config_agent.cli.completion.command",
     "help": "heat_config_agent.cli.help_command",
     "version": "heat_config_agent.cli.help_command",
 }
@@ -71,6 +72,12 @@ exit codes:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code. Raises UsageError if there is no such command."""
+    if arguments[:1] == ["__complete"]:
+        # the words after it are those of another command
+        from heat_config_agent.cli.completion import command as completion  # noqa: PLC0415
+        from heat_config_agent.cli.completion.line import Tree  # noqa: PLC0415
+
+        return completion.complete(arguments[1:], Tree(COMMANDS, parser))
     words = command_first(arguments)
     first = words[0] if words else ""
     if first in ("apply", "plan"):

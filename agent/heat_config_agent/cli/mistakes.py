@@ -25,6 +25,7 @@ def mistake_values(mistake: Mistake) -> dict[str, object]:
         "problem": mistake.problem,
         "hint": mistake.hint or None,
         "path": dotted(mistake.path),
+        "code": None,
         "file": place.file if place else None,
         "line": place.line if place else None,
         "column": place.column if place else None,

@@ -13,10 +13,11 @@ from heat_config_hooks.values import dataclass, replace
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from types import SimpleNamespace
 
+    from heat_config_agent.cli.completion.line import Line, Offer
     from heat_config_agent.settings.effective import Settings
     from heat_config_agent.state.followed import Followed
     from heat_config_stack.records.listing import Kept
@@ -224,3 +225,12 @@ def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) 
     from heat_config_stack.cli.stack import operations  # noqa: PLC0415
 
     return operations.request_run(settings, stack, deployment, as_new=as_new)
+
+
+def offers(
+    kind: str, line: Line, word: str, settings: Callable[[Line], Settings]
+) -> Iterable[Offer]:
+    """Return what completes a word that stands for something of a stack or of a template."""
+    from heat_config_stack.cli import completion  # noqa: PLC0415  # slow to load
+
+    return completion.offers(kind, line, word, settings)

@@ -300,9 +300,13 @@ def table(
         lines = _without_empty(lines)
         widths = _widths(lines)
     begin = sum(widths) + 2 * len(widths)
-    if widths and most and begin > most and widths[0] > _NAME:
-        widths[0] = max(widths[0] - (begin - most), _NAME)
-        lines = [(squeezed(first, widths[0]), *rest) for first, *rest in lines]
+    named = lines[0].index("NAME") if header and "NAME" in lines[0][:-1] else 0
+    if widths and most and begin > most and widths[named] > _NAME:
+        widths[named] = max(widths[named] - (begin - most), _NAME)
+        lines = [
+            (*row[:named], squeezed(row[named], widths[named]), *row[named + 1 :])
+            for row in lines
+        ]
         begin = sum(widths) + 2 * len(widths)
     state = lines[0].index(_STATE) if header and _STATE in lines[0] else -1
     below = begin > _FAR * most and bool(widths)

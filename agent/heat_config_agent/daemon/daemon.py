@@ -17,10 +17,10 @@ from heat_config_agent.daemon.reboot import Reboot
 from heat_config_agent.daemon.status import StatusWriter
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.daemon.wakeup import Wakeup
-from heat_config_agent.deployments.plan import clock
 from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.queue import REMINDER, Blocked
 from heat_config_agent.model.errors import AgentError, StateError, cause, hindrance
+from heat_config_agent.model.wording import moment
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.sources.poller import Answer
 from heat_config_agent.state.removal.pruning import SLICE
@@ -232,7 +232,7 @@ class Daemon:
         except AgentError as error:
             self._report.warn(f"the settings stay as they were: {error}")
             self._settings_trouble = (
-                f"the settings stay as they were at {clock(time.time())}: {error}"
+                f"the settings stay as they were at {moment(time.time())}: {error}"
             )
         else:
             self._settings_trouble = ""

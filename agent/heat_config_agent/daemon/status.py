@@ -9,7 +9,6 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.daemon.systemd import Notifier
-from heat_config_agent.deployments.plan import clock
 from heat_config_agent.engine.queue import Blocked
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.log import Log, Warned
@@ -273,7 +272,7 @@ class StatusWriter:
                 snapshot.next_try,
                 time.time() + snapshot.next_try - time.monotonic(),
             )
-        return clock(self._next_try[1])[11:]
+        return time.strftime("%H:%M:%S", time.localtime(self._next_try[1]))
 
     def _blocked(self, snapshot: Snapshot) -> tuple[dict[str, object], ...]:
         """Return `Health.blocked`."""

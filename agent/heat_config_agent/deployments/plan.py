@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import functools
-import time
 from collections.abc import Collection, Iterable, Mapping
 
 import heat_config_hooks
@@ -24,6 +22,7 @@ from heat_config_agent.model.deployment import (
 )
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.run_settings import RunDefaults
+from heat_config_agent.model.wording import moment
 from heat_config_hooks import options
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure
 from heat_config_hooks.values import dataclass, field, replace
@@ -490,7 +489,7 @@ def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
 
 
 def _resume(deployment: Deployment, entry: Entry) -> Step:
-    since = f" since {clock(entry.started)}" if entry.started else ""
+    since = f" since {moment(entry.started)}" if entry.started else ""
     job = jobs.of_run(deployment, entry.run)
     return Step(
         verb=Verb.RESUME,
@@ -504,7 +503,7 @@ def _resend(deployment: Deployment, entry: Entry, now: float) -> Step:
     if now < entry.not_before <= now + WAIT_LIMIT:
         # a later time comes from a clock that was wrong
         reason = (
-            f"its result is sent again at {clock(entry.not_before)}: {entry.trouble}"
+            f"its result is sent again at {moment(entry.not_before)}: {entry.trouble}"
         )
         return Step(verb=Verb.WAIT, deployment=deployment, reason=reason)
     return Step(
@@ -530,7 +529,7 @@ def _settled(entry: Entry) -> str:
     word = (
         "interrupted" if entry.ended is None else "failed" if entry.failed else "done"
     )
-    done = f"{word} {clock(entry.ended or entry.at)}"
+    done = f"{word} {moment(entry.ended or entry.at)}"
     if entry.state is State.REFUSED:
         return f"{done}; its result was refused for good: {entry.trouble}"
     if entry.state is State.SUPERSEDED:
@@ -561,16 +560,3 @@ def superseded(
         and entry.key not in current
         and (entry.source in sources or entry.addressee in addressees)
     ]
-
-
-def clock(moment: float | None) -> str:
-    """Return a time (seconds since the epoch) for people, in this machine's time zone."""
-    try:
-        return _clock(int(moment or 0))
-    except (ValueError, OverflowError, OSError):  # from a damaged file
-        return "an invalid time"
-
-
-@functools.lru_cache(maxsize=64)
-def _clock(second: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))

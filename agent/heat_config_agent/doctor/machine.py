@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.deployments import plan, replacement
+from heat_config_agent.deployments import replacement
 from heat_config_agent.doctor import Finding, closed, failed, ok, reach, rules, warning
+from heat_config_agent.model import wording
 from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import run_folder, scopes
@@ -458,8 +459,8 @@ def check_agent(
         yield from _running(holder[0], health.read(directory, holder[0]), directory)
     pause = asked.paused(directory)
     if pause:
-        since = f" since {plan.clock(pause[1])}" if pause[1] else ""
-        until = f" until {plan.clock(pause[2])}" if pause[2] is not None else ""
+        since = f" since {wording.moment(pause[1])}" if pause[1] else ""
+        until = f" until {wording.moment(pause[2])}" if pause[2] is not None else ""
         yield warning(check, f"it is paused{since}{until}: {pause[0]}", resume)
     waiting = [entry.title for entry in entries if entry.state is State.REBOOT]
     if waiting:
@@ -516,7 +517,7 @@ def _running(
     for source in sources if isinstance(sources, list) else []:
         if isinstance(source, Mapping) and source.get("working") is False:
             since = source.get("since")
-            when = f" since {plan.clock(since)}" if isinstance(since, float) else ""
+            when = f" since {wording.moment(since)}" if isinstance(since, float) else ""
             yield warning(
                 check,
                 f"no answer from {source.get('name')}{when}: {source.get('trouble')}",

@@ -129,6 +129,7 @@ class Applier:
         complete = records.record(work, view) and complete
         steps = [work.offer.confirmed(step) for step in view.steps]
         self._take_on_all(steps)
+        work.report.event(events.Planned(steps, work.journal.entries))
         if complete and not work.untidy and self._is_idle_after(steps):
             self._idle = documents, self._surroundings()
         return steps

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.log import Log
@@ -12,6 +14,15 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Planned:
+    """All deployments of the sources have been planned; the events of a plan may come before it."""
+
+    steps: Sequence[Step]
+    entries: Mapping[str, Entry]
+    """The entries of the journal, by key."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,10 @@ class Message:
     """The step of the deployment that the text names; None if it belongs to no single deployment."""
 
 
-Event: TypeAlias = "Begun | Ended | RebootAsked | Retried | Resent | Skipped | Postponed | Delivered | Message"
+Event: TypeAlias = (
+    "Planned | Begun | Ended | RebootAsked | Retried | Resent | Skipped | Postponed "
+    "| Delivered | Message"
+)
 
 
 class Report(Log):

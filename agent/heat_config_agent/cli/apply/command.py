@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -111,7 +110,7 @@ def main(arguments: Sequence[str]) -> int:
         for each in options.file
         if os.path.isdir(each)  # noqa: PTH112
     }
-    has_folder = bool(folders)
+    has_folder, named = bool(folders), list(options.file)
     if has_folder:
         options.file, code = _with_folders(options.file, as_json=options.json)
         if code:
@@ -142,7 +141,9 @@ def main(arguments: Sequence[str]) -> int:
     _check_options(options)
     _check_only(options.only, documents)
     if options.plan:
-        return _show_plan(settings, documents, options.only, as_json=options.json)
+        return _show_plan(
+            settings, documents, options.only, named, as_json=options.json
+        )
 
     def settled(until: float) -> None:
         if options.json or has_folder:
@@ -231,10 +232,14 @@ def _refused(error: UsageError, *, as_json: bool) -> int:
     for mistake in error.mistakes:
         terminal.say(mistake_line(mistake), error=True)
     if as_json:
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
         mistakes = [mistake_values(mistake) for mistake in error.mistakes]
-        terminal.say(
-            json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)})
+        number = terminal.count(len(mistakes), "mistake")
+        failure = envelope.Failure(
+            "template", f"{number}: nothing was begun", mistakes=mistakes
         )
+        envelope.result(None, code=ExitCode.USAGE, error=failure)
     return ExitCode.USAGE
 
 
@@ -392,7 +397,7 @@ def _apply(
     The time is in seconds since boot.
     """
     report: progress.Lines | progress.Collected = (
-        progress.Collected() if as_json else progress.Lines(settings.state)
+        progress.Collected() if as_json else progress.Lines(settings)
     )
     with lock.held(settings.state):
         if aside := instance.set_aside(
@@ -431,7 +436,8 @@ def _apply(
         pruning.work(LAST_SLICE)
         book.close()
         code = progress.exit_code(steps, entries, applier.mistakes)
-        report.summary(steps, entries, applier.mistakes, code)
+        hold = applier.work.queue.hold or (WAITS if applier.work.reboots else "")
+        report.summary(steps, entries, applier.mistakes, code, hold)
         place.announcer.close()
         if (
             code is ExitCode.OK
@@ -491,7 +497,12 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 
 
 def _show_plan(
-    settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool
+    settings: Settings,
+    documents: list[Document],
+    only: Sequence[str],
+    files: Sequence[str],
+    *,
+    as_json: bool,
 ) -> int:
     entries = journal.read(settings.state)
     if metadata.lacks_ids(documents):
@@ -511,32 +522,18 @@ def _show_plan(
     )
     steps, mistakes = found.steps, found.mistakes
     gone = [entries[key] for key in found.superseded]
+    code = ExitCode.FAILED if mistakes else ExitCode.OK
     if as_json:
+        progress.print_plan(steps, mistakes, [entry.id for entry in gone], code)
+        return code
+    only_these = [word for name in only for word in ("--only", name)]
+    apply = settings.command("apply", *only_these, *files)
+    for line in progress.plan_lines(steps, apply):
+        terminal.say(line)
+    for entry in gone:
         terminal.say(
-            json.dumps(
-                {
-                    "steps": [progress.step_values(step) for step in steps],
-                    "superseded": [entry.id for entry in gone],
-                    "mistakes": progress.mistake_values(mistakes),
-                }
-            )
+            f"the result of {terminal.line(entry.title)} would not be sent: its deployment has been replaced"
         )
-    else:
-        rows = [
-            (
-                step.verb.value,
-                step.deployment.title,
-                step.deployment.action or "-",
-                progress.tool(step),
-                step.reason.replace("\n", "; ") + progress.surroundings(step),
-            )
-            for step in steps
-        ]
-        for line in terminal.table(rows):
-            terminal.say(line)
-        for entry in gone:
-            terminal.say(
-                f"the result of {terminal.line(entry.title)} would not be sent: its deployment has been replaced"
-            )
-        terminal.say(f"{terminal.count(len(steps), 'deployment')}; nothing was run")
-    return ExitCode.FAILED if mistakes else ExitCode.OK
+    for mistake in mistakes:
+        terminal.warn(str(mistake))
+    return code

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.deployments import named
-from heat_config_agent.deployments import plan
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.runs import earlier, run_folder
@@ -86,7 +85,7 @@ class KeptRun:
         took = ""
         if self.started and self.ended:
             took = terminal.duration(max(self.ended - self.started, 0.0))
-        began = plan.clock(self.started) if self.started else ""
+        began = terminal.moment(self.started) if self.started else ""
         return (
             f"  {self.number}",
             self.action or "-",

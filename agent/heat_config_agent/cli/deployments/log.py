@@ -138,7 +138,7 @@ def _print_earlier(settings: Settings, chosen: kept_runs.KeptRun) -> None:
 
 def _say_which(chosen: kept_runs.KeptRun, count: int) -> None:
     """Say on standard error which run it is."""
-    when = f", {plan.clock(chosen.started)}" if chosen.started else ""
+    when = f", {terminal.moment(chosen.started)}" if chosen.started else ""
     why = f": {chosen.reason}" if chosen.reason else ""
     terminal.complain(
         f"run {chosen.number} of {count}{when}: {chosen.outcome}{terminal.line(why)}",

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import stack_package, terminal
-from heat_config_agent.model import wording
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AmbiguousError, NotFoundError, UsageError
 from heat_config_agent.settings import effective
@@ -107,7 +106,7 @@ class _Candidate:
         ids = [each.id or each.key for each in self.in_force]
         unique = len(set(ids)) == len(ids)
         return [
-            f"{(each.id if unique else '') or each.key} ({each.action or '-'}, {wording.moment(each.accepted)})"
+            f"{(each.id if unique else '') or each.key} ({each.action or '-'}, {terminal.moment(each.accepted)})"
             for each in self.in_force
         ]
 

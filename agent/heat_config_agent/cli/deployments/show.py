@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.deployments import kept_runs, named, status
-from heat_config_agent.deployments import plan, replacement
+from heat_config_agent.deployments import replacement
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import concealer, is_secret
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment
@@ -95,14 +95,14 @@ def _facts(
         ("from", entry.source),
         ("state", status.word(entry, state)),
         ("", status.details(entry, state).replace("\n", "; ")),
-        ("accepted", plan.clock(entry.accepted)),
+        ("accepted", terminal.moment(entry.accepted)),
     ]
     if entry.run and entry.run.user:
         facts.append(("user", entry.run.user))
     if entry.run and entry.run.isolated:
         facts.append(("isolated", entry.run.isolated))
     if entry.started:
-        facts.append(("started", plan.clock(entry.started)))
+        facts.append(("started", terminal.moment(entry.started)))
     if (
         entry.run
         and entry.run.scope
@@ -115,9 +115,9 @@ def _facts(
             if entry.started
             else ""
         )
-        facts.append(("ended", plan.clock(entry.ended) + took))
+        facts.append(("ended", terminal.moment(entry.ended) + took))
     if entry.state is State.SIGNALLED:
-        facts.append(("delivered", plan.clock(entry.at)))
+        facts.append(("delivered", terminal.moment(entry.at)))
     if entry.removed is not Removed.NOTHING:
         gone = (
             "inputs and config"

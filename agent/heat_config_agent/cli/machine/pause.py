@@ -10,7 +10,6 @@ from pathlib import Path
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.command_line import Option, seconds
-from heat_config_agent.deployments import plan
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.state import agents, lock, requests
 
@@ -87,7 +86,7 @@ def pause(options: argparse.Namespace) -> int:
     until = None if limit is None else time.time() + limit
     requests.pause(settings.state, reason, until)
     wake(settings.state)
-    paused = "paused" if until is None else f"paused until {plan.clock(until)}"
+    paused = "paused" if until is None else f"paused until {terminal.moment(until)}"
     earlier = "" if until is None else " earlier"
     terminal.say(
         f"{paused}: {terminal.line(reason)}; `{terminal.line(settings.command('resume'))}` ends it{earlier}"

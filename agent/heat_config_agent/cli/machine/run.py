@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace, notifier: Notifier) -> int:
 
 def _once(settings: effective.Settings, *, as_json: bool) -> int:
     report: progress.Lines | progress.Collected = (
-        progress.Collected() if as_json else progress.Lines(settings.state)
+        progress.Collected() if as_json else progress.Lines(settings)
     )
     try:
         done = once(settings, report, report.refresh, report.interval)

@@ -1,0 +1,240 @@
+"""The values of arguments and options: one table of what each takes, by the name of the value in the help."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from heat_config_agent.cli import stack_package
+from heat_config_agent.cli.completion.line import Line, Offer, read
+from heat_config_agent.model import states
+from heat_config_agent.model.entry import Entry, Removed
+from heat_config_agent.settings import effective
+from heat_config_agent.settings.effective import Settings
+from heat_config_hooks.values import dataclass
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Values: TypeAlias = Callable[["Line", str], Iterable[Offer]]
+
+
+@dataclass(frozen=True)
+class Files:
+    """The names of files, of which the shell knows more than we do: `~`, links, marks of folders."""
+
+    endings: tuple[str, ...] = ()
+    """The endings of the names that are meant; none for any file."""
+    only_folders: bool = False
+
+
+_TEMPLATES = ("yaml", "yml", "template", "json", "csar", "zip")
+_YAML = ("yaml", "yml", "json")
+
+_FILES = {
+    "FILE": Files(),
+    "PATH": Files(),
+    "DIR": Files(only_folders=True),
+    "--template": Files(_TEMPLATES),
+    "--environment": Files((*_YAML, "env")),
+    "--inputs": Files(_YAML),
+    "--adopt-file": Files(_YAML),
+    "--config": Files(("conf",)),
+    "--ca-file": Files(("pem", "crt", "cer")),
+    "apply FILE": Files(_TEMPLATES),
+    "plan FILE": Files(_TEMPLATES),
+    "heat-config-apply FILE": Files(_TEMPLATES),
+    "template validate FILE": Files(_TEMPLATES),
+    "template pack FILE": Files(_TEMPLATES),
+    "template export FILE": Files(_TEMPLATES),
+    "NAME=FILE": Files(),
+    "NAME=PATH": Files(),
+    "NODE=FILE": Files(_TEMPLATES),
+}
+"""The name of a value, an option, or a command with the name of its argument → the files that are meant."""
+
+_SHOWN = frozenset({"show", "log", "status", "wait"})
+"""The commands that take a stack or a source where they take a deployment."""
+
+_NEW = frozenset({"stack create", "stack adopt"})
+"""The commands whose stack does not exist yet."""
+
+
+def files(line: Line, names: Iterable[str], metavar: str) -> Files | None:
+    """Return which files are meant by a value: of an option with these names, or of an argument; None if none are."""
+    for key in (*names, f"{line.name} {metavar}", metavar):
+        if key in _FILES:
+            return _FILES[key]
+    return None
+
+
+def values(line: Line, names: Iterable[str], metavar: str) -> Values | None:
+    """Return the function that offers the values of an option with these names, or of an argument; None if any goes."""
+    for key in (
+        *(f"{line.name} {name}" for name in names),
+        *names,
+        f"{line.name} {metavar}",
+        f"{line.name.partition(' ')[0]} {metavar}",
+        metavar,
+    ):
+        if key in _VALUES:
+            return _VALUES[key]
+    return None
+
+
+def settings(line: Line) -> Settings:
+    """Return the settings that the line selects."""
+    config, state = line.first("--config"), line.first("--state-dir")
+    return effective.make(
+        os.environ,
+        config=_path(config) if config else None,
+        state=_path(state) if state else None,
+        overrides=effective.Overrides(
+            hooks=tuple(map(_path, line.given.get("--hooks-dir", ())))
+        ),
+        mistakes=[],
+    )
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _deployments(line: Line, word: str) -> Iterator[Offer]:
+    """Yield what has a name; only if nothing of that name is there, the resources and the ids."""
+    chosen = settings(line)
+    from heat_config_agent.state import followed, journal  # noqa: PLC0415  # few lines need it
+
+    own = _current(journal.read(chosen.state).values())
+    offers = [Offer(entry.title, _about(entry)) for entry in own]
+    if line.name in _SHOWN:
+        offers += _stacks_of(chosen)
+        offers += _sources_of(chosen)
+    for name, place in followed.documents(chosen.state):
+        entries = _current(journal.read(place).values())
+        offers += (Offer(f"{name}/{each.title}", _about(each)) for each in entries)
+    titles = [title for title, _, _ in stack_package.deployments(chosen)]
+    offers += (Offer(title, "a deployment of a stack") for title in titles)
+    if any(offer.word.startswith(word) for offer in offers):
+        yield from offers
+        return
+    for title in titles:
+        yield Offer(title.rpartition("/")[2], title)
+    for entry in own:
+        yield Offer(entry.id, entry.title)
+
+
+def _current(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the newest entry of each name."""
+    known = [entry for entry in entries if entry.removed is not Removed.ALL]
+    newest = {
+        entry.title: entry for entry in sorted(known, key=lambda each: each.accepted)
+    }
+    return list(newest.values())
+
+
+def _about(entry: Entry) -> str:
+    return f"{states.of_entry(entry)}, {entry.action}, {entry.tool}"
+
+
+def _stacks_of(chosen: Settings) -> Iterator[Offer]:
+    for name in stack_package.names(chosen.state):
+        stack = stack_package.kept(chosen.state, name)
+        if stack is not None and not stack.blank:
+            record = stack.record
+            yield Offer(
+                name,
+                f"a stack, {record.action}_{record.status}"
+                if record
+                else "a damaged stack",
+            )
+
+
+def _sources_of(chosen: Settings) -> Iterator[Offer]:
+    for name in chosen.followed:
+        yield Offer(name, "a source that is followed")
+
+
+def _stacks(line: Line, _word: str) -> Iterable[Offer]:
+    return () if line.name in _NEW else _stacks_of(settings(line))
+
+
+def _sources(line: Line, _word: str) -> Iterable[Offer]:
+    return _sources_of(settings(line))
+
+
+def _tools(line: Line, _word: str) -> Iterator[Offer]:
+    from heat_config_agent.runs import tools  # noqa: PLC0415
+
+    for tool in tools.Tools(settings(line).hooks).installed().values():
+        yield Offer(tool.name, tool.hook)
+
+
+def _of_stack_package(kind: str) -> Values:
+    def offers(line: Line, word: str) -> Iterable[Offer]:
+        return stack_package.offers(kind, line, word, settings)
+
+    return offers
+
+
+def _actions(_line: Line, _word: str) -> Iterator[Offer]:
+    for action in ("CREATE", "UPDATE", "SUSPEND", "RESUME", "DELETE"):
+        yield Offer(action)
+
+
+def _kinds(_line: Line, _word: str) -> Iterator[Offer]:
+    from heat_config_agent.cli import schemas  # noqa: PLC0415
+
+    for kind in schemas.kinds():
+        yield Offer(kind)
+
+
+def _commands(line: Line, _word: str) -> Iterator[Offer]:
+    """Yield the commands at a place of the tree: `help stack s`."""
+    parser = line.tree.parser(line.arguments[0] if line.arguments else "", "")
+    named = read(parser, line.arguments, line.tree)
+    return named.commands() if not named.arguments else iter(())
+
+
+def _documents(line: Line, word: str) -> Iterator[Offer]:
+    """Yield the deployments in the documents on the line; those that are known if it names none."""
+    from heat_config_agent.cli.completion import documents  # noqa: PLC0415
+
+    named = line.given.get("FILE", ())
+    if not named:
+        return iter(_deployments(line, word))
+    return documents.deployments(map(_path, named))
+
+
+_VALUES: dict[str, Values] = {
+    "NAME": _deployments,
+    "ID": _deployments,
+    "--only": _documents,
+    "STACK": _stacks,
+    "stack NAME": _stacks,
+    "SOURCE": _sources,
+    "TOOL": _tools,
+    "ACTION": _actions,
+    "KIND": _kinds,
+    "COMMAND": _commands,
+    "RESOURCE": _of_stack_package("resources"),
+    "--resource": _of_stack_package("resources"),
+    "OUTPUT": _of_stack_package("outputs"),
+    "SNAPSHOT": _of_stack_package("snapshots"),
+    "NODE": _of_stack_package("nodes"),
+    "WORKFLOW": _of_stack_package("workflows"),
+    "POLICY.TRIGGER": _of_stack_package("triggers"),
+    "TYPE": _of_stack_package("types"),
+    "--filter": _of_stack_package("filters"),
+    "--server": _of_stack_package("servers"),
+    "NAME=VALUE": _of_stack_package("parameters"),
+    "NAME=FILE": _of_stack_package("parameters"),
+    "NAME=PATH": _of_stack_package("parameters"),
+    "NODE=FILE": _of_stack_package("nodes of the template"),
+    "RESOURCE.NAME=VALUE": _of_stack_package("resources of the template"),
+    "stack snapshot create --name": lambda _line, _word: (),
+}
+"""The name of a value, an option, or a command with either → the function that offers its values."""
