@@ -84,7 +84,7 @@ def test_abandoned_stack_has_ended_its_runs(machine: Machine) -> None:
     """The state that is printed says that the deployment was in progress."""
     pid = interrupted(machine)
     try:
-        done = stack(machine, "abandon", "s", "--output-file", "a.json")
+        done = stack(machine, "abandon", "s", "--yes", "--output-file", "a.json")
         assert (done.code, runs(pid)) == (0, False), done.out + done.err
         assert (
             json.loads((machine.folder / "a.json").read_text())["resources"]["app"][

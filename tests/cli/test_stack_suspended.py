@@ -182,7 +182,7 @@ def test_adopted_stack_knows_that_it_was_suspended(machine: Machine) -> None:
     assert apply(machine).code == 0
     assert stack(machine, "suspend", "s").code == 0
     kept = machine.folder / "kept.json"
-    assert stack(machine, "abandon", "s", "--output-file", str(kept)).code == 0
+    assert stack(machine, "abandon", "s", "--yes", "--output-file", str(kept)).code == 0
     assert stack(machine, "adopt", "s", "--adopt-file", str(kept)).code == 0
     listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)["data"][
         "resources"

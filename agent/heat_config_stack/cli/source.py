@@ -262,7 +262,7 @@ def _of_daemon(settings: Settings) -> Iterator[dict[str, object]]:
             "reason": None,
             "drift": None,
             "trouble": trouble or None,
-            "message": trouble or None,
+            "message": trouble,
             "hint": None,
             "document": True,
         }
@@ -317,8 +317,8 @@ def _is_repeatable(record: Followed) -> bool:
     return record.state in (Shown.FAILED, Shown.DRIFTED) and not record.trouble
 
 
-def _message(record: Followed) -> str | None:
-    return record.problem.removeprefix(f"source {record.name}: ") or None
+def _message(record: Followed) -> str:
+    return record.problem.removeprefix(f"source {record.name}: ")
 
 
 def _left(record: Followed) -> str:
@@ -415,7 +415,7 @@ def _plan(settings: Settings, names: Sequence[str], options: argparse.Namespace)
         )
     if options.json:
         envelope.begin("plan", is_on=True)
-        envelope.result({"changes": changes})
+        envelope.result({"changes": changes, "mistakes": []})
         return ExitCode.OK
     for line in terminal.table(
         [tuple(map(str, each.values())) for each in changes],

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.diagnostics.words import among
-from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
+from heat_config_agent.model.errors import (
+    AgentError,
+    AmbiguousError,
+    ExistsError,
+    NotFoundError,
+    StateError,
+    UsageError,
+    blame,
+)
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
 from heat_config_stack.definition import Definition, Identity, Loader
@@ -197,7 +205,7 @@ class Session:
         ):
             self.go_on()  # of its rollback, only the end is left
         if stack is not None and not stack.is_gone:
-            raise UsageError(
+            raise ExistsError(
                 f"there is a stack {stack.name} already",
                 hint="update it, or delete it first",
             )
@@ -338,8 +346,11 @@ class Session:
         found = stack.resources.get(name) if stack else None
         if found is None:
             hint = among(name, stack.resources) if stack else ""
-            raise UsageError(
-                f"there is no resource {resource} in {self._there().name}", hint=hint
+            name = self._there().name
+            raise NotFoundError(
+                f"there is no resource {resource} in {name}",
+                hint=hint,
+                subject=("resource", f"{name}/{resource}"),
             )
         try:
             _signal(found, details)
@@ -641,7 +652,7 @@ class Session:
         ):
             return self.go_on()
         if there is not None:
-            raise UsageError(
+            raise ExistsError(
                 f"there is a stack {there.name} already",
                 hint="adopt it under another name",
             )
@@ -768,7 +779,8 @@ class Session:
 
     def _there(self) -> Stack:
         if self.root is None:
-            raise UsageError(f"there is no stack in {self.store.folder}")
+            name = self.store.folder.name
+            raise NotFoundError(f"there is no stack {name}", subject=("stack", name))
         return self.root
 
     def _goes_back(self, definition: Definition) -> bool:
@@ -805,12 +817,16 @@ def find_snapshot(store: Memory, name: str) -> SnapshotRecord:
         return namesakes[0]
     stack = store.root.name if store.root else ""
     if namesakes:
-        raise UsageError(
+        raise AmbiguousError(
             f"{name!r} is the name of {len(namesakes)} snapshots of {stack}",
             hint="name one by its id",
         )
     names = [snapshot.name or snapshot.id for snapshot in store.snapshots.values()]
-    raise UsageError(f"{stack} has no snapshot {name!r}", hint=among(name, names))
+    raise NotFoundError(
+        f"{stack} has no snapshot {name!r}",
+        hint=among(name, names),
+        subject=("snapshot", f"{stack}/{name}"),
+    )
 
 
 def _least(*times: float | None) -> float | None:

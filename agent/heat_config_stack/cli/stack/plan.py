@@ -233,6 +233,7 @@ def _print(
             "parameters": list(parameters),
             "due": len(due),
             "problem": mistake or None,
+            "mistakes": [],
         }
         envelope.result(data, code=code, error=failure)
         return code
