@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import stat
 
@@ -48,7 +49,6 @@ def test_a_failure_is_told_by_the_exit_code(machine: Machine, given: object) -> 
         ["--grace", "nan"],
         ["--deliver-for", "x"],
         ["--only", "unknown"],
-        ["--state-dir", "/dev/null/x"],
         ["-", "-"],
     ],
 )
@@ -62,6 +62,14 @@ def test_bad_usage_is_told_by_the_exit_code(
     assert "error: " in ran.err
     assert "Traceback" not in ran.err
     assert runs(machine) == []
+
+
+def test_unusable_state_directory_has_its_own_exit_code(machine: Machine) -> None:
+    """The command line is right, and the machine lacks what it needs."""
+    ran = machine.apply([counted(machine)], "--state-dir", "/dev/null/x")
+
+    assert (ran.code, runs(machine)) == (10, [])
+    assert ran.err.startswith("error: ")
 
 
 @pytest.mark.parametrize("document", ["missing.json", "folder"])
@@ -119,10 +127,12 @@ def test_mistakes_are_part_of_the_json(
     ran = machine.apply(machine.write(text, "site.yaml"), "--json", *options)
 
     assert (ran.code, ran.json["exit_code"]) == (2, 2)
-    for mistake in ran.json["mistakes"]:
-        assert mistake.keys() == {"problem", "hint", "path", "file", "line", "column"}
+    mistakes = ran.json["error"]["mistakes"]
+    for mistake in mistakes:
         assert mistake["file"] == f"{machine.folder}/site.yaml"
-    assert len(ran.json["mistakes"]) == ran.err.count(": error: ")
+        assert mistake["problem"]
+    assert 0 < len(mistakes) == ran.err.count(": error: ")
+    assert ran.json["data"] is None
 
 
 def test_missing_file_of_a_template_is_reported_once(machine: Machine) -> None:
@@ -220,8 +230,12 @@ def test_deployments_that_wait_for_a_reboot_have_no_results_to_send(
     first = machine.apply(given)
     second = machine.apply(given)
     assert (first.code, second.code) == (6, 6)
-    assert "still to be delivered" not in first.out + second.out
-    assert "not run" in second.out
+    assert "due" not in first.out + second.out
+    for done, word in ((first, "continues"), (second, "it waits for the reboot")):
+        rows = [line.split(maxsplit=4) for line in done.out.splitlines()[:2]]
+        assert sorted(row[:2] for row in rows) == [["reboot", "d1"], ["waiting", "d2"]]
+        assert f"{word}" in done.out
+        assert ": 1 waiting, 1 reboot" in done.out
 
 
 @pytest.mark.parametrize(
@@ -257,7 +271,7 @@ def test_id_that_is_the_digest_of_another_one_is_another_deployment(
     assert sorted(runs(machine)) == sorted(["web/1", key])
     assert (
         machine.agent("forget", "--yes", "web/1").code
-        == machine.agent("forget", key).code
+        == machine.agent("forget", "--yes", key).code
         == 0
     )
     done = machine.apply([counted(machine, "web/1"), counted(machine, key)])
@@ -299,34 +313,36 @@ def test_the_result_may_be_one_json_object(
     ran = machine.apply({"deployments": given}, "--json")
 
     assert (ran.code, ran.json["exit_code"]) == (1, 1)
-    first, second, third = ran.json["deployments"]
-    assert (first["id"], first["tool"], first["action"], first["step"]) == (
+    assert ran.json["error"]["code"] == "failed"
+    first, second, third = ran.data["deployments"]
+    assert (first["id"], first["tool"], first["action"], first["change"]) == (
         "d1",
         "script",
         "CREATE",
         "run",
     )
-    assert (first["state"], first["failed"], first["outputs"]) == (
-        "unasked",
-        False,
+    assert (first["state"], first["result"], first["outputs"]) == (
+        "ok",
+        None,
         {"out": "x"},
     )
-    assert first["result"] == {
+    assert first["values"] == {
         "deploy_stdout": "hi\n",
         "deploy_stderr": "",
         "deploy_status_code": 0,
         "out": "x",
     }
-    assert first["seconds"] >= 0
-    assert (second["name"], second["state"], second["failed"]) == (
+    assert first["run_seconds"] >= 0
+    assert (second["name"], second["state"], second["result"]) == (
         "db",
+        "failed",
         "refused",
-        True,
     )
     assert "404" in second["trouble"]
-    assert third["failed"] is True
-    assert [each["path"] for each in ran.json["mistakes"]] == ["deployments[2]"]
-    assert (ran.json["summary"]["ok"], ran.json["summary"]["failed"]) == (1, 2)
+    assert third["state"] == "failed"
+    assert [each["path"] for each in ran.data["mistakes"]] == ["deployments[2]"]
+    summary = ran.data["summary"]
+    assert (summary["ok"], summary["failed"], summary["results_refused"]) == (1, 2, 1)
 
 
 def test_lines_say_what_happened(machine: Machine, heat: SignalServer) -> None:
@@ -350,14 +366,18 @@ def test_lines_say_what_happened(machine: Machine, heat: SignalServer) -> None:
 
     ran = machine.apply(given)
 
-    skipped, ok, out, failed, summary = ran.out.splitlines()
+    skipped, ok, failed, empty, summary, ways = ran.out.splitlines()
     assert ok.split()[:4] == ["ok", "web", "CREATE", "script"]
-    assert " s  new" in ok
-    assert out.split("=")[0].strip() == "out"
-    assert failed.startswith("FAILED")
+    assert ok.endswith(" s  out = x \u23ce y")
+    assert failed.startswith("failed")
     assert failed.endswith("exit code 3: it \ufffd[31mbroke")
     assert skipped.startswith("skipped")
-    assert summary.startswith("3 deployments: 1 ok, 1 failed, 1 skipped")
+    assert empty == ""
+    assert re.fullmatch(
+        r"3 deployments in \d.\d\d s: 1 ok, 1 failed, 1 skipped; 1 result sent", summary
+    )
+    assert "`heat-config-agent log " in ways
+    assert "`heat-config-agent retry " in ways
     assert "\033" not in ran.out + ran.err
 
 
@@ -375,7 +395,7 @@ def test_a_timeout_of_zero_means_no_timeout(
         given, "--timeout", "0", "--json", *(["--grace", grace] if grace else [])
     )
 
-    codes = [each["result"]["deploy_status_code"] for each in ran.json["deployments"]]
+    codes = [each["values"]["deploy_status_code"] for each in ran.data["deployments"]]
     assert codes == [0, 124]
     assert heat.signals == []
 
@@ -397,5 +417,5 @@ def test_the_state_directory_may_be_chosen_by_the_environment(machine: Machine) 
     )
 
     assert ran.code == 0, ran.err
-    assert [each["id"] for each in status.json["deployments"]] == ["d1"]
+    assert [each["id"] for each in status.data["deployments"]] == ["d1"]
     assert stat.S_IMODE(there.stat().st_mode) == 0o700

@@ -44,9 +44,9 @@ def test_a_document_may_be_yaml(machine: Machine, name: str) -> None:
     )
 
     assert ran.code == 0, ran.err
-    (found,) = ran.json["deployments"]
+    (found,) = ran.data["deployments"]
     assert (found["id"], found["name"]) == ("1234", "web")
-    assert found["result"]["deploy_stdout"] == '2026-11-20 true [1,"two"]\n'
+    assert found["values"]["deploy_stdout"] == '2026-11-20 true [1,"two"]\n'
 
 
 @pytest.mark.parametrize("shape", ["object", "list", "text with a byte order mark"])

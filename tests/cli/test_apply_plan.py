@@ -28,11 +28,11 @@ def test_a_plan_runs_nothing(
     assert heat.signals == []
     assert not machine.state.exists()
     if as_json:
-        steps = planned.json["steps"]
-        assert [(each["id"], each["step"]) for each in steps] == [
+        steps = planned.data["changes"]
+        assert [(each["id"], each["change"]) for each in steps] == [
             ("first", "run"),
-            ("second", "answer"),
-            ("third", "answer"),
+            ("second", "fail"),
+            ("third", "skip"),
             ("fourth", "skip"),
         ]
         assert [each["tool"] for each in steps] == [
@@ -42,14 +42,17 @@ def test_a_plan_runs_nothing(
             "Heat::Ungrouped",
         ]
         assert all(each["why"] for each in steps)
-        assert planned.json["mistakes"] == []
+        assert planned.data["mistakes"] == []
     else:
-        first, second, third, fourth, *_ = planned.out.splitlines()
+        header, first, second, third, fourth, _, summary = planned.out.splitlines()
+        assert header.split() == ["CHANGE", "NAME", "ACTION", "TOOL", "WHY"]
         assert first.split()[:4] == ["run", "web", "CREATE", "script"]
         assert "no hook for the tool 'no-such-tool'" in second
         assert "nothing was run" in third
         assert fourth.startswith("skip")
-        assert planned.out.endswith("nothing was run\n")
+        assert summary.startswith(
+            "1 to run, 1 fails, 2 skipped; nothing was done (`heat-"
+        )
 
 
 def test_a_plan_knows_what_was_done(machine: Machine, heat: SignalServer) -> None:
@@ -65,11 +68,11 @@ def test_a_plan_knows_what_was_done(machine: Machine, heat: SignalServer) -> Non
     ]
     machine.apply(given, "--deliver-for", "0")
 
-    steps = machine.apply([*given, counted(machine, "d3")], "--plan", "--json").json[
-        "steps"
+    steps = machine.apply([*given, counted(machine, "d3")], "--plan", "--json").data[
+        "changes"
     ]
 
-    assert [each["step"] for each in steps] == ["resend", "skip", "skip", "run"]
+    assert [each["change"] for each in steps] == ["send", "skip", "skip", "run"]
     assert steps[2]["tool"] == "script", "it is the tool that ran, as when it ran"
     assert "503" in steps[0]["why"]
     assert len(heat.signals) == 1
@@ -82,8 +85,8 @@ def test_a_plan_names_mistakes(machine: Machine) -> None:
     )
 
     assert planned.code == 1
-    assert [each["path"] for each in planned.json["mistakes"]] == [
+    assert [each["path"] for each in planned.data["mistakes"]] == [
         "deployments[0].inputs[0].name",
         "deployments[1]",
     ]
-    assert all(each["problem"] for each in planned.json["mistakes"])
+    assert all(each["problem"] for each in planned.data["mistakes"])

@@ -341,7 +341,7 @@ def test_a_deprecated_setting_names_its_replacement(
     done = machine.agent(
         "doctor", "--config", str(machine.folder / "agent.conf"), "--json"
     )
-    said = {each["says"]: each["todo"] for each in done.json["checks"]}
+    said = {each["message"]: each["hint"] for each in done.data["checks"]}
     assert (
         said[f"{name} of [agent] is deprecated, and still works ({origin})"]
         == f"use {use} instead, and remove it"

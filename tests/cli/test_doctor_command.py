@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -70,13 +71,14 @@ def command(machine: Machine, sections: dict[str, dict[str, str]]) -> list[Findi
     done = machine.agent("doctor", "--json", "--config", str(write(machine, sections)))
     assert "Traceback" not in done.err
     assert cloud.PASSWORD not in done.out + done.err
-    assert done.code == (1 if done.json["failed"] else 0), done.out
-    assert done.json["ok"] is (done.code == 0)
+    assert done.code == (1 if done.data["failed"] else 0), done.out
+    order = [each["state"] for each in done.data["checks"]]
+    assert order == sorted(order, key=["failed", "warning", "ok"].index)
     return [
         Finding(
-            Verdict(each["verdict"]), each["check"], each["says"], each["todo"] or ""
+            Verdict(each["state"]), each["name"], each["message"], each["hint"] or ""
         )
-        for each in done.json["checks"]
+        for each in done.data["checks"]
     ]
 
 
@@ -93,7 +95,7 @@ def doctor(
         mistakes=wrong,
     )
     found = [
-        *inspection.findings(given, wrong),
+        *inspection.findings(given, wrong, []),
         *Asking(given).findings(lambda _: None),
     ]
     assert cloud.PASSWORD not in str(found)
@@ -197,8 +199,18 @@ def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
     text = machine.agent("doctor", "--config", str(machine.folder / "agent.conf"))
     assert text.code == 0
     assert text.out.splitlines()[-1].startswith("no check failed")
-    assert "it answers: 1 deployment" in text.out
+    assert text.out.splitlines()[0].split() == ["STATE", "CHECK", "DETAILS"]
+    assert "it answers: 1 deployment" not in text.out
+    [counted] = [line for line in text.out.splitlines() if line.startswith("ok ")]
+    assert re.match(
+        r"ok +\d+ (more|checks) .*\bstate, .*tools \(\d+ of \d+ ready\)", counted
+    )
     assert "\x1b" not in text.out
+    text = machine.agent(
+        "doctor", "--config", str(machine.folder / "agent.conf"), "--all"
+    )
+    assert text.code == 0
+    assert re.search(r"^ok +heat +it answers: 1 deployment$", text.out, re.MULTILINE)
 
 
 def test_instance_data_leads_doctor_to_heat(
@@ -282,8 +294,8 @@ def test_nobody_says_how_to_reach_heat(machine: Machine) -> None:
     assert well(doctor(machine, {"local": {"path": str(machine.folder)}}))
 
 
-def test_machine_without_heat_is_well(machine: Machine) -> None:
-    """Without cloud-init and settings that name Heat, files and followed sources are all that there is."""
+def without_heat(machine: Machine) -> list[Finding]:
+    """Return what is found on a machine on which nothing names Heat, and which asks every source."""
     if any(
         Path(path).exists()
         for path in ("/var/lib/cloud/data", "/run/cloud-init", "/etc/heat-config-agent")
@@ -291,14 +303,37 @@ def test_machine_without_heat_is_well(machine: Machine) -> None:
         pytest.skip(
             "this machine has cloud-init or settings of the agent: run it on one without"
         )
-    (machine.folder / "agent.conf").write_text("[agent]\n")
+    (machine.folder / "agent.conf").write_text(f"[local]\npath = {machine.folder}/no\n")
     settings = effective.make(
         {"HOME": str(machine.folder)},
         config=machine.folder / "agent.conf",
         state=machine.state,
     )
-    found = said(Asking(settings).findings(lambda _: None), Verdict.OK, "heat")
-    assert any(text.startswith("not used") for text in found)
+    return [
+        each
+        for each in Asking(settings).findings(lambda _: None)
+        if each.check in ("heat", "source")
+    ]
+
+
+def test_machine_that_applies_documents_needs_no_heat(machine: Machine) -> None:
+    """Heat is not expected where nothing names it and documents are applied by hand."""
+    assert "nothing tells this machine what to do" in one(
+        without_heat(machine), Verdict.WARNING, "source"
+    )
+    assert machine.apply([deployment()]).code == 0
+    assert without_heat(machine) == []
+
+
+def test_daemon_without_any_source_is_a_failure(machine: Machine) -> None:
+    """A daemon that has no source never does anything."""
+    assert machine.apply([deployment()]).code == 0
+    with lock.held(machine.state, lock.DAEMON):
+        found = one(without_heat(machine), Verdict.FAILED, "source")
+    assert found == (
+        "nothing tells this machine what to do: no Heat, no followed source, no local document -> "
+        "name one in /etc/heat-config-agent, or use `heat-config-agent apply`"
+    )
 
 
 def test_missing_settings_are_named(machine: Machine, openstack: cloud.Cloud) -> None:
@@ -765,9 +800,9 @@ def test_a_deployment_needs_what_is_not_there(machine: Machine) -> None:
     done = command(machine, {"local": {"path": str(folder)}})
     assert well(done)
     assert "needs the tool 'no-such-tool', which has no hook" in " ".join(
-        said(done, Verdict.WARNING, "hooks")
+        said(done, Verdict.WARNING, "tools")
     )
-    assert " tools ready" in one(done, Verdict.OK, "hooks")
+    assert " ready" in one(done, Verdict.OK, "tools")
 
 
 def mounted(machine: Machine, how: str, first: str) -> list[Finding]:

@@ -29,10 +29,24 @@ def stack(machine: Machine, script: str, *arguments: str) -> str:
     ).out
 
 
+BAD = ["bad", "failed", "CREATE", "script", "-", "exit code 3: no such page"]
+
+
+def rows(machine: Machine, *options: str) -> list[list[str]]:
+    """Return the rows of status without their times."""
+    lines = machine.agent("status", *options).out.splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith("NAME "))
+    table = [line.split(maxsplit=6) for line in lines[begin + 1 :]]
+    end = table.index([]) if [] in table else len(table)
+    return [[*row[:5], *row[6:]] for row in table[:end]]
+
+
 def test_line_of_a_failed_resource_says_why(machine: Machine) -> None:
     """The words are those of the tool, as for a deployment of a document."""
     [line] = [
-        line for line in stack(machine, FAILS).splitlines() if line.startswith("FAILED")
+        line
+        for line in stack(machine, FAILS).splitlines()
+        if line.startswith(("failed", "FAILED"))
     ]
     assert line.endswith("exit code 3: no such page")
 
@@ -40,18 +54,22 @@ def test_line_of_a_failed_resource_says_why(machine: Machine) -> None:
 def test_status_names_a_failed_stack_with_its_reason(machine: Machine) -> None:
     """So do the checks for monitors; once the stack is complete, there is nothing to say."""
     stack(machine, FAILS)
-    sentence = "stack site: CREATE_FAILED: web: exit code 3: no such page"
-    assert sentence in machine.agent("status").out
-    for option in ("--check", "--failed"):
-        done = machine.agent("status", option)
-        assert (done.code, sentence in done.out) == (1, True), option
-    assert machine.agent("status", "--json").json["failed_stacks"] == {
-        "site": sentence.removeprefix("stack site: ")
-    }
+    why = "web: exit code 3: no such page"
+    row = ["site", "failed", "CREATE", "stack", "-", why]
+    assert row in rows(machine)
+    assert rows(machine, "--failed") == [row]
+    done = machine.agent("status", "--check")
+    assert (done.code, f"stack site: CREATE_FAILED: {why}" in done.out) == (1, True)
+    [shown] = machine.agent("status", "--json").data["stacks"]
+    assert (shown["state"], shown["stack_status"], shown["message"]) == (
+        "failed",
+        "CREATE_FAILED",
+        why,
+    )
 
     stack(machine, "#!/bin/sh\ntrue\n")
     done = machine.agent("status", "--failed")
-    assert (done.code, done.out) == (0, "")
+    assert (done.code, done.out) == (0, "nothing has failed\n")
 
 
 def test_failed_deployments_are_named_and_counted_again(machine: Machine) -> None:
@@ -63,13 +81,13 @@ def test_failed_deployments_are_named_and_counted_again(machine: Machine) -> Non
     assert machine.apply(documents).code == 1
     assert (
         machine.apply(documents).out.splitlines()[-1]
-        == "2 deployments: 2 skipped, 1 of them failed earlier"
+        == "2 deployments: nothing to do (1 failed before: bad)"
     )
-    done = machine.agent("status", "--failed")
-    assert (done.code, done.out) == (1, "bad: exit code 3: no such page\n")
+    assert machine.agent("status", "--failed").code == 1
+    assert rows(machine, "--failed") == [BAD]
     assert (
-        machine.apply(documents[:1]).out.splitlines()[-1]
-        == "1 deployment: 1 skipped, which failed earlier"
+        machine.apply(documents[:1]).out
+        == "1 deployment: nothing to do (1 failed before: bad)\n"
     )
 
 
@@ -78,10 +96,8 @@ def test_reason_of_an_earlier_action_is_not_shown_again(machine: Machine) -> Non
     stack(machine, FAILS)
     printed = stack(machine, "#!/bin/sh\necho another reason >&2; exit 4\n")
     assert "no such page" not in printed
-    assert (
-        "stack site: UPDATE_FAILED: web: exit code 4: another reason"
-        in machine.agent("status").out
-    )
+    why = "web: exit code 4: another reason"
+    assert rows(machine) == [["site", "failed", "UPDATE", "stack", "-", why]]
 
 
 def test_edited_deployment_is_not_failed_any_more(machine: Machine) -> None:
@@ -95,20 +111,15 @@ def test_edited_deployment_is_not_failed_any_more(machine: Machine) -> None:
         assert machine.apply(machine.folder / file).code == (
             1 if file == "a.json" else 0
         )
-        assert (
-            machine.agent("status", "--failed").out
-            == "web: exit code 3: no such page\n"
-        )
+        assert rows(machine, "--failed") == [["web", *BAD[1:]]]
     assert machine.agent("retry", "web").code == 0
     machine.write(json.dumps(good), "b.json")
     assert machine.apply(machine.folder / "b.json").code == 0
 
     done = machine.agent("status", "--failed")
-    assert (done.code, done.out) == (0, "")
-    assert machine.agent("status", "--failed", "--json").json == {
-        "deployments": [],
-        "failed_stacks": {},
-    }
+    assert (done.code, done.out) == (0, "nothing has failed\n")
+    data = machine.agent("status", "--failed", "--json").data
+    assert (data["deployments"], data["stacks"]) == ([], [])
     assert "will run again" not in machine.agent("status").out
 
 
@@ -122,14 +133,16 @@ def test_failures_are_one_object_for_programs(machine: Machine) -> None:
     )
     stack(machine, FAILS)
     done = machine.agent("status", "--failed", "--json")
-    assert (done.code, [each["name"] for each in done.json["deployments"]]) == (
-        1,
-        ["bad"],
+    names = [each["name"] for each in done.data["deployments"]]
+    assert (done.code, names) == (1, ["bad"])
+    [failed] = done.data["stacks"]
+    assert (failed["stack_name"], failed["message"]) == (
+        "site",
+        "web: exit code 3: no such page",
     )
-    assert done.json["failed_stacks"] == {
-        "site": "CREATE_FAILED: web: exit code 3: no such page"
-    }
-    assert machine.agent("status", "--unfinished", "--json").json == {"deployments": []}
+    assert done.json["error"]["message"] == "2 failed: site, bad"
+    unfinished = machine.agent("status", "--unfinished", "--json").data
+    assert (unfinished["deployments"], unfinished["stacks"]) == ([], [])
 
 
 COMPONENT = [
@@ -172,5 +185,6 @@ def test_reason_of_a_failed_removal_is_that_of_its_tool(machine: Machine) -> Non
             1,
             True,
         ), done.out
-        sentence = f"stack site: {action}_FAILED: web: exit code 9: it is in use\n"
-        assert machine.agent("status", "--failed").out == sentence
+        why = "web: exit code 9: it is in use"
+        row = ["site", "failed", action, "stack", "-", why]
+        assert rows(machine, "--failed") == [row]

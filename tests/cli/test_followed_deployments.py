@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 
@@ -77,22 +78,22 @@ def test_followed_deployments_are_listed_with_their_source(site: Machine) -> Non
     assert rows.keys() == {"site/motd", "site/banner"}
     assert "exit code 1" in rows["site/banner"]
     assert "no deployments yet" not in shown
-    deployments = json.loads(agent(site, "status", "--json").out)["deployments"]
-    assert [
-        (each["title"], each["followed"], each["failed"]) for each in deployments
-    ] == [
-        ("site/motd", "site", False),
-        ("site/banner", "site", True),
+    deployments = agent(site, "status", "--json").data["deployments"]
+    assert [(each["name"], each["follows"], each["state"]) for each in deployments] == [
+        ("site/motd", "site", "ok"),
+        ("site/banner", "site", "failed"),
     ]
     failed = agent(site, "status", "--failed")
-    assert (failed.code, failed.out.startswith("site/banner: exit code 1")) == (1, True)
-    assert agent(site, "status", "--unfinished").out == ""
+    assert failed.code == 1
+    assert re.search(r"^site/banner  failed .* exit code 1$", failed.out, re.MULTILINE)
+    assert "site/motd" not in failed.out
+    assert agent(site, "status", "--unfinished").out == "nothing is unfinished\n"
 
 
 @pytest.mark.parametrize("wanted", ["site/motd", "motd", "id", "beginning"])
 def test_followed_deployment_has_a_log_and_facts(site: Machine, wanted: str) -> None:
     """Its full name, its name, its id and the beginning of that are accepted."""
-    identity = json.loads(agent(site, "status", "--json").out)["deployments"][0]["id"]
+    identity = agent(site, "status", "--json").data["deployments"][0]["id"]
     word = {"id": identity, "beginning": identity[: len("motd-") + 4]}.get(
         wanted, wanted
     )
@@ -102,9 +103,9 @@ def test_followed_deployment_has_a_log_and_facts(site: Machine, wanted: str) -> 
 
 def test_wait_knows_followed_deployments(site: Machine) -> None:
     """It says how they have ended."""
-    done = agent(site, "wait", "site/motd", "--timeout", "0")
-    assert (done.code, done.out) == (0, "motd (CREATE): ok\n")
-    assert agent(site, "wait", "site/banner", "--timeout", "0").code == 1
+    done = agent(site, "wait", "site/motd", "--wait-for", "0")
+    assert (done.code, done.out) == (0, "site/motd (CREATE): ok\n")
+    assert agent(site, "wait", "site/banner", "--wait-for", "0").code == 1
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_wrong_name_among_several_changes_nothing(site: Machine) -> None:
     """All names are looked up before anything is requested."""
     for command in ("retry", "forget"):
         assert agent(site, command, "site/motd", "site/nothing").code == 8
-    states = json.loads(agent(site, "status", "--json").out)["deployments"]
+    states = agent(site, "status", "--json").data["deployments"]
     assert [each["again"] for each in states] == [False, False]
 
 

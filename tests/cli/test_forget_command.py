@@ -103,6 +103,17 @@ def test_question_without_a_terminal_is_refused(machine: Machine) -> None:
     assert "d1" in machine.status()
 
 
+def test_plan_of_forget_removes_nothing(machine: Machine) -> None:
+    """It asks nothing, too."""
+    machine.apply([deployment("d1")])
+
+    done = machine.agent("forget", "d1", "--plan")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[1].split()[:4] == ["forget", "d1", "CREATE", "script"]
+    assert "d1" in machine.status()
+
+
 def forgetting(machine: Machine) -> list[str | Path]:
     """Return the command that asks before it forgets."""
     return [

@@ -426,7 +426,7 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
         in shown[4]
     )
     governed.machine.have_quick_tools()
-    doctor = governed.agent("doctor").out
+    doctor = governed.agent("doctor", "--all").out
     assert "runs are isolated by network, system=full" in doctor
     (governed.own / "agent.conf").write_text("[agent]\nisolate = netwrok\n")
     assert (

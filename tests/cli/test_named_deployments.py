@@ -20,10 +20,10 @@ YES = {"forget": ["--yes"]}
     [["status"], ["status", "--json"], ["show", "d1"], ["log", "d1"], ["forget", "d1"]],
 )
 def test_nothing_has_happened_yet(machine: Machine, command: list[str]) -> None:
-    """Without earlier work there is nothing to show, nothing is written, and a deployment is unknown."""
+    """A directory that is named and missing is said to be so, nothing is written, and a deployment is unknown."""
     done = machine.agent(*command)
 
-    assert done.code == (0 if command[0] == "status" else 8)
+    assert done.code == 8
     assert "Traceback" not in done.err
     assert done.out + done.err
     assert not machine.state.exists()
@@ -164,7 +164,7 @@ def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> Non
     """Heat names a deployment after its config; people know it as STACK/RESOURCE, in every list and command."""
     given = [of_resource("c1", "CREATE"), of_resource("c2", "CREATE", "db")]
     planned = machine.apply(given, "--plan")
-    assert [line.split()[1] for line in planned.out.splitlines()[:2]] == [
+    assert [line.split()[1] for line in planned.out.splitlines()[1:3]] == [
         "shop/web",
         "shop/db",
     ]
@@ -178,7 +178,9 @@ def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> Non
         "shop/web",
         "shop/db",
     ]
-    assert {each["title"] for each in machine.status().values()} == {
+    assert {
+        each["name"] for each in machine.agent("status", "--json").data["deployments"]
+    } == {
         "shop/web",
         "shop/db",
     }
@@ -206,11 +208,11 @@ def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
         == 0
     )
     for name in ("web/app", "app"):
-        done = machine.agent("wait", name, "--timeout", "0")
+        done = machine.agent("wait", name, "--wait-for", "0")
         assert (done.code, done.out) == (0, "web/app (CREATE): ok\n"), done.err
-    done = machine.agent("wait", "web/app", "--for-action", "DELETE", "--timeout", "0")
-    assert (done.code, "no deployment 'web/app' for DELETE" in done.err) == (8, True)
-    done = machine.agent("wait", "web/ap", "--timeout", "0")
+    done = machine.agent("wait", "web/app", "--for-action", "DELETE", "--wait-for", "0")
+    assert (done.code, "source 'web/app' for DELETE" in done.err) == (8, True)
+    done = machine.agent("wait", "web/ap", "--wait-for", "0")
     assert (done.code, "stack or source 'web/ap' in " in done.err) == (8, True)
     done = machine.agent("log", "web")
     assert (

@@ -197,13 +197,13 @@ def test_doctor_names_the_mistake(governed: Governed) -> None:
     """`doctor` names the mistake in a policy, and shows the rules of a good one and what conflicts with them."""
     governed.machine.have_quick_tools()
     governed.policy("tools = script", "users = nobody")
-    found = json.loads(governed.agent("doctor", "--json").out)["checks"]
-    shown, conflict = (each for each in found if each["check"] == "policy")
-    assert (shown["verdict"], shown["says"]) == (
+    found = governed.agent("doctor", "--json").data["checks"]
+    conflict, shown = (each for each in found if each["name"] == "policy")
+    assert (shown["state"], shown["message"]) == (
         "ok",
         f"{POLICY} has the rules tools, users",
     )
-    assert (conflict["verdict"], conflict["todo"]) == (
+    assert (conflict["state"], conflict["hint"]) == (
         "warning",
         "set user in the settings to a user of the rule",
     )

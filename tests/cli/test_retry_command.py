@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from support import kill_points
-from support.commands import counted, let_go, runs, waiting
+from support.commands import SH, counted, let_go, runs, waiting
 from support.loopback import Answer, SignalServer, wait_until
-from support.machine import Machine
+from support.machine import Machine, deployment
 
 
 def test_retry_runs_it_again(machine: Machine, heat: SignalServer) -> None:
@@ -110,3 +110,73 @@ def test_removed_record_of_an_interrupted_run_runs_it_again(machine: Machine) ->
     machine.apply(given)
 
     assert runs(machine).count("d1") == 2
+
+
+def test_plan_of_a_retry_changes_nothing(machine: Machine) -> None:
+    """The table and the JSON have each deployment with the reason, and nothing is requested."""
+    machine.apply([deployment("d1", f"{SH}exit 3\n"), deployment("d2")])
+
+    for option in ("--plan", "--dry-run"):
+        done = machine.agent("retry", "d1", "d2", option)
+        assert (done.code, done.err) == (0, "")
+        assert done.out.splitlines()[1].split()[:4] == ["run", "d1", "CREATE", "script"]
+        assert done.out.endswith("\n2 deployments; nothing was done\n")
+    changes = machine.agent("retry", "d1", "--plan", "--json").data["changes"]
+
+    assert [(each["change"], each["name"]) for each in changes] == [("run", "d1")]
+    assert "exit code 3" in changes[0]["why"]
+    assert [each["again"] for each in machine.status().values()] == [False, False]
+
+
+def test_retry_answers_with_its_deployments(machine: Machine) -> None:
+    """The JSON has the names and ids of what is requested, and the sentences about it."""
+    machine.apply([deployment("d1", name="web")])
+
+    done = machine.agent("retry", "web", "--json")
+
+    assert (done.code, done.json["kind"]) == (0, "request")
+    assert done.data["request"] == "run"
+    assert [(each["name"], each["id"]) for each in done.data["deployments"]] == [
+        ("web", "d1")
+    ]
+    assert done.data["messages"] == ["web will run again"]
+    assert machine.status()["d1"]["again"] is True
+
+
+def test_retry_that_waits_without_an_agent_says_so(machine: Machine) -> None:
+    """The request is kept, and the command does not wait for an agent that may never come."""
+    machine.apply([deployment("d1")])
+
+    done = machine.agent("retry", "d1", "--wait")
+
+    assert done.code == 8
+    assert done.err == "error: no agent is running that could do it\n"
+    assert machine.status()["d1"]["again"] is True
+
+
+def test_source_stands_for_its_failed_deployments(machine: Machine) -> None:
+    """The source is the file that was applied; what has succeeded is left alone."""
+    path = machine.write(
+        [deployment("d1", f"{SH}exit 3\n"), deployment("d2")], "a.json"
+    )
+    machine.apply(None, str(path))
+    source = machine.status()["d1"]["source"]
+
+    done = machine.agent("retry", source)
+
+    assert (done.code, done.out) == (0, "d1 will run again\n")
+    again = {key: each["again"] for key, each in machine.status().items()}
+    assert again == {"d1": True, "d2": False}
+
+
+def test_source_without_a_failed_deployment_is_not_retried(machine: Machine) -> None:
+    """Its deployments are named instead."""
+    path = machine.write([deployment("d1", name="web")], "a.json")
+    machine.apply(None, str(path))
+
+    done = machine.agent("retry", machine.status()["d1"]["source"])
+
+    assert done.code == 8
+    assert "does not have a failed deployment (name one of its deployments: web)" in (
+        done.err
+    )

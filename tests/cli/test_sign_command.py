@@ -1,4 +1,4 @@
-"""`heat-config-agent sign`: its lists, its messages about keys that cannot sign, and the verdicts of `--verify`."""
+"""`heat-config-agent sign`: its lists, its messages about keys that cannot sign, and the verdicts of `sign check`."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def run(machine: Machine, *words: str, **environment: str) -> Done:
 
 
 def verify(machine: Machine, signers: str, *words: str) -> Done:
-    """Run the command to verify."""
-    return run(machine, "--verify", signers, *words)
+    """Run the command that checks a signed file."""
+    return run(machine, "check", *words, "--signers", signers)
 
 
-def test_a_machine_would_say_what_verify_says(
+def test_check_says_what_a_machine_would_say(
     machine: Machine, alice: Signer, signers: str, tmp_path: Path
 ) -> None:
     """The documents are not signed, signed, altered, and signed by another user."""
@@ -58,32 +58,49 @@ def test_a_machine_would_say_what_verify_says(
     path.write_text(json.dumps([deployment("d1", "true")]))
     done = verify(machine, signers, str(path))
     assert (done.code, done.out) == (1, "")
-    assert (
-        done.err
-        == f"error: {path} is not signed: there is no {path}.signed (--key signs it)\n"
+    assert done.err == (
+        f"error: {path} is not signed: there is no {path}.signed "
+        "(`heat-config-agent sign FILE --key KEY` signs it)\n"
     )
     done = run(machine, "--key", str(alice.key), "--json", str(path))
     listed = {
+        "file": str(path),
         "list": f"{path}.signed",
         "signer": None,
         "names": ["site.json"],
         "ignored": [],
     }
-    assert json.loads(done.out) == listed
+    assert done.data == listed
     done = verify(machine, signers, str(path))
     assert (
         done.out
         == f"{path}.signed counts: its signer is alice@example.com, and 1 file is unchanged\n"
     )
     done = verify(machine, signers, "--json", str(path))
-    assert json.loads(done.out) == {**listed, "signer": "alice@example.com"}
+    assert done.data == {**listed, "signer": "alice@example.com"}
     path.write_text("[]")
     done = verify(machine, signers, str(path))
     assert done.code == 1
     assert "site.json: it was changed after it was signed" in done.err
+    done = verify(machine, signers, str(path), "--json")
+    assert (done.code, done.json["data"]) == (1, None)
+    assert done.json["error"]["code"] == "refused"
     Path(signers).write_text(Signer(tmp_path, "mallory").line())
     assert "its signer is not an allowed one" in verify(machine, signers, str(path)).err
     assert verify(machine, str(tmp_path / "missing"), str(path)).code == 2
+
+
+def test_file_with_the_name_of_the_command_is_signed(
+    machine: Machine, alice: Signer
+) -> None:
+    """A file with the name check is written ./check; after an option, the name alone will do."""
+    (machine.folder / "check").write_text("[]")
+    assert run(machine, "./check", "--key", str(alice.key)).code == 0
+    assert (machine.folder / "check.signed").exists()
+    assert run(machine, "--key", str(alice.key), "check").code == 0
+    done = run(machine, "check", "--key", str(alice.key))
+    assert done.code == 2
+    assert "sign check: there is no option --key" in done.err
 
 
 def test_a_folder_and_a_template_are_verified_with_all_that_they_name(

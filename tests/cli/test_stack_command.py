@@ -508,7 +508,7 @@ def test_on_a_terminal_there_is_a_tree(stacks: Stacks) -> None:
     printed = b""
     with os.fdopen(ours, "rb"), endings.ended(process):
         wait_until(lambda: len(stacks.logged) == 2, LONG)
-        while b"running   greeting" not in printed:
+        while b"running  greeting" not in printed:
             printed += os.read(ours, 65536)
         Path(f"{stacks.log}.go").touch()
         with contextlib.suppress(OSError):  # it has closed the terminal
@@ -516,8 +516,8 @@ def test_on_a_terminal_there_is_a_tree(stacks: Stacks) -> None:
                 printed += more
         assert process.wait(pace.seconds(LONG)) == 0
     *drawn, last = printed.decode().split("\x1b[J")
-    assert any("running   greeting" in each for each in drawn)
-    assert "ok        greeting" in last
+    assert any("running  greeting" in each for each in drawn)
+    assert "ok       greeting" in last
 
 
 PLUGIN = """\
@@ -553,7 +553,7 @@ def test_types_of_plugins_are_known(stacks: Stacks) -> None:
     assert "My::Own::Note" in stacks.apply(path, code=2).err
     assert list((stacks.machine.state / "stacks").iterdir()) == []  # nothing was begun
     done = stacks.apply(path, "--config", str(settings))
-    assert "ok        note" in done.out
+    assert "ok       note" in done.out
     assert (folder / "note").read_text() == "made"
     assert done.err.count("\n") == 1
     assert "other.py is not used: it needs nobody_has_this" in done.err

@@ -120,15 +120,13 @@ def test_interrupted_stack_is_shown_with_the_command_that_continues_it(
         )
         for words in (
             ["status", "--check"],
-            ["wait", "--stack", "s"],
-            ["wait", "--stack", "s", "--json"],
+            ["wait", "s"],
+            ["wait", "s", "--json"],
         ):
             done = machine.agent(*words)
             assert (done.code, why in done.out + done.err) == (1, True), words
         assert (
-            machine.agent(
-                "wait", "--stack", "s", "--for-action", "DELETE", "--timeout", "0"
-            ).code
+            machine.agent("wait", "s", "--for-action", "DELETE", "--wait-for", "0").code
             == 1
         )
     finally:

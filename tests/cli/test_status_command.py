@@ -7,6 +7,14 @@ from support.commands import SH, counted, let_go, wait_for_text, waiting
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 
+COLUMNS = ("NAME", "STATE", "ACTION", "TOOL", "RESULT", "SINCE", "DETAILS")
+
+
+def unfinished(machine: Machine) -> list[list[str]]:
+    """Return the rows of what is not finished, without times and details."""
+    _, *lines = machine.agent("status", "--unfinished").out.splitlines()
+    return [line.split()[:5] for line in lines]
+
 
 def test_status_shows_every_deployment(machine: Machine, heat: SignalServer) -> None:
     """Done, failed, waiting to be delivered, refused: each with its reason, as a table and as JSON."""
@@ -33,22 +41,23 @@ def test_status_shows_every_deployment(machine: Machine, heat: SignalServer) -> 
     assert "404" in status["refused"]["trouble"]
     assert (status["down"]["tries"], "503" in status["down"]["trouble"]) == (1, True)
     assert "no luck" in status["quiet"]["reason"]
-    header, *lines = table.splitlines()
-    assert header.split() == [
-        "NAME",
-        "ID",
-        "ACTION",
-        "TOOL",
-        "STATE",
-        "SINCE",
-        "DETAILS",
+    above, table, below = table.split("\n\n")
+    assert above.split("   ")[1:] == [
+        "1 failed · 3 ok · 1 result due",
+        "no agent is running",
     ]
-    assert len(lines) == 4
-    assert lines[1].split()[:4] == ["web", "refused", "CREATE", "script"]
-    for line, words in zip(
-        lines, ("ok", "ok, refused", "ok, waiting", "failed"), strict=True
-    ):
-        assert f"  {words}  " in line
+    assert below.startswith("`heat-config-agent log quiet ")
+    header, *lines = table.splitlines()
+    assert header.split() == list(COLUMNS)
+    found = [line.split(maxsplit=6) for line in lines]
+    assert [row[:5] for row in found] == [
+        ["good", "ok", "CREATE", "script", "sent"],
+        ["web", "ok", "CREATE", "script", "refused"],
+        ["down", "ok", "CREATE", "script", "due"],
+        ["quiet", "failed", "CREATE", "script", "-"],
+    ]
+    assert found[3][6] == "exit code 3: no luck"
+    assert "503" in found[2][6]
 
 
 def test_refused_result_is_a_problem_while_the_metadata_has_its_deployment(
@@ -112,15 +121,9 @@ def test_unfinished_run_and_undelivered_result_are_named(
     machine.apply(
         [deployment("d0"), deployment("d2", signal=heat.url())], "--deliver-for", "0"
     )
-    assert (
-        machine.agent("status", "--unfinished").out
-        == "d2 (CREATE) has run, and its result is not delivered\n"
-    )
+    assert unfinished(machine) == [["d2", "ok", "CREATE", "script", "due"]]
     process = machine.start_apply([waiting(machine, name="long")])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
-    assert (
-        "long (CREATE) is running"
-        in machine.agent("status", "--unfinished").out.splitlines()
-    )
+    assert ["long", "running", "CREATE", "script", "-"] in unfinished(machine)
     let_go(machine)
     process.communicate(timeout=pace.seconds(10))

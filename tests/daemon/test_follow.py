@@ -169,7 +169,7 @@ def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(
     assert check.code == 1
     assert "source web: cannot " in check.out
     assert "cannot" in agent(daemon, "source", "list").out
-    assert "source web: cannot " in agent(daemon, "wait", "--timeout", "0.1").err
+    assert "source web: cannot " in agent(daemon, "wait", "--wait-for", "0.1").err
     metrics = tmp_path / "metrics.prom"
     wait_until(lambda: 'follow_current{stack="web"} 0.0' in metrics.read_text(), LONG)
 

@@ -95,8 +95,9 @@ def test_the_doctor_reaches_it(machine: Machine, network: Network) -> None:
         "--json",
     ]
     done = network.run(command, {**machine.environment, **PROXY})
-    findings = {each["check"]: each for each in json.loads(done.stdout)["checks"]}
-    assert findings["request"]["verdict"] == "ok", findings["request"]
+    checks = json.loads(done.stdout)["data"]["checks"]
+    findings = {each["name"]: each for each in checks}
+    assert findings["request"]["state"] == "ok", findings["request"]
 
 
 def test_a_certificate_is_for_the_address_without_the_zone(

@@ -168,7 +168,7 @@ def test_a_paused_daemon_begins_nothing_and_answers_nothing(
     assert "the agent is paused" in daemon.command("status", "--check").out
     assert daemon.command("status", "--check").code == 1
     assert (
-        daemon.command("status", "--json").json["agent"]["paused"]["reason"]
+        daemon.command("status", "--json").data["agent"]["paused"]["reason"]
         == "the disk is being moved"
     )
 
@@ -207,13 +207,13 @@ def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
     assert re.search(
         r"paused since \S+ \S+ until \S+ \S+: the disk", daemon.command("status").out
     )
-    until_ = daemon.command("status", "--json").json["agent"]["paused"]["until"]
+    until_ = daemon.command("status", "--json").data["agent"]["paused"]["until"]
     assert earliest - 1 < until_ < latest + 1
     daemon.wait_state("d1", "unasked")
     assert time.time() > until_ - 1
     assert len(daemon.said("resumed")) == 1
     assert daemon.command("resume").out == "the agent was not paused\n"
-    assert daemon.command("status", "--json").json["agent"]["paused"] is None
+    assert daemon.command("status", "--json").data["agent"]["paused"] is None
 
     assert daemon.stop() == 0
     assert daemon.command("pause", "--reason", "again", "--for", "1h").code == 0
@@ -302,3 +302,23 @@ def test_a_result_that_was_refused_is_sent_again(
     daemon.wait_state("d1", "signalled")
     assert ran(machine) == ["d1"]
     assert heat.signals[0].body == heat.signals[1].body
+
+
+def test_retry_waits_until_the_new_run_has_ended(
+    daemon: Daemon, machine: Machine
+) -> None:
+    """The run before the request does not count, and a failure of the new one is that of the command."""
+    broken = machine.folder / "broken"
+    given = [deployment("d1", counting(machine, "d1", f"[ ! -e {broken} ]"))]
+    daemon.put(given)
+    daemon.start()
+    daemon.wait_state("d1", "unasked")
+
+    done = daemon.command("retry", "d1", "--wait", "--wait-for", str(LONG))
+    assert (done.code, done.out.splitlines()[-1]) == (0, "d1 (CREATE): ok"), done.err
+    assert ran(machine) == ["d1"] * 2
+    broken.touch()
+    done = daemon.command("retry", "d1", "--wait", "--json")
+
+    assert ran(machine) == ["d1"] * 3
+    assert (done.code, done.data["outcome"]) == (1, "failed")

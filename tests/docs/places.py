@@ -20,7 +20,7 @@ from support.unprivileged import NOBODY, Unprivileged, need_open_checkout
 from system.booted import Booted, booted
 
 _LOOKING = re.compile(
-    r"(heat-config-agent (status|show|log|config|hooks)|systemctl (status|is-active|list-units|list-jobs)|"
+    r"(heat-config-agent (status|show|log|config|tool)|systemctl (status|is-active|list-units|list-jobs)|"
     r"journalctl|systemd-cgls|cat|ls)\b"
 )
 """Commands that change nothing: they are repeated until they show what is expected, as a reader would."""

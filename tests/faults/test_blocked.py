@@ -66,7 +66,7 @@ def expect(daemon: Daemon, systemd: Systemd, metrics: Path, cause: str) -> None:
     assert not said["healthy"]
     assert [cause in each["cause"] for each in said["agent"]["blocked"]] == [True]
     for words in (["d2"], []):
-        waited = daemon.command("wait", *words, "--timeout", "0.1")
+        waited = daemon.command("wait", *words, "--wait-for", "0.1")
         assert waited.code == 7
         assert line in waited.err
     doctor = daemon.command("doctor")
@@ -93,7 +93,7 @@ def expect_end(
         LONG,
     )
     wait_until(lambda: "heat_config_agent_blocked 0.0" in metrics.read_text(), LONG)
-    assert daemon.command("wait", "--timeout", "60").code == 0
+    assert daemon.command("wait", "--wait-for", "60").code == 0
     assert ran(daemon.machine) == ["d1", "d2"]
     assert "Traceback" not in daemon.log
     assert len(daemon.said("d2", "cannot start")) <= 2

@@ -446,7 +446,7 @@ def test_errors_of_the_daemon(
         )
         if daemon.ended:
             assert daemon.process
-            assert daemon.process.returncode == 2, daemon.log
+            assert daemon.process.returncode == 10, daemon.log
             assert WORDS[error] in daemon.log
             daemon.start(wait=False)
         wait_until(lambda: all(world.heard(str(one["id"])) for one in batch), LONG)  # noqa: B023

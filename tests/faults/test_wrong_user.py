@@ -33,7 +33,7 @@ def as_other(machine: Unprivileged, *words: str) -> subprocess.CompletedProcess[
         (("status", "--check"), ExitCode.FAILED),
         (("poll",), ExitCode.FAILED),
         (("show", "d1"), ExitCode.FAILED),
-        (("wait", "--timeout", "0"), ExitCode.NOT_THERE),
+        (("wait", "--wait-for", "0"), ExitCode.NOT_THERE),
         (("doctor",), None),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from textwrap import dedent
 
@@ -599,7 +598,7 @@ def test_warnings_about_capabilities_pass_a_strict_validation(machine: Machine) 
 def test_templates_are_found(machine: Machine) -> None:
     """Templates with all requested capabilities are found in subfolders, and no others."""
     both = "docker/controller.yaml\npuppet/controller.yaml\n"
-    asked = ("capabilities-find", "-r", "-c", "resource_type=My::Controller")
+    asked = ("find", "-r", "-c", "resource_type=My::Controller")
     assert run(machine, *asked, ".") == Done(0, both, "")
     assert run(machine, *asked, "./puppet", "docker", "puppet/controller.yaml") == Done(
         0, "puppet/controller.yaml\ndocker/controller.yaml\n", ""
@@ -612,14 +611,20 @@ def test_templates_are_found(machine: Machine) -> None:
         run(machine, *asked, "-c", "resource_type=My::Compute", ".").out
         == "docker/controller.yaml\n"
     )
-    assert run(machine, *asked, "-c", "deployment=chef", ".") == Done(1, "", "")
+    done = run(machine, *asked, "-c", "deployment=chef", ".")
+    assert (done.code, done.out) == (8, "")
+    assert done.err == (
+        "error: no template has resource_type=My::Controller and deployment=chef "
+        "(heat-config-agent template find --all FILE shows all capabilities)\n"
+    )
 
 
 @pytest.mark.usefixtures("controllers")
 def test_without_r_only_the_files_of_a_folder_are_looked_at(machine: Machine) -> None:
     """A file that is named is looked at, whatever its name."""
-    asked = ("capabilities-find", "-c", "deployment=puppet")
-    assert run(machine, *asked, ".") == Done(1, "", "")
+    asked = ("find", "-c", "deployment=puppet")
+    assert (done := run(machine, *asked, ".")).code == 8
+    assert done.out == ""
     assert run(machine, *asked, "puppet", "README") == Done(
         0, "puppet/controller.yaml\nREADME\n", ""
     )
@@ -627,27 +632,25 @@ def test_without_r_only_the_files_of_a_folder_are_looked_at(machine: Machine) ->
 
 @pytest.mark.usefixtures("controllers")
 def test_for_machines_files_have_their_capabilities(machine: Machine) -> None:
-    """The output for programs is one JSON object."""
-    done = run(
-        machine, "capabilities-find", "-r", "-c", "deployment=docker", "--json", "."
-    )
-    assert json.loads(done.out) == {
-        "docker/controller.yaml": {
+    """The answer for programs has each file with its capabilities."""
+    done = run(machine, "find", "-r", "-c", "deployment=docker", "--json", ".")
+    [found] = done.data["templates"]
+    assert found == {
+        "file": "docker/controller.yaml",
+        "capabilities": {
             "deployment": ["docker"],
             "resource_type": ["My::Controller", "My::Compute"],
-        }
+        },
     }
 
 
 def test_unreadable_template_is_reported(machine: Machine, controllers: Path) -> None:
     """The others are printed all the same, and the exit code tells."""
-    done = run(
-        machine, "capabilities-find", "-c", "deployment=puppet", "odd.txt", "puppet"
-    )
+    done = run(machine, "find", "-c", "deployment=puppet", "odd.txt", "puppet")
     assert (done.code, done.out) == (1, "puppet/controller.yaml\n")
     assert done.err.startswith("odd.txt:2:1: error: it is not YAML")
     put(controllers, bad=template("{deployment: [puppet, null]}"))
-    done = run(machine, "capabilities-find", "-c", "deployment=puppet", ".")
+    done = run(machine, "find", "-c", "deployment=puppet", ".")
     said = "bad.yaml:2:37: error: capabilities.deployment[1]: a capability is text, a number or a boolean, not null\n"
     assert done == Done(1, "", said)
 
@@ -662,21 +665,22 @@ def test_capabilities_are_summed_up(machine: Machine) -> None:
         "resource_type  My::Controller  puppet/controller.yaml, docker/controller.yaml",
         "resource_type  My::Compute     docker/controller.yaml",
     ]
-    named = ("-f", "puppet/controller.yaml", "-f", "docker/controller.yaml")
-    for files in (
-        named,
-        (named[0], named[1], named[3]),
-        ("-f", "env.yaml"),
-        ("-f", "plain.yaml", "env.yaml"),
-    ):
-        done = run(machine, "capabilities", *files)
+    named = ("puppet/controller.yaml", "docker/controller.yaml")
+    for files in (named, ("env.yaml",), ("plain.yaml", "env.yaml")):
+        done = run(machine, "find", "--all", *files)
         assert (done.code, done.out.splitlines(), done.err) == (0, table, "")
-    assert json.loads(run(machine, "capabilities", *named, "--json").out) == {
-        "deployment": ["puppet", "docker"],
-        "My::Controller": ["puppet/controller.yaml", "docker/controller.yaml"],
-        "My::Compute": ["docker/controller.yaml"],
+    both = ["puppet/controller.yaml", "docker/controller.yaml"]
+    assert run(machine, "find", "--all", *named, "--json").data["capabilities"] == [
+        {"name": "deployment", "value": "puppet", "files": both[:1]},
+        {"name": "deployment", "value": "docker", "files": both[1:]},
+        {"name": "resource_type", "value": "My::Controller", "files": both},
+        {"name": "resource_type", "value": "My::Compute", "files": both[1:]},
+    ]
+    assert run(machine, "find", "--all", "plain.yaml", "--json").data == {
+        "templates": [{"file": "plain.yaml", "capabilities": {}}],
+        "capabilities": [],
     }
-    done = run(machine, "capabilities", "-f", "plain.yaml")
+    done = run(machine, "find", "--all", "plain.yaml")
     assert done == Done(0, "no template declares capabilities\n", "")
 
 
@@ -688,8 +692,15 @@ def test_missing_file_of_an_environment_is_reported_where_it_is_named(
         controllers,
         env="resource_registry: {'My::T': [lost.yaml, puppet/controller.yaml]}\n",
     )
-    done = run(machine, "capabilities", "-f", "env.yaml", "--json")
-    assert (done.code, json.loads(done.out)["deployment"]) == (1, ["puppet"])
+    done = run(machine, "find", "--all", "env.yaml", "--json")
+    assert done.code == 1
+    assert [each["file"] for each in done.data["templates"]] == [
+        "puppet/controller.yaml"
+    ]
+    assert done.json["error"]["code"] == "template"
+    [mistake] = done.json["error"]["mistakes"]
+    assert (mistake["file"], mistake["line"]) == ("env.yaml", 1)
+    done = run(machine, "find", "--all", "env.yaml")
     assert done.err == (
         "env.yaml:1:31: error: resource_registry.My::T[0]: cannot read lost.yaml: No such file or directory\n"
     )
@@ -699,17 +710,25 @@ def test_missing_file_of_an_environment_is_reported_where_it_is_named(
     ("arguments", "said"),
     [
         (
-            ["capabilities-find", "-c", "a=b", "lost"],
+            ["find", "-c", "a=b", "lost"],
             "error: cannot read lost: No such file or directory",
         ),
-        (["capabilities-find", "-c", "ab", "."], "error: -c takes KEY=VALUE, not 'ab'"),
-        (["capabilities-find", "-c", "=b", "."], "error: -c takes KEY=VALUE, not '=b'"),
         (
-            ["capabilities", "-f", "no.yaml"],
+            ["find", "."],
+            "error: no capability is required (name it with -c KEY=VALUE, or have all shown with --all)",
+        ),
+        (
+            ["find", "--all", "-c", "a=b", "."],
+            "error: --all and --capability exclude each other",
+        ),
+        (["find", "-c", "ab", "."], "error: -c takes KEY=VALUE, not 'ab'"),
+        (["find", "-c", "=b", "."], "error: -c takes KEY=VALUE, not '=b'"),
+        (
+            ["find", "--all", "no.yaml"],
             "error: no.yaml is neither a template nor an environment",
         ),
         (
-            ["capabilities", "-f", "lost"],
+            ["find", "--all", "lost"],
             "error: cannot read lost: No such file or directory",
         ),
     ],

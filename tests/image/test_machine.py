@@ -122,7 +122,8 @@ def test_it_is_a_whole_machine(instance: Instance) -> None:
         instance.machine.run("systemctl", "--failed", "--plain", "--no-legend").out
         == ""
     )
-    assert " unavailable" not in instance.machine.run("heat-config-agent", "doctor").out
+    done = instance.machine.run("heat-config-agent", "doctor", "--all")
+    assert " unavailable" not in done.out
     assert (
         script(instance, "first", "#!/bin/sh\necho here\n")["deploy_stdout"] == "here\n"
     )

@@ -33,8 +33,8 @@ _QUICK = {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
 """Nothing that is tested depends on how well a package is compressed."""
 
 _MODULES = (
-    "psutil, requests, shtab, yaml",
-    "python3-psutil python3-requests python3-shtab python3-yaml",
+    "psutil, requests, yaml",
+    "python3-psutil python3-requests python3-yaml",
 )
 """The build requirements of a package on the distribution's modules."""
 

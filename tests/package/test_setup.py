@@ -79,7 +79,7 @@ def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
         deploy(machine, deployment("d1", "#!/bin/sh\ntouch /root/ran\n"))
         done = machine.run("systemctl", "enable", "--now", NAME)
         assert done.code == 0, done.err
-        wait = machine.run(command, "wait", "d1", "--timeout", "30")
+        wait = machine.run(command, "wait", "d1", "--wait-for", "30")
         assert wait.code == 0, wait.out + wait.err
         assert (machine.disk / "root/ran").exists()
 

@@ -6,6 +6,7 @@ the rest: mistakes, abbreviations and `--help`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
@@ -100,6 +101,14 @@ def _amount(text: str) -> float:
 
 _DIGITS = 12
 """Characters of the number of a time."""
+
+
+def environment(text: str) -> str:
+    """Return the name of a file with an environment. Raises ValueError for the value of a parameter."""
+    name, equals, _ = text.partition("=")
+    if equals and "/" not in name and not os.path.exists(text):  # noqa: PTH110  # pathlib takes long to load
+        raise ValueError(f"it takes a file; --parameter {name}=VALUE sets a parameter")
+    return text
 
 
 def read(

@@ -147,6 +147,7 @@ COMMANDS = {
     "images": "tool list",
     "kill": "pause",
     "rename": "stack update STACK",
+    "rollback": "stack snapshot restore STACK SNAPSHOT",
     "unpause": "resume",
     # systemctl
     "start": "!systemctl start heat-config-agent",

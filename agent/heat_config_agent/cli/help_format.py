@@ -30,9 +30,14 @@ class Parser(argparse.ArgumentParser):
     Options that all commands have may also stand before the command.
     """
 
+    is_command = False
+    """True for a group that is a command too: words that do not begin with one of its commands are its own."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take what argparse takes. No option may be abbreviated: another one could come to begin alike."""
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        self.before_argument = ""
+        """An option that may stand before an argument and changes nothing, such as -f before a FILE."""
 
     def parse_known_args(  # type: ignore[override]  # as argparse has it, with fewer forms
         self,
@@ -42,6 +47,8 @@ class Parser(argparse.ArgumentParser):
         """Parse the words of a command. Raises UsageError."""
         words = list(sys.argv[1:] if args is None else args)
         inner = self.inner()
+        if inner is not None and self.is_command:
+            return self._parse_own(words, inner, namespace)
         if inner is not None:
             words = command_first(words)
             self._check_command(words, inner)
@@ -54,6 +61,32 @@ class Parser(argparse.ArgumentParser):
         if others and inner is None:
             self.error(f"unrecognized arguments: {' '.join(others)}")
         return parsed, others
+
+    def _parse_own(
+        self,
+        words: Sequence[str],
+        inner: Mapping[str, argparse.ArgumentParser],
+        namespace: Any,
+    ) -> tuple[Any, list[str]]:
+        """Parse the words of a group that is a command too."""
+        ordered = command_first(words)
+        if ordered and ordered[0] in inner:
+            return inner[ordered[0]].parse_known_args(ordered[1:], namespace)
+        if not self._get_positional_actions():
+            self._check_command(ordered, inner)
+        own = self._options_first(words)
+        parsed, others = super().parse_known_args(own, namespace)
+        if others:
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return parsed, others
+
+    def _get_positional_actions(self) -> list[argparse.Action]:
+        """Return the arguments; the commands of a group that is a command too are none."""
+        return [
+            action
+            for action in super()._get_positional_actions()
+            if not self.is_command or not isinstance(action, argparse._SubParsersAction)  # noqa: SLF001  # as below
+        ]
 
     def inner(self) -> Mapping[str, argparse.ArgumentParser] | None:
         """Return the commands of a group; None for a command."""
@@ -79,6 +112,13 @@ class Parser(argparse.ArgumentParser):
         self, words: Sequence[str], inner: Mapping[str, argparse.ArgumentParser]
     ) -> None:
         word = words[0] if words else ""
+        if word.startswith("-") and word not in self._option_string_actions:
+            if word in _COMMON:
+                raise UsageError(
+                    f"{self.place()}a command is missing",
+                    hint=f"`{self.prog} --help` lists all",
+                )
+            self._unknown(word, words[1:])
         if not word or word in inner or word.startswith("-"):
             return
         path = self.prog.split()[1:]
@@ -101,6 +141,8 @@ class Parser(argparse.ArgumentParser):
             if word == "--":
                 arguments += left
                 break
+            if word == self.before_argument and left:
+                continue
             action = _option_of(word, by_name)
             if action is None and word.startswith("-") and len(word) > 1:
                 self._unknown(word, left)
@@ -148,6 +190,9 @@ def command_first(words: Sequence[str]) -> list[str]:
 
 _WITH_VALUE = ("--state-dir", "--config")
 """Options with a value that may stand before the command."""
+
+_COMMON = (*_WITH_VALUE, "--json", "--no-color", "--quiet", "-q")
+"""Options of most commands."""
 
 
 def _option_of(

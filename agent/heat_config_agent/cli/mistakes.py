@@ -22,10 +22,10 @@ def mistake_values(mistake: Mistake) -> dict[str, object]:
     """Return a mistake without secrets as JSON."""
     place = mistake.place
     return {
+        "code": mistake.code or None,
         "problem": mistake.problem,
         "hint": mistake.hint or None,
         "path": dotted(mistake.path),
-        "code": None,
         "file": place.file if place else None,
         "line": place.line if place else None,
         "column": place.column if place else None,

@@ -13,7 +13,7 @@ from heat_config_hooks.values import dataclass, replace
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from types import SimpleNamespace
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heat_config_agent.settings.effective import Settings
     from heat_config_agent.state.followed import Followed
     from heat_config_stack.records.listing import Kept
+    from heat_config_stack.records.records import ResourceRecord
 
 COMMANDS = {
     "policy": "heat_config_stack.cli.policy",
@@ -142,6 +143,17 @@ def _stack_row(settings: Settings, name: str) -> StackRow | None:
     return row
 
 
+def show(kind: str, options: argparse.Namespace) -> int:
+    """Show a stack, a resource of one, or a source, as the command of its own does; return the exit code."""
+    if kind == "source":
+        from heat_config_stack.cli import source  # noqa: PLC0415  # slow to load
+
+        return source.show(options)
+    from heat_config_stack.cli.stack import queries  # noqa: PLC0415  # slow to load
+
+    return queries.resource(options) if kind == "resource" else queries.stack(options)
+
+
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
     if not settings.followed and not (settings.state / "follow").is_dir():
@@ -201,13 +213,13 @@ def stack_ids(settings: Settings) -> list[tuple[str, str]]:
     ]
 
 
-def resource_ids(settings: Settings, stack: str) -> Sequence[tuple[str, str]]:
-    """Return the path and the physical id of each resource of a stack, none if there is no such stack."""
+def resources(settings: Settings, stack: str) -> Mapping[str, ResourceRecord]:
+    """Return the records of all resources of a stack by their paths; none if there is no such stack."""
     if stack not in names(settings.state):
-        return ()
+        return {}
     from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
 
-    return sessions.resource_ids(settings, stack)
+    return sessions.all_resources(settings, stack)
 
 
 def folder(state: Path, name: str) -> Path:

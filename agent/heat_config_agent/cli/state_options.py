@@ -145,20 +145,20 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
     YES.add(parser)
 
 
-_ID = (
-    "a deployment's id, the beginning of its id, its name, its resource in the template, STACK/RESOURCE, or \
-NAME/DEPLOYMENT for one that the source NAME has"
+_NAME = (
+    "a name or an id as the lists show them: a deployment, STACK/RESOURCE, SOURCE/DEPLOYMENT, a stack or a source; "
+    "of an id, the first 8 characters are enough"
 )
 
 
-def add_id(parser: argparse.ArgumentParser) -> None:
-    """Add the deployment that a command is about."""
-    parser.add_argument("id", metavar="ID", help=_ID)
+def add_id(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+    """Add the thing that a command is about."""
+    parser.add_argument("id", metavar="NAME", nargs=None if needed else "?", help=_NAME)
 
 
 def add_ids(parser: argparse.ArgumentParser) -> None:
-    """Add the deployments that a command is about."""
-    parser.add_argument("ids", metavar="ID", nargs="+", help=_ID)
+    """Add the things that a command is about."""
+    parser.add_argument("ids", metavar="NAME", nargs="+", help=_NAME)
 
 
 def of(

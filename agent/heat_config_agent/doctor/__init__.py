@@ -32,6 +32,8 @@ class Finding:
     """The state of what was checked, or the problem."""
     todo: str = ""
     """The remedy for the problem."""
+    brief: str = ""
+    """A few words that stand for the text where checks without a problem are only counted."""
 
 
 def closed(state: Path) -> bool:
@@ -39,9 +41,9 @@ def closed(state: Path) -> bool:
     return os.path.lexists(state) and not os.access(state, os.R_OK | os.X_OK)
 
 
-def ok(check: str, text: str) -> Finding:
+def ok(check: str, text: str, brief: str = "") -> Finding:
     """Return a finding without a problem."""
-    return Finding(Verdict.OK, check, text)
+    return Finding(Verdict.OK, check, text, brief=brief)
 
 
 def warning(check: str, text: str, todo: str = "") -> Finding:

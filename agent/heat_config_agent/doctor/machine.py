@@ -37,8 +37,13 @@ SECONDS = 10.0
 """Seconds that a script of one line may take."""
 
 
-def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
-    """Check everything on the machine; `mistakes` in the settings keep the agent from starting."""
+def findings(
+    settings: Settings, mistakes: Sequence[str], records: Sequence[followed.Followed]
+) -> Iterator[Finding]:
+    """Check everything on the machine; `mistakes` in the settings keep the agent from starting.
+
+    `records` are those of the followed sources, compared with the machine.
+    """
     yield from check_settings(settings, mistakes)
     yield from rules.check_policy(settings)
     yield from reach.check_signing()
@@ -52,7 +57,7 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     yield check_runs(settings)
     yield from check_size(settings)
     if not closed(settings.state):
-        yield from check_followed(settings)
+        yield from check_followed(settings, records)
         yield from check_agent(
             settings.state,
             settings.deployed,
@@ -61,15 +66,13 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def check_followed(settings: Settings) -> Iterator[Finding]:
-    """Check the stacks that follow sources, as they were at the last poll."""
-    troubles = health.unrecorded(settings.state) if settings.followed else {}
-    records = {
-        record.name: record
-        for record in followed.with_troubles(followed.records(settings.state), troubles)
-    }
+def check_followed(
+    settings: Settings, records: Sequence[followed.Followed]
+) -> Iterator[Finding]:
+    """Check the followed sources: their last poll, and whether the machine is still as it left it."""
+    by_name = {record.name: record for record in records}
     for name in settings.followed:
-        record = records.get(name)
+        record = by_name.get(name)
         if record is None:
             yield warning(
                 "source",
@@ -476,9 +479,9 @@ def check_agent(
     if late:
         last = max(late, key=lambda entry: entry.at)
         yield warning(
-            check,
-            f"{len(late)} result{'s' if len(late) > 1 else ''} could not be delivered yet: {last.trouble}",
-            "heat-config-agent status",
+            "results",
+            f"{len(late)} result{'s are' if len(late) > 1 else ' is'} due: {last.trouble}",
+            shlex.join(["heat-config-agent", "show", *options, last.title]),
         )
 
 

@@ -41,6 +41,7 @@ from heat_config_agent.sources.documents import Documents
 from heat_config_agent.sources.poller import Answer, Collection
 from heat_config_agent.sources.schedule import Schedule
 from heat_config_agent.sources.transports import Transport
+from heat_config_agent.state import journal, lock
 from heat_config_agent.web import keystone
 from heat_config_hooks.values import dataclass, field
 
@@ -211,7 +212,7 @@ class Asking:
                 )
                 yield Finding(verdict, check, finding.text, finding.todo)
         if not several and not closed(self._settings.state):
-            yield self._nowhere()
+            yield from self._nowhere()
 
     def _answered(self, asked: Asked) -> Iterator[Finding]:
         """Yield the outcome of asking a source, unless a finding about its servers explains why it did not answer."""
@@ -230,12 +231,10 @@ class Asking:
         if asked.trouble:
             yield warning(name, asked.trouble)
         if answer.document is None:
-            text = (
-                "the queue is accessible; no message was taken"
-                if name == "zaqar"
-                else "it has no metadata"
-            )
-            yield ok(name, text)
+            if name == "zaqar":
+                yield ok(name, "the queue is accessible; no message was taken")
+            elif name in TRANSPORTS:
+                yield ok(name, "it has no metadata")
             return
         parsed = metadata.parse(
             answer.document, by_name=metadata.is_by_hand(answer.document)
@@ -248,24 +247,35 @@ class Asking:
         number = len(parsed.deployments)
         yield ok(name, f"it answers: {number} deployment{'' if number == 1 else 's'}")
 
-    def _nowhere(self) -> Finding:
-        if self._settings.only and not set(self._settings.only) & set(TRANSPORTS):
-            return ok("heat", "not asked: collectors names no transport")
-        if not self._settings.only and not any(
-            os.path.exists(path)  # noqa: PTH110
-            for path in _CLOUD_INIT
-        ):
-            return ok(
-                "heat",
-                "not used: cloud-init has not run here, and no settings name a server of Heat",
-            )
-        text = "no Heat connection details in the settings, cloud-init data, config drive or metadata service"
+    def _nowhere(self) -> Iterator[Finding]:
+        """Yield what is wrong if no transport is known: Heat is missing only where something expects it."""
+        named = set(self._settings.only) & set(TRANSPORTS)
         todo = "check software_config_transport of this server in the template; `heat-config-agent config` shows all"
-        return (warning if self.documents else failed)("heat", text, todo)
+        if named:
+            text = "no Heat connection details in the settings, cloud-init data, config drive or metadata service"
+            yield (warning if self.documents else failed)("heat", text, todo)
+            return
+        if self._settings.only or self._settings.followed or self.documents:
+            return
+        text = "nothing tells this machine what to do: no Heat, no followed source, no local document"
+        if not any(os.path.exists(path) for path in _CLOUD_INIT):  # noqa: PTH110
+            todo = (
+                "name one in /etc/heat-config-agent, or use `heat-config-agent apply`"
+            )
+        holder = lock.holder(self._settings.state)
+        if holder is not None and holder[1] == lock.DAEMON:
+            yield failed("source", text, todo)
+        elif not self._is_used():
+            yield warning("source", text, todo)
+
+    def _is_used(self) -> bool:
+        """Return whether a document or a template was applied here."""
+        state = self._settings.state
+        return (state / journal.FILE).exists() or (state / "stacks").is_dir()
 
 
 _CLOUD_INIT = ("/var/lib/cloud/data", "/run/cloud-init")
-"""The folders of cloud-init. A machine without it gets its deployments from files or followed sources."""
+"""The folders of cloud-init, which runs on instances of clouds."""
 
 
 def _make(

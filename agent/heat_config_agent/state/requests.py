@@ -86,6 +86,14 @@ def ask(state: Path, key: str, wish: Wish) -> None:
         raise StateError(f"cannot write to {directory}: {error.strerror}") from error
 
 
+def is_asked(state: Path, key: str) -> bool:
+    """Return whether another run or delivery of a deployment is requested, and nothing was done about it yet."""
+    return any(
+        os.path.lexists(state / FOLDER / f"{key}.{wish.value}")
+        for wish in (Wish.AGAIN, Wish.SEND)
+    )
+
+
 def carry_out(
     state: Path, journal: Journal, deployed: Deployed
 ) -> tuple[list[str], list[str]]:

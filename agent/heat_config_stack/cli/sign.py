@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.diagnostics.kinds import TOSCA, is_packed, language_of
@@ -53,6 +52,12 @@ _CONFIGS = (
     "OS::Heat::StructuredConfig",
     "OS::Heat::SoftwareComponent",
 )
+
+
+class RefusedError(AgentError):
+    """A machine would refuse the file."""
+
+    code = "refused"
 
 
 def content_of(name: str, read: Read = take) -> bytes:
@@ -296,44 +301,70 @@ def _actions(deployment: Deployment) -> Iterator[str]:
 _SIGN = """\
 : Sign what machines with the policy rule `signers` verify. FILE is a document, a HOT template, an archive, or a folder
 with a service. A template is signed together with all files that it names. The signed list is written to FILE.signed,
-and belongs next to FILE.
+and belongs next to FILE. A file with the name check is written ./check.
 
 With --configs, FILE is a HOT template or a document, and its configs are listed instead of its files. The template that
 goes to Heat carries that list in the metadata of the server, under the name heat-config-signatures.
-
-With --verify, nothing is signed: the command says if a machine with these allowed signers would accept FILE.
 """
 
-_EXIT_CODES = """\
+_CHECK = """\
+: Say if a machine with these allowed signers would accept FILE, with its signed list. Nothing is signed.
+"""
+
+_SIGN_CODES = """\
 exit codes:
-  0  the signed list is written, or the machine would accept FILE
-  1  ssh-keygen did not sign, or the machine would refuse FILE
+  0  the signed list is written
+  1  ssh-keygen did not sign
+  2  bad usage, or a file that cannot be used
+"""
+
+_CHECK_CODES = """\
+exit codes:
+  0  the machine would accept FILE
+  1  the machine would refuse FILE
   2  bad usage, or a file that cannot be used
 """
 
 
 def add(commands: state_options.Commands) -> None:
-    """Declare the command."""
+    """Declare the commands."""
     parser = commands.add_parser(
         "sign",
         help="sign documents, templates and configs",
         description=_SIGN.partition(": ")[2],
-        epilog=_EXIT_CODES,
+        epilog=_SIGN_CODES,
         formatter_class=HelpFormatter,
     )
+    parser.is_command = True
+    _add_file(parser, "sign the configs, not the files")
     parser.add_argument(
-        "file", metavar="FILE", help="the document, template, archive or folder"
-    )
-    means = parser.add_mutually_exclusive_group(required=True)
-    means.add_argument(
         "--key",
         metavar="KEY",
+        required=True,
         help="the private key, or the public one of a key in ssh-agent",
     )
-    means.add_argument(
-        "--verify",
-        metavar="SIGNERS",
-        help="check the signed list with a file of allowed signers; sign nothing",
+    parser.set_defaults(run=run, kind="signature", state_dir=None)
+    inner = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", title="commands")
+    check = inner.add_parser(
+        "check",
+        help="say if a machine would accept a signed file",
+        description=_CHECK.partition(": ")[2],
+        epilog=_CHECK_CODES,
+        formatter_class=HelpFormatter,
+    )
+    _add_file(check, "check the list of the configs, not that of the files")
+    check.add_argument(
+        "--signers",
+        metavar="FILE",
+        required=True,
+        help="the allowed signers of the machine",
+    )
+    check.set_defaults(run=run_check, kind="signature", state_dir=None)
+
+
+def _add_file(parser: argparse.ArgumentParser, of_configs: str) -> None:
+    parser.add_argument(
+        "file", metavar="FILE", help="the document, template, archive or folder"
     )
     parser.add_argument(
         "-e",
@@ -343,37 +374,66 @@ def add(commands: state_options.Commands) -> None:
         default=[],
         help="an environment that the template is used with; may be repeated",
     )
+    parser.add_argument("--configs", action="store_true", help=of_configs)
     parser.add_argument(
-        "--configs", action="store_true", help="sign the configs, not the files"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="with --configs: the signed list (default: FILE.signed)",
     )
-    parser.add_argument(
-        "-o", "--output", metavar="LIST", help="the signed list (default: FILE.signed)"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run, state_dir=None)
+    state_options.add_common(parser)
+    state_options.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Sign FILE, or verify its signed list."""
-    name = gate.named(options.file)
-    target = options.output or f"{name}{signed.SUFFIX}"
-    if options.output and not options.configs:
-        raise UsageError("--output is for --configs: the list of files is next to FILE")
-    if options.verify:
-        names, signer, ignored = _verify(name, target, options)
-        text = f"counts: its signer is {signer}, and {_counted(names, options)} {'is' if len(names) == 1 else 'are'}"
-        text += " in it" if options.configs else " unchanged"
-    else:
-        names, signer, ignored = _sign(name, target, options), None, []
-        text = f"has {_counted(names, options)}"
-    if options.json:
-        values = {"list": target, "signer": signer, "names": names, "ignored": ignored}
-        terminal.say(json.dumps(values))
-        return ExitCode.OK
-    terminal.say(terminal.line(f"{target} {text}"))
+    """Sign FILE."""
+    name, target = _places(options)
+    names = _sign(name, target, options)
+    _report(options, target, names, text=f"has {_counted(names, options)}")
+    return ExitCode.OK
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Check the signed list of FILE."""
+    name, target = _places(options)
+    names, signer, ignored = _verify(name, target, options)
+    text = f"counts: its signer is {signer}, and {_counted(names, options)} {'is' if len(names) == 1 else 'are'}"
+    text += " in it" if options.configs else " unchanged"
     for each in ignored:
         terminal.warn(f"{each} is not in the list: the machine does not see it")
+    _report(options, target, names, text=text, signer=signer, ignored=ignored)
     return ExitCode.OK
+
+
+def _places(options: argparse.Namespace) -> tuple[str, str]:
+    """Return FILE and its signed list."""
+    name = gate.named(options.file)
+    if options.output and not options.configs:
+        raise UsageError("--output is for --configs: the list of files is next to FILE")
+    return name, options.output or f"{name}{signed.SUFFIX}"
+
+
+def _report(
+    options: argparse.Namespace,
+    target: str,
+    names: list[str],
+    *,
+    text: str,
+    signer: str | None = None,
+    ignored: Sequence[str] = (),
+) -> None:
+    if not options.json:
+        terminal.say(terminal.line(f"{target} {text}"))
+        return
+    envelope.result(
+        {
+            "file": options.file,
+            "list": target,
+            "signer": signer,
+            "names": names,
+            "ignored": list(ignored),
+        }
+    )
 
 
 def _counted(names: list[str], options: argparse.Namespace) -> str:
@@ -420,13 +480,14 @@ def _verify(
 ) -> tuple[list[str], str, list[str]]:
     """Return the names in the signed list, the signer, and the files that a machine would ignore.
 
-    Raises UsageError if a file cannot be read, and AgentError if a machine would refuse one.
+    Raises UsageError if a file cannot be read, and RefusedError if a machine would refuse one.
     """
     if not os.path.exists(target):  # noqa: PTH110
-        raise AgentError(
-            f"{name} is not signed: there is no {target}", hint="--key signs it"
+        raise RefusedError(
+            f"{name} is not signed: there is no {target}",
+            hint="`heat-config-agent sign FILE --key KEY` signs it",
         )
-    allowed = text_of(content_of(options.verify))
+    allowed = text_of(content_of(options.signers))
     text = content_of(target).decode("utf-8", "surrogateescape")
     evidence = signed.evidence(
         signed.CONFIGS if options.configs else signed.FILES, text
@@ -439,7 +500,7 @@ def _verify(
             else _files(name, target, evidence, options)
         )
     except UsageError as error:
-        raise AgentError(error.brief, hint=error.hint) from error
+        raise RefusedError(error.brief, hint=error.hint) from error
     return sorted(names), ssh.verdict(evidence, allowed)[1], ignored
 
 

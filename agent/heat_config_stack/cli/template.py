@@ -107,9 +107,9 @@ def add(commands: state_options.Commands) -> None:
     _add_pack(inner)
     _add_export(inner)
     _add_schema(inner)
-    from heat_config_stack.cli import capabilities  # noqa: PLC0415  # only this command needs it
+    from heat_config_stack.cli import template_find  # noqa: PLC0415  # only this command needs it
 
-    capabilities.add(inner)
+    template_find.add(inner)
 
 
 def _add_pack(inner: state_options.Commands) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from heat_config_agent.cli.command_line import Option, environment
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.files import take
 
@@ -25,14 +26,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def add_values(parser: argparse.ArgumentParser) -> None:
     """Add the options for environments and parameters."""
-    parser.add_argument(
-        "-e",
+    Option(
         "--environment",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="an environment file; may be repeated, and a later one overrides the ones before it",
-    )
+        "an environment file; may be repeated, and a later one overrides the ones before it",
+        "FILE",
+        read=environment,
+        repeated=True,
+        short="-e",
+    ).add(parser)
     parser.add_argument(
         "--parameter",
         "--input",

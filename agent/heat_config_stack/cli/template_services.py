@@ -125,7 +125,7 @@ def _values(checked: Checked) -> dict[str, Any]:
 
 
 def _mistake(mistake: Mistake) -> dict[str, Any]:
-    return {**mistake_values(mistake), "code": mistake.code, "stage": mistake.kind}
+    return {**mistake_values(mistake), "stage": mistake.kind}
 
 
 def show(checked: Checked, *, alone: bool) -> None:

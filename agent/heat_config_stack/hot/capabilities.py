@@ -235,7 +235,6 @@ def _difference(fitting: list[Capabilities]) -> str:
 
 
 _VERSION = "heat_template_version"
-_RESOURCE_TYPE = "resource_type"
 
 
 @dataclass(slots=True)
@@ -254,15 +253,6 @@ class Templates:
                 for value in values:
                     files.setdefault(key, {}).setdefault(value, []).append(file)
         return files
-
-    def summary(self) -> dict[str, list[str]]:
-        """Return key → its values; instead of `resource_type` each type → the files that can stand for it."""
-        values_of: dict[str, list[str]] = {}
-        for key, values in self.by_value().items():
-            entries = values if key == _RESOURCE_TYPE else {key: list(values)}
-            for name, more in entries.items():
-                values_of[name] = list(dict.fromkeys([*values_of.get(name, []), *more]))
-        return values_of
 
     def add(self, file: File) -> bool:
         """Read a file, and return whether it is a template; one with mistakes is a template, but is not added."""
@@ -289,20 +279,24 @@ def find(paths: Sequence[str], required: Capabilities, *, recursive: bool) -> Te
     """
     every = Templates()
     for path in paths:
-        if not pathlib.Path(path).is_dir():
+        if pathlib.Path(path).is_dir():
+            _search(path, every, recursive=recursive)
+        else:
             every.add(File(os.path.normpath(path), needed(path).text))
-            continue
-        for name in sorted(_files(path, every.mistakes, recursive=recursive)):
-            try:
-                every.add(needed(name))
-            except UsageError as error:
-                every.mistakes.append(Mistake(str(error)))
     fitting = {
         name: each
         for name, each in every.capable.items()
         if template.fits(each, required)
     }
     return Templates(fitting, every.mistakes)
+
+
+def _search(folder: str, templates: Templates, *, recursive: bool) -> None:
+    for name in sorted(_files(folder, templates.mistakes, recursive=recursive)):
+        try:
+            templates.add(needed(name))
+        except UsageError as error:
+            templates.mistakes.append(Mistake(str(error)))
 
 
 def _files(folder: str, mistakes: list[Mistake], *, recursive: bool) -> Iterator[str]:
@@ -318,13 +312,16 @@ def _files(folder: str, mistakes: list[Mistake], *, recursive: bool) -> Iterator
                 yield str(path)
 
 
-def named(files: Iterable[str]) -> Templates:
-    """Return templates, and the templates that environments name in their resource_registry.
+def named(paths: Iterable[str], *, recursive: bool = False) -> Templates:
+    """Return templates, those in folders, and those that environments name in their resource_registry.
 
     Raises `UsageError` if a file cannot be read, or is neither a template nor an environment.
     """
     templates = Templates()
-    for name in files:
+    for name in paths:
+        if pathlib.Path(name).is_dir():
+            _search(name, templates, recursive=recursive)
+            continue
         file = needed(name)
         if not templates.add(File(os.path.normpath(name), file.text)):
             _follow(file, templates)

@@ -262,6 +262,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )
+    parser_.before_argument = "-f"
     _declare(parser_)
     parser_.add_argument(
         "--version", action="version", version=f"heat-config-agent {__version__}"
@@ -280,7 +281,11 @@ def _declare(parser_: argparse.ArgumentParser) -> None:
     for option in OPTIONS:
         option.add(parser_)
     parser_.add_argument(
-        "--dry-run", dest="plan", action="store_true", help="the same as --plan"
+        "--dry-run",
+        "--check",
+        dest="plan",
+        action="store_true",
+        help="the same as --plan",
     )
 
 

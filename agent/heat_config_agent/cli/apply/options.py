@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from heat_config_agent.cli import command_line, state_options
-from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.cli.command_line import Option, environment, seconds
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import effective, schema
 from heat_config_agent.settings.effective import Settings
@@ -25,6 +25,7 @@ TEMPLATE = (
         "--environment",
         "with a template: an environment file; may be repeated",
         "FILE",
+        read=environment,
         repeated=True,
         short="-e",
     ),
@@ -90,6 +91,7 @@ OPTIONS = (
         "--exit-code",
         "with --plan: end with 9 if there is something to do",
     ),
+    Option("--all", "with --plan of a template: show unchanged resources too"),
     Option(
         "--only",
         "apply only this deployment; may be repeated",

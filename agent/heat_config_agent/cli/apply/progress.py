@@ -49,6 +49,9 @@ _ORDER = (
 )
 """The order in which states are counted."""
 
+_PATIENCE = 1.0
+"""Seconds after which a terminal shows the running deployment."""
+
 _NAMED = 3
 """The number of failed deployments that the summary names."""
 
@@ -179,8 +182,11 @@ class Lines(Report):
         if not self._live or not self._running:
             return
         step, since = next(iter(self._running.values()))
+        lasted = processes.since_boot() - since
+        if lasted < _PATIENCE:
+            return
         name = terminal.shortened(_name(step), terminal.width() // 2)
-        took = terminal.duration(processes.since_boot() - since)
+        took = terminal.duration(lasted)
         text = f"running  {name}  {took}  {terminal.line(self._last_line(step))}"
         text = terminal.shortened(text, terminal.width() - 1)
         if self._canvas is None:

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the stub of a shell."""
     from heat_config_agent.cli.completion import shells  # noqa: PLC0415  # `__complete` needs less
 
-    terminal.say(shells.STUBS[options.shell], end="")
+    terminal.say(shells.stub(options.shell), end="")
     return ExitCode.OK
 
 

@@ -9,97 +9,29 @@ from __future__ import annotations
 
 import os
 import string
+from pathlib import Path
 
 from heat_config_agent.cli.completion.answer import Answer
 from heat_config_agent.cli.completion.values import Files
 from heat_config_hooks.values import dataclass
 
-_BASH = r"""# Completion for bash: eval "$(heat-config-agent completion bash)"
-_heat_config_agent() {
-    local agent=${1%heat-config-*}heat-config-agent last
-    [[ $agent == '~/'* ]] && agent=$HOME/${agent:2}
-    mapfile -t COMPREPLY < <(command "$agent" __complete --line "${COMP_LINE:0:COMP_POINT}" "$2" 2>/dev/null)
-    last=$((${#COMPREPLY[@]} - 1))
-    ((last >= 0)) || return 0
-    case ${COMPREPLY[last]} in
-    :files) compopt -o filenames ;;
-    :open) compopt -o nospace ;;
-    esac
-    unset "COMPREPLY[last]"
+STUBS = {
+    "bash": "bash/heat-config-agent",
+    "zsh": "zsh/_heat-config-agent",
+    "fish": "fish/heat-config-agent.fish",
 }
-complete -F _heat_config_agent heat-config-agent heat-config-apply heat-config-hook
-"""
-
-_ZSH = r"""#compdef heat-config-agent heat-config-apply heat-config-hook
-# Completion for zsh: eval "$(heat-config-agent completion zsh)", or this as _heat-config-agent in a folder of $fpath
-_heat_config_agent() {
-    local agent=${words[1]%heat-config-*}heat-config-agent each
-    local -a before=("${(@Q)words[1,CURRENT-1]}") answer about whole open
-    agent=${agent/#\~\//$HOME/}
-    answer=("${(@f)$(command "$agent" __complete "${before[@]}" "${(Q)PREFIX}" 2>/dev/null)}")
-    about=("${(@ps:\t:)answer[-1]}")
-    answer[-1]=()
-    [[ -z $about[2] ]] || compset -P "${(b)about[2]}"
-    case $about[1] in
-    :folders) _files -/ ;;
-    :files) if [[ -n $about[3] ]]; then _files -g "*.(${about[3]// /|})(-.)"; else _files; fi ;;
-    :words)
-        for each in "${answer[@]}"; do
-            case ${each%%$'\t'*} in
-            *[=./]) open+=("${${each%%$'\t'*}//:/\\:}:${each#*$'\t'}") ;;
-            *) whole+=("${${each%%$'\t'*}//:/\\:}:${each#*$'\t'}") ;;
-            esac
-        done
-        _describe value whole -- open -S ''
-        ;;
-    esac
-}
-if [[ $funcstack[1] == _heat-config-agent ]]; then
-    _heat_config_agent "$@"
-else
-    compdef _heat_config_agent heat-config-agent heat-config-apply heat-config-hook
-fi
-"""
-
-_FISH = r"""# Completion for fish: heat-config-agent completion fish | source
-function __heat_config_agent
-    set -l words (commandline -opc)
-    set -l token (commandline -ct)
-    set -l plain (string unescape -- $token; or string trim --left --chars "\"'" -- $token)
-    set -l agent (string replace -r 'heat-config-[a-z]+$' heat-config-agent -- $words[1])
-    set agent (string replace -r '^~/' "$HOME/" -- $agent)
-    set -l answer (command $agent __complete $words "$plain" 2>/dev/null)
-    set -q answer[1]; or return
-    set -l about (string split \t -- $answer[-1])
-    if test $about[1] = :words
-        string join \n -- $answer[1..-2]
-        return
-    end
-    set -l rest (string sub --start (math 1 + (string length -- "$about[2]")) -- $token)
-    set -l names (complete -C "'' $rest" | string match -r '^[^\t]+')
-    set -l meant (string replace -a ' ' '|' -- "$about[3]")
-    set -l pattern '/$'
-    test -z "$meant"; or set pattern "(/|\.($meant))\$"
-    if test $about[1] = :folders; or begin; test -n "$meant"; and string match -q -r -- $pattern $names; end
-        set names (string match -r -- ".*$pattern" $names | string match -e -r -- $pattern)
-    end
-    for name in $names
-        string match -q -- "$rest*" $name; and echo "$about[2]$name"
-    end
-end
-for command in heat-config-agent heat-config-apply heat-config-hook
-    complete -c $command -f -a '(__heat_config_agent)'
-end
-"""
-
-STUBS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-"""Shell → what has it complete our commands."""
+"""Shell → the file in `stubs` that has it complete our commands."""
 
 _BARE = frozenset(string.ascii_letters + string.digits + "_./:=@%+,-~")
 """The characters of ASCII that bash takes as they are."""
 
 _LIVE = {"'": "'", '"': '"\\$`'}
 """Quote → the characters that have a meaning inside of it."""
+
+
+def stub(shell: str) -> str:
+    """Return what has a shell complete our commands."""
+    return (Path(__file__).parent / "stubs" / STUBS[shell]).read_text(encoding="utf-8")
 
 
 def text(answer: Answer) -> str:

@@ -11,10 +11,15 @@ from pathlib import Path
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.deployments import named
+from heat_config_agent.model import states, wording
 from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import AgentError
+from heat_config_agent.model.errors import NotFoundError
+from heat_config_agent.model.states import Shown
 from heat_config_agent.runs import earlier, run_folder
 from heat_config_hooks.values import dataclass
+
+HEADER = ("RUN", "STATE", "ACTION", "STARTED", "TOOK", "DETAILS")
+"""The header of a table of runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +37,7 @@ class KeptRun:
     @property
     def outcome(self) -> str:
         """The action of the run, and how it ended."""
-        return f"{self.action}, {self.result}" if self.action else self.result
+        return f"{self.action}, {self.state}" if self.action else self.state.value
 
     @property
     def action(self) -> str:
@@ -62,35 +67,42 @@ class KeptRun:
         return self.before.reason if self.before else self.entry.reason
 
     @property
-    def result(self) -> str:
-        """How it ended, in one word."""
-        return "not ended" if self.failed is None else "failed" if self.failed else "ok"
+    def state(self) -> Shown:
+        """The state of the run."""
+        if self.failed is None:
+            return states.of_entry(self.entry)
+        return Shown.FAILED if self.failed else Shown.OK
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None if it has not ended."""
+        if not self.started or not self.ended:
+            return None
+        return max(round(self.ended - self.started, 3), 0.0)
 
     @property
     def values(self) -> dict[str, object]:
         """The run as JSON."""
         return {
             "run": self.number,
-            "id": self.entry.id,
-            "action": self.action,
-            "started": self.started,
-            "ended": self.ended,
-            "failed": self.failed,
+            "id": self.entry.id or None,
+            "action": self.action or None,
+            "state": self.state.value,
+            "started": wording.stamp(self.started),
+            "ended": wording.stamp(self.ended),
+            "run_seconds": self.seconds,
             "reason": self.reason,
         }
 
     @property
     def row(self) -> tuple[str, ...]:
         """The run as a row of a table."""
-        took = ""
-        if self.started and self.ended:
-            took = terminal.duration(max(self.ended - self.started, 0.0))
-        began = terminal.moment(self.started) if self.started else ""
+        took = terminal.duration(self.seconds) if self.seconds is not None else "-"
         return (
-            f"  {self.number}",
+            str(self.number),
+            self.state.value,
             self.action or "-",
-            self.result,
-            began,
+            terminal.moment(self.started),
             took,
             self.reason.replace("\n", "; "),
         )
@@ -126,12 +138,13 @@ def has_output(folder: Path) -> bool:
 
 
 def choose(runs: list[KeptRun], number: int, title: str, hint: str) -> KeptRun:
-    """Return the run with a number: 1 is the oldest, 0 the newest, and -1 the one before that. Raises AgentError."""
+    """Return the run with a number: 1 is the oldest, 0 the newest, and -1 the one before that. Raises NotFoundError."""
     if not -len(runs) < number <= len(runs):
         kept = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-        raise AgentError(
+        raise NotFoundError(
             f"there is no run {number} of {title}: the output of {kept} is kept",
             hint=hint,
+            subject=("run", f"{title} {number}"),
         )
     return runs[number - 1]
 

@@ -1,19 +1,31 @@
-"""`heat-config-agent log ID`: Print everything that a deployment's tool printed, with secrets masked."""
+"""`heat-config-agent log NAME`: Print everything that the tool of a deployment printed, with secrets masked.
+
+Of a stack or a followed source, the output of all its deployments is printed, each line after the name of its
+deployment.
+"""
 
 from __future__ import annotations
 
 import argparse
 import codecs
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.cli.deployments import kept_runs, named
+from heat_config_agent.cli import envelope, stack_package, state_options, terminal
+from heat_config_agent.cli.command_line import seconds
+from heat_config_agent.cli.deployments import kept_runs, named, status
 from heat_config_agent.deployments import plan
 from heat_config_agent.masking.redaction import beginning, concealer
+from heat_config_agent.model import wording
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
-from heat_config_agent.model.errors import AgentError, ExitCode
+from heat_config_agent.model.errors import (
+    AgentError,
+    ExitCode,
+    NotFoundError,
+    UsageError,
+)
 from heat_config_agent.runs import earlier, resolved, run_folder, streams, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock
@@ -28,18 +40,42 @@ _BLOCK = 256 * 1024
 _LONGEST = 64 * 1024
 """Number of characters that are held back of a line that has not ended: they may be the beginning of a secret."""
 
+_EPILOG = """\
+exit codes:
+  0  the output was printed
+  1  the output is not kept, or its secrets are not known any more
+  2  bad usage or configuration
+  8  there is nothing of that name, or no such run; with --follow: it has not begun, and no agent is there to begin it
+"""
+
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = state_options.command(
-        commands, "log", "print the output of a deployment's tool", __doc__
+        commands,
+        "log",
+        "print the output of a deployment, or of all of a stack",
+        __doc__,
+        epilog=_EPILOG,
     )
     state_options.add_id(parser)
     parser.add_argument(
         "-f",
         "--follow",
         action="store_true",
-        help="follow the output until the run ends",
+        help="follow the output until the run ends; wait for a run that has not begun",
+    )
+    parser.add_argument(
+        "--tail",
+        type=_number,
+        metavar="N",
+        help="print only the last N lines of standard output, and of standard error",
+    )
+    parser.add_argument(
+        "--since",
+        type=_time,
+        metavar="TIME",
+        help="print only the output of runs that have gone on in the last TIME",
     )
     parser.add_argument(
         "--run",
@@ -49,82 +85,274 @@ def add(commands: state_options.Commands) -> None:
         help="print the output of one of the runs that show lists: 1 is the oldest one that is kept, 0 is the newest, "
         "and -1 is the one before that",
     )
-    parser.set_defaults(run=run)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="log")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of lines, not {text!r}")
+    return int(text)
+
+
+def _time(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the run's standard output to standard output, and its standard error to standard error."""
-    asked = state_options.of(options)
-    target = named.find(asked, options.id, options.config, newest=True)
-    settings, entry = target.settings, target.entry
-    show = asked.command("show", options.id)
+    if options.json and options.follow:
+        raise UsageError("--follow prints text, and not JSON", hint="leave one of them")
+    asked = state_options.there(options)
+    target = named.find_any(asked, options.id, options.config, newest=True)
+    if isinstance(target, named.NamedPlace):
+        return _of_place(target, options)
     if options.chosen is not None:
-        runs = kept_runs.of(target)
-        chosen = kept_runs.choose(
-            runs, options.chosen, target.title, f"`{show}` lists them"
-        )
-        entry = chosen.entry
-        _say_which(chosen, len(runs))
-        if chosen.before is not None:
-            _print_earlier(settings, chosen)
-            return ExitCode.OK
+        return _of_run(asked, target, options)
+    entry = _begun(asked, target, options)
+    if not _is_since(entry, options.since):
+        _say_idle(options.since)
+        return _done(options, [])
+    deployment = _masked(target.settings, entry, follow=options.follow)
+    if deployment is None:
+        return _done(options, [])
+    reader = _Reader(target, entry, deployment, options)
+    if options.json:
+        return _done(options, [reader.values()])
+    while reader.copy(follow=options.follow):
+        time.sleep(_INTERVAL)
+    _say_earlier(target, asked, options.id)
+    return ExitCode.OK
+
+
+def _done(options: argparse.Namespace, runs: Sequence[dict[str, object]]) -> int:
+    """Print the answer with --json."""
+    if options.json:
+        envelope.result({"runs": list(runs)})
+    return ExitCode.OK
+
+
+def _say_idle(since: float) -> None:
+    terminal.note(f"nothing ran in the last {wording.duration(since)}")
+
+
+def _is_since(entry: Entry, since: float | None) -> bool:
+    """Return whether the last run of a deployment has gone on in the last `since` seconds."""
+    if since is None or entry.ended is None:
+        return True
+    return time.time() - entry.ended <= since
+
+
+def _begun(asked: Settings, target: named.Named, options: argparse.Namespace) -> Entry:
+    """Return the entry once there is output of its run. Raises AgentError if there is none."""
+    settings, entry = target.settings, target.entry
     folder = settings.state / "runs" / entry.key
-    if not folder.is_dir() or (
-        entry.started is None
-        and not options.follow
-        and not kept_runs.has_output(folder)
-    ):
-        before = (
-            f"`{show}` lists earlier runs, whose output is kept"
-            if kept_runs.of(target)
-            else ""
-        )
-        raise AgentError(
-            f"there is no output of {entry.title}: {_why_none(entry)}", hint=before
-        )
     if options.follow:
-        entry = _on_record(settings.state, entry, folder)
+        entry = _awaited(target, folder)
+    if folder.is_dir() and (
+        entry.started is not None or options.follow or kept_runs.has_output(folder)
+    ):
+        return _on_record(settings.state, entry, folder) if options.follow else entry
+    show = asked.command("show", options.id)
+    before = (
+        f"`{show}` lists earlier runs, whose output is kept"
+        if kept_runs.of(target)
+        else ""
+    )
+    raise AgentError(
+        f"there is no output of {target.title}: {_why_none(entry)}", hint=before
+    )
+
+
+def _awaited(target: named.Named, folder: Path) -> Entry:
+    """Return the entry once its run has begun, for which this waits. Raises NotFoundError if no agent is there."""
+    settings, entry = target.settings, target.entry
+    is_said = False
+    while entry.state in _TO_BEGIN and not folder.is_dir():
+        if lock.holder(settings.state) is None:
+            raise NotFoundError(
+                f"{target.title} has not begun, and no agent is there to begin it",
+                subject=("deployment", target.title),
+            )
+        if not is_said:
+            why = status.details(entry, settings.state).removeprefix("waits for ")
+            terminal.note(f"{target.title} waits for {why}")
+            is_said = True
+        time.sleep(_INTERVAL)
+        entry = journal.read(settings.state).get(entry.key, entry)
+    return entry
+
+
+_TO_BEGIN = frozenset({State.ACCEPTED, State.RETRY, State.REBOOT})
+
+
+def _masked(settings: Settings, entry: Entry, *, follow: bool) -> Deployment | None:
+    """Return the deployment whose secrets are masked in the output of its run.
+
+    None if the secrets to which it refers are not known yet, so that nothing was printed. Raises AgentError if they
+    are not known any more.
+    """
+    folder = settings.state / "runs" / entry.key
     deployment = state_options.deployment(settings, entry)
     if deployment is None:
         raise AgentError(
             f"cannot mask the secrets in the output of {entry.title}: they are no longer known",
             hint=f"the output is in {folder}",
         )
-    deployment = revealed(deployment, folder, entry, follow=options.follow)
-    if deployment is None:
-        return ExitCode.OK
-    _print(settings, entry, deployment, follow=options.follow)
-    if options.chosen is None:
-        _say_earlier(target, asked, options.id)
+    return revealed(deployment, folder, entry, follow=follow)
+
+
+def _of_run(asked: Settings, target: named.Named, options: argparse.Namespace) -> int:
+    """Print the output of one of the runs that are kept."""
+    show = asked.command("show", options.id)
+    runs = kept_runs.of(target)
+    chosen = kept_runs.choose(
+        runs, options.chosen, target.title, f"`{show}` lists them"
+    )
+    if not options.json:
+        _say_which(chosen, len(runs))
+    settings = target.settings
+    if chosen.before is None:
+        deployment = _masked(settings, chosen.entry, follow=False)
+        printed = (
+            _streams(chosen.folder, deployment, options.tail) if deployment else []
+        )
+    else:
+        printed = _earlier_streams(settings, chosen, options.tail)
+    if options.json:
+        return _done(options, [_values(target.title, chosen.values, printed)])
+    for stream in printed:
+        stream.copy(to_the_end=True)
     return ExitCode.OK
 
 
-def _print(
-    settings: Settings, entry: Entry, deployment: Deployment, *, follow: bool
-) -> None:
-    """Print the output of the last run of an entry; with `follow`, until it ends."""
-    folder = settings.state / "runs" / entry.key
-    printed = [
-        _Stream(folder / "stdout", deployment),
-        _Stream(folder / "stderr", deployment, error=True),
-    ]
+def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
+    """Print the output of all deployments of a stack or a source, each line after the name of its deployment."""
+    if options.chosen is not None:
+        raise UsageError(
+            f"{target.title} is a {target.kind}: --run is for a deployment"
+        )
+    readers: dict[str, _Reader] = {}
+    wide = 0
     while True:
-        running = follow and _is_running(entry, folder)
-        for stream in printed:
-            stream.copy(to_the_end=not running)
-        if not running:
-            return
+        found = named.members(target, options.config)
+        wide = max([wide, *(terminal.columns(each.title) for each in found)])
+        for each in _with_output(found, options.since):
+            if each.entry.key not in readers:
+                deployment = _masked(each.settings, each.entry, follow=False)
+                if deployment is not None:
+                    prefix = f"{terminal.padded(each.title, wide)}  | "
+                    readers[each.entry.key] = _Reader(
+                        each, each.entry, deployment, options, prefix
+                    )
+        if options.json:
+            return _done(options, [each.values() for each in readers.values()])
+        goes_on = [each.copy(follow=options.follow) for each in readers.values()]
+        if not any(goes_on) and not (options.follow and _is_at_work(target)):
+            break
         time.sleep(_INTERVAL)
+    if not readers:
+        if options.since is not None:
+            _say_idle(options.since)
+            return ExitCode.OK
+        raise AgentError(f"there is no output of {target.title}: nothing was run")
+    return ExitCode.OK
 
 
-def _print_earlier(settings: Settings, chosen: kept_runs.KeptRun) -> None:
-    """Print the output of an earlier run, which was masked when it was kept. Raises AgentError if it is not there."""
+def _with_output(
+    found: Sequence[named.Named], since: float | None
+) -> Iterator[named.Named]:
+    """Yield the deployments of which there is output."""
+    for each in found:
+        folder = each.settings.state / "runs" / each.entry.key
+        if kept_runs.has_output(folder) and _is_since(each.entry, since):
+            yield each
+
+
+def _is_at_work(target: named.NamedPlace) -> bool:
+    """Return whether deployments of a stack may begin yet."""
+    if target.kind != "stack":
+        return False
+    stack = stack_package.kept(target.settings.state, target.name)
+    in_progress = stack and stack.record and stack.record.status == "IN_PROGRESS"
+    folder = stack_package.folder(target.settings.state, target.name)
+    return bool(in_progress) and lock.holder(folder) is not None
+
+
+class _Reader:
+    """The output of the last run of a deployment, as it is printed."""
+
+    def __init__(
+        self,
+        target: named.Named,
+        entry: Entry,
+        deployment: Deployment,
+        options: argparse.Namespace,
+        prefix: str = "",
+    ) -> None:
+        self._target, self._entry = target, entry
+        self._folder = target.settings.state / "runs" / entry.key
+        self._streams = _streams(self._folder, deployment, options.tail, prefix)
+        self._is_over = False
+
+    def copy(self, *, follow: bool) -> bool:
+        """Print the output that has not been printed yet; return whether there may be more."""
+        if self._is_over:
+            return False
+        running = follow and _is_running(self._entry, self._folder)
+        for stream in self._streams:
+            stream.copy(to_the_end=not running)
+        self._is_over = not running
+        return running
+
+    def values(self) -> dict[str, object]:
+        """Return the output as JSON."""
+        entry = self._entry
+        facts = {
+            "run": None,
+            "id": entry.id or None,
+            "action": entry.action or None,
+            "state": status.shown(entry, self._target.settings.state).value,
+            "started": wording.stamp(entry.started),
+            "ended": wording.stamp(entry.ended),
+            "run_seconds": status.run_seconds(entry),
+            "reason": entry.reason,
+        }
+        return _values(self._target.title, facts, self._streams)
+
+
+def _values(
+    title: str, facts: Mapping[str, object], printed: Sequence[_Stream]
+) -> dict[str, object]:
+    """Return the output of a run as JSON."""
+    texts = {"stdout": "", "stderr": ""}
+    for stream in printed:
+        texts[stream.name] = stream.text()
+    return {"name": title, **facts, **texts}
+
+
+def _streams(
+    folder: Path, deployment: Deployment, tail: int | None, prefix: str = ""
+) -> list[_Stream]:
+    return [
+        _Stream(folder / name, deployment, tail=tail, prefix=prefix)
+        for name in earlier.STREAMS
+    ]
+
+
+def _earlier_streams(
+    settings: Settings, chosen: kept_runs.KeptRun, tail: int | None
+) -> list[_Stream]:
+    """Return the output of an earlier run, which was masked when it was kept. Raises AgentError if it is not there."""
     bare = {"id": chosen.entry.id, "name": chosen.entry.name}
     deployment = state_options.deployment(settings, chosen.entry) or plan.deployment_of(
         chosen.entry, bare
     )
     printed = [
-        chosen.folder / name
+        _Stream(chosen.folder / name, deployment, tail=tail)
         for name in earlier.STREAMS
         if (chosen.folder / name).exists()
     ]
@@ -132,8 +360,7 @@ def _print_earlier(settings: Settings, chosen: kept_runs.KeptRun) -> None:
         raise AgentError(
             f"the output of run {chosen.number} of {chosen.entry.title} is not kept: the secrets in it were not known"
         )
-    for path in printed:
-        _Stream(path, deployment, error=path.name == "stderr").copy(to_the_end=True)
+    return printed
 
 
 def _say_which(chosen: kept_runs.KeptRun, count: int) -> None:
@@ -226,17 +453,47 @@ class _Stream:
     """One stream of a run, copied as it grows, whole lines at a time."""
 
     def __init__(
-        self, path: Path, deployment: Deployment, *, error: bool = False
+        self,
+        path: Path,
+        deployment: Deployment,
+        *,
+        tail: int | None = None,
+        prefix: str = "",
     ) -> None:
+        self.name = path.name
         self._path = path
-        self._error = error
+        self._tail = tail
+        """The number of lines at its end of what is there at first that are printed; None for all."""
+        self._prefix = prefix
+        """The text before each line."""
+        self._is_inside = False
+        """True if the last line that was printed has not ended."""
+        self._held: list[str] | None = None if tail is None else []
+        """The text of which the end is printed, while it is read; else None."""
         self._redact = concealer(deployment).text
         self._begun = beginning(deployment)
         self._offset = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
 
+    def text(self) -> str:
+        """Return all of it."""
+        tail, self._tail, self._held = self._tail, None, []
+        self._read(to_the_end=True)
+        text = "".join(self._held)
+        return text if tail is None else _end_of(text, tail)
+
     def copy(self, *, to_the_end: bool) -> None:
+        """Print it from where the last copy has ended."""
+        self._read(to_the_end=to_the_end)
+        if self._held is not None:
+            held, self._held = "".join(self._held), None
+            self._print(_end_of(held, self._tail or 0))
+        if to_the_end and self._prefix and self._is_inside:
+            self._is_inside = False
+            terminal.say("", error=self.name == "stderr")
+
+    def _read(self, *, to_the_end: bool) -> None:
         try:
             descriptor = files.open_regular(self._path)
         except OSError as error:  # the command may have done anything to its own folder
@@ -276,5 +533,34 @@ class _Stream:
         return block[EDGE:]
 
     def _print(self, text: str) -> None:
-        if text:
-            terminal.say(terminal.plain(text), error=self._error, end="")
+        if self._held is not None:
+            self._hold(text)
+        elif text:
+            text = self._with_prefix(terminal.plain(text))
+            terminal.say(text, error=self.name == "stderr", end="")
+
+    def _hold(self, text: str) -> None:
+        """Keep the text, or as much of it as may be at the end."""
+        held = self._held or []
+        held.append(text)
+        if self._tail is not None and len(held) > _PIECES:
+            held = [_end_of("".join(held), self._tail)]
+        self._held = held
+
+    def _with_prefix(self, text: str) -> str:
+        """Return the text with the prefix before each line."""
+        if not self._prefix:
+            return text
+        lines = text.splitlines(keepends=True)
+        first = lines[0] if self._is_inside else f"{self._prefix}{lines[0]}"
+        self._is_inside = not text.endswith("\n")
+        return "".join([first, *(f"{self._prefix}{each}" for each in lines[1:])])
+
+
+_PIECES = 64
+"""The number of pieces of text that are held before only their end is kept."""
+
+
+def _end_of(text: str, lines: int) -> str:
+    """Return the last lines of a text."""
+    return "".join(text.splitlines(keepends=True)[-lines:])

@@ -119,7 +119,7 @@ def find(
     if isinstance(thing, Named):
         return thing
     inner = [each.title for each in members(thing, config)]
-    hint = f"name one of it: {_listed(inner)}" if inner else ""
+    hint = f"name one of it: {listed(inner)}" if inner else ""
     raise NotFoundError(
         f"{thing.title} is a {thing.kind}, and not a deployment",
         hint=hint,
@@ -134,18 +134,20 @@ def find_any(
     *,
     newest: bool = False,
     quiet: bool = False,
+    action: str = "",
 ) -> Named | NamedPlace:
     """Return the thing that an argument names.
 
     Every action of a resource is a deployment of its own with the same name, and so are deployments of one name in
     several documents. Of several, `newest` takes the newest deployment, or what is no deployment if there is none, and
     prints a note about it unless `quiet`; otherwise the only one that its document still has is taken. `config` is the
-    option `--config`. Raises NotFoundError if there is none, and AmbiguousError if several are meant.
+    option `--config`. With an `action`, the deployments of others do not count. Raises NotFoundError if there is none,
+    and AmbiguousError if several are meant.
     """
     if not argument:
         status = settings.command("status")
         raise UsageError("the NAME is empty", hint=f"`{status}` shows all of them")
-    search = _Search(settings)
+    search = _Search(settings, action)
     found = search.full(argument) or search.begun(argument)
     if not found:
         raise search.missing(argument)
@@ -175,7 +177,7 @@ def _only(
     if len(found) == 1 and (found[0].stack or len(found[0].in_force) < 2):
         return found[0], next(reversed(found[0].in_force), None)
     raise AmbiguousError(
-        f"{argument!r} is more than one {_kind(found)}: {_listed(_described(found))}",
+        f"{argument!r} is more than one {_kind(found)}: {listed(_described(found))}",
         hint="give one of these names or ids",
     )
 
@@ -192,7 +194,7 @@ def _note(
         inner = target.stack or target.follows
         this = f"{target.title if inner else target.entry.id or target.entry.key}, the newest deployment"
     terminal.note(
-        f"{argument!r} is more than one {_kind(found)}: {_listed(described)}; this is {this}"
+        f"{argument!r} is more than one {_kind(found)}: {listed(described)}; this is {this}"
     )
 
 
@@ -205,7 +207,8 @@ def _described(found: Sequence[_Candidate]) -> list[str]:
     return [words for each in found for words in each.described]
 
 
-def _listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str]) -> str:
+    """Return the first of some names, and how many there are more."""
     more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
     return ", ".join(words[:_SHOWN]) + more
 
@@ -277,14 +280,22 @@ def members(place: NamedPlace, config: Path | None) -> list[Named]:
 class _Search:
     """A search in everything that the state directory of an agent has."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._own = journal.read(settings.state)
+    def __init__(self, settings: Settings, action: str = "") -> None:
+        """Search in everything, or in deployments of one action and in what is no deployment."""
+        self._settings, self._action = settings, action
+        self._own = self._journal(settings.state)
         self._documents = {
-            name: journal.read(place)
+            name: self._journal(place)
             for name, place in followed.documents(settings.state)
         }
         self._of_stacks: list[_Candidate] | None = None
+
+    def _journal(self, state: Path) -> dict[str, Entry]:
+        return {
+            key: each
+            for key, each in journal.read(state).items()
+            if self._action in ("", each.action)
+        }
 
     def of_stacks(self) -> list[_Candidate]:
         """Return the deployments of all stacks, each with the entries of all its actions."""
@@ -293,12 +304,14 @@ class _Search:
             journals: dict[Path, list[Entry]] = {}
             for title, folder, deployment in stack_package.deployments(self._settings):
                 if folder not in journals:
-                    journals[folder] = _in_order(journal.read(folder).values())
+                    journals[folder] = _in_order(self._journal(folder).values())
                 runs = tuple(
                     each
                     for each in journals[folder]
                     if each.source.endswith(f"/{deployment}") or each.id == deployment
                 )
+                if self._action and not runs:
+                    continue
                 self._of_stacks.append(
                     _Candidate(
                         kind="deployment",
@@ -372,7 +385,7 @@ class _Search:
         folder = stack_package.folder(self._settings.state, stack)
         runs = [
             each
-            for each in _in_order(journal.read(folder).values())
+            for each in _in_order(self._journal(folder).values())
             if each.source.endswith(f"/{identity}") or each.id == identity
         ]
         return (
@@ -440,13 +453,18 @@ class _Search:
         return found + [_Candidate(kind="source", title=name) for name in sorted(own)]
 
     def _resources(self, stack: str) -> list[_Candidate]:
-        """Return the resources of a stack that are not deployments."""
+        """Return the resources of a stack that are not deployments; none if an action is meant."""
+        if self._action:
+            return []
         deployments = {each.title for each in self.of_stacks()}
         return [
             _Candidate(
-                kind="resource", title=f"{stack}/{path}", id=identity, stack=stack
+                kind="resource",
+                title=f"{stack}/{path}",
+                id=record.physical or "",
+                stack=stack,
             )
-            for path, identity in stack_package.resource_ids(self._settings, stack)
+            for path, record in stack_package.resources(self._settings, stack).items()
             if f"{stack}/{path}" not in deployments
         ]
 
@@ -454,6 +472,8 @@ class _Search:
         """Return the error that nothing has a name."""
         settings = self._settings
         status = settings.command("status")
+        suffix = f" for {self._action}" if self._action else ""
+        brief = f"there is no deployment, stack or source {name!r}{suffix} in {settings.state}"
         subject = ("deployment", name)
         if not self._own and not self._documents:
             from heat_config_agent.state import agents  # noqa: PLC0415  # only after a mistake
@@ -461,11 +481,7 @@ class _Search:
             if elsewhere := agents.hint(
                 settings.state, settings.options, os.environ, "status"
             ):
-                return NotFoundError(
-                    f"there is no deployment, stack or source {name!r} in {settings.state}",
-                    hint=elsewhere,
-                    subject=subject,
-                )
+                return NotFoundError(brief, hint=elsewhere, subject=subject)
         from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after a mistake
 
         titles = sorted(set(self._titles()))
@@ -478,9 +494,7 @@ class _Search:
             sources = {title.partition("/")[0] for title in titles if "/" in title}
             hint = meant(source, sorted(sources))
         return NotFoundError(
-            f"there is no deployment, stack or source {name!r} in {settings.state}",
-            hint=hint or f"`{status}` shows all of them",
-            subject=subject,
+            brief, hint=hint or f"`{status}` shows all of them", subject=subject
         )
 
     def _titles(self) -> Iterator[str]:

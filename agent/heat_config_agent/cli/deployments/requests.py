@@ -1,6 +1,7 @@
 """`heat-config-agent retry` and `forget`: requests about deployments.
 
-They are carried out at once if no agent is running, or else by the agent.
+They are carried out at once if no agent is running, or else by the agent. A stack or a source stands for its
+deployments: `retry` takes those that have failed, and `forget` all of them.
 """
 
 from __future__ import annotations
@@ -8,13 +9,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 
-from heat_config_agent.cli import stack_package, state_options, terminal
+from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.deployments import named
 from heat_config_agent.cli.deployments.named import Named
 from heat_config_agent.cli.machine import pause
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.model.entry import UNDELIVERED, Entry, State
-from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, StateError
+from heat_config_agent.model.errors import (
+    AgentError,
+    ExitCode,
+    LockedError,
+    NotFoundError,
+    StateError,
+)
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import (
     asked,
@@ -30,8 +37,8 @@ from heat_config_agent.state.requests import Wish
 
 def add(commands: state_options.Commands) -> None:
     """Declare the commands."""
-    _add_retry(commands)
-    _add_forget(commands)
+    add_retry(commands)
+    add_forget(commands)
 
 
 _WHY = {
@@ -45,14 +52,37 @@ _HINT = "if the stack still waits, its server has the result: see «Results» in
 _RETRY = """: Run deployments again, or only send their results again.
 
 A deployment of a followed document runs when the revision is carried out again, which this requests too. One of a stack
-runs in the next action of the stack.
+runs in the next action of the stack. The name of a stack or a source stands for its deployments that have failed.
+"""
+
+_EXIT_CODES = """\
+exit codes:
+  0  it is requested or done; with --wait, it is done, and nothing failed
+  1  it cannot be done; or with --wait, a deployment failed
+  2  bad usage or configuration, or a name of several deployments
+  7  the time of --wait-for is over, and it is not done yet
+  8  there is no such thing; or with --wait, no agent is there to do it
+  10 the state directory cannot be used
+"""
+
+_FORGET_CODES = """\
+exit codes:
+  0  it is requested or done
+  1  a deployment is running; or the answer to the question was no
+  2  bad usage or configuration, or a name of several deployments
+  8  there is no such thing
+  10 the state directory cannot be used
 """
 
 
-def _add_retry(commands: state_options.Commands) -> None:
+def add_retry(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = state_options.command(
-        commands, "retry", "run deployments again, or send their results again", _RETRY
+        commands,
+        "retry",
+        "run deployments again, or send their results again",
+        _RETRY,
+        epilog=_EXIT_CODES,
     )
     state_options.add_ids(parser)
     parser.add_argument(
@@ -60,23 +90,66 @@ def _add_retry(commands: state_options.Commands) -> None:
         action="store_true",
         help="only send the result again, if it was not delivered",
     )
-    parser.set_defaults(run=retry)
+    parser.add_argument(
+        "--wait", action="store_true", help="wait until they have run again"
+    )
+    state_options.add_wait_for(parser)
+    state_options.add_plan(parser)
+    state_options.add_json(parser)
+    parser.set_defaults(run=retry, kind="request")
 
 
 def retry(options: argparse.Namespace) -> int:
     """Request it: the next run whose metadata has the deployment carries it out. One that cannot be holds back all."""
     settings = state_options.of(options)
+    request = Wish.SEND if options.signal else Wish.AGAIN
     begun = set() if options.signal else begun_elsewhere(settings, options.ids)
+    names = [each for each in options.ids if each not in begun]
     chosen = [
-        named.find(settings, each, options.config)
-        for each in options.ids
-        if each not in begun
+        each for name in names for each in _chosen(settings, name, options, failed=True)
     ]
     for each in chosen:
         _check_retry(settings, each, signal=options.signal)
-    take_over(settings, begun)
-    wish(settings, chosen, Wish.SEND if options.signal else Wish.AGAIN)
-    return ExitCode.OK
+    if options.plan:
+        return _show_plan(options, chosen, begun, request)
+    said = [*take_over(settings, begun), *wish(settings, chosen, request)]
+    values = _values(chosen, begun, request, said)
+    if not options.wait and options.wait_for is None:
+        return _answer(options, values, said)
+    names = [
+        (each.stack or each.title) if each.stack or each.follows else each.entry.key
+        for each in chosen
+    ]
+    if not options.json:
+        _print(said)
+    return _wait(settings, options, [*dict.fromkeys(names), *sorted(begun)], values)
+
+
+def _chosen(
+    settings: Settings, name: str, options: argparse.Namespace, *, failed: bool
+) -> list[Named]:
+    """Return the deployments that a name means; with `failed`, of a stack or a source those that have failed."""
+    thing = named.find_any(settings, name, options.config)
+    if isinstance(thing, Named):
+        return [thing]
+    if thing.kind == "resource":
+        raise NotFoundError(
+            f"nothing has run for {thing.title}", subject=("deployment", name)
+        )
+    members = named.members(thing, options.config)
+    some = [each for each in members if each.entry.has_failed] if failed else members
+    if some:
+        return some
+    which = "a failed deployment" if failed and members else "a deployment"
+    raise NotFoundError(
+        f"the {thing.kind} {thing.name} does not have {which}",
+        hint=f"name one of its deployments: {_titles(members)}" if members else "",
+        subject=("deployment", name),
+    )
+
+
+def _titles(chosen: Sequence[Named]) -> str:
+    return named.listed([each.title for each in chosen])
 
 
 def _check_retry(settings: Settings, target: named.Named, *, signal: bool) -> None:
@@ -112,28 +185,36 @@ def _check_retry(settings: Settings, target: named.Named, *, signal: bool) -> No
 _FORGET = """: Remove everything that is kept of deployments.
 
 If a deployment is still in the metadata or in the followed document, it counts as new and runs again. One of a stack
-counts as never made: the next action of the stack runs it for CREATE.
+counts as never made: the next action of the stack runs it for CREATE. The name of a stack or a source stands for all of
+its deployments.
 """
 
 
-def _add_forget(commands: state_options.Commands) -> None:
+def add_forget(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = state_options.command(
-        commands, "forget", "remove everything that is kept of deployments", _FORGET
+        commands,
+        "forget",
+        "remove everything that is kept of deployments",
+        _FORGET,
+        epilog=_FORGET_CODES,
     )
     state_options.add_ids(parser)
+    state_options.add_plan(parser)
     state_options.add_yes(parser)
-    parser.set_defaults(run=forget)
+    state_options.add_json(parser)
+    parser.set_defaults(run=forget, kind="request")
 
 
 def forget(options: argparse.Namespace) -> int:
     """Request it. A deployment that cannot be forgotten holds back all."""
     settings = state_options.of(options)
     begun = begun_elsewhere(settings, options.ids)
+    names = [each for each in options.ids if each not in begun]
     chosen = [
-        named.find(settings, each, options.config)
-        for each in options.ids
-        if each not in begun
+        each
+        for name in names
+        for each in _chosen(settings, name, options, failed=False)
     ]
     for each in chosen:
         if each.entry.state is State.RUNNING:
@@ -142,13 +223,130 @@ def forget(options: argparse.Namespace) -> int:
                 f"{each.title} is running, and cannot be forgotten",
                 hint=f"`{settings.command('log', '-f', words)}` follows it; forget it when it has ended",
             )
+    if options.plan:
+        return _show_plan(options, chosen, begun, Wish.FORGET)
     titles = dict.fromkeys([*sorted(begun), *(each.title for each in chosen)])
     terminal.confirmed(
         f"remove everything that is kept of {', '.join(titles)}", options
     )
-    take_over(settings, begun)
-    wish(settings, chosen, Wish.FORGET)
+    said = [*take_over(settings, begun), *wish(settings, chosen, Wish.FORGET)]
+    return _answer(options, _values(chosen, begun, Wish.FORGET, said), said)
+
+
+_CHANGES = {Wish.AGAIN: "run", Wish.SEND: "send", Wish.FORGET: "forget"}
+"""Request → the word for it in a plan and in JSON."""
+
+
+def _show_plan(
+    options: argparse.Namespace,
+    chosen: Sequence[Named],
+    begun: Iterable[str],
+    request: Wish,
+) -> int:
+    """Print what would be requested."""
+    change = _CHANGES[request]
+    rows = [
+        (change, each, "-", "-", "another agent has begun it") for each in sorted(begun)
+    ]
+    rows += [
+        (
+            change,
+            each.title,
+            each.entry.action or "-",
+            each.entry.tool or "-",
+            each.entry.reason.replace("\n", "; ") if each.entry.failed else "asked for",
+        )
+        for each in chosen
+    ]
+    if options.json:
+        envelope.begin("plan", is_on=True)
+        changes = [
+            {
+                "change": row[0],
+                "name": row[1],
+                "type": None,
+                "why": row[4],
+                "action": row[2] if row[2] != "-" else None,
+                "tool": row[3] if row[3] != "-" else None,
+            }
+            for row in rows
+        ]
+        envelope.result({"changes": changes, "replaced": [], "mistakes": []})
+        return ExitCode.OK
+    for line in terminal.table(rows, ("CHANGE", "NAME", "ACTION", "TOOL", "WHY")):
+        terminal.say(line)
+    terminal.say(f"\n{terminal.count(len(rows), 'deployment')}; nothing was done")
     return ExitCode.OK
+
+
+def _answer(
+    options: argparse.Namespace, values: dict[str, object], said: Sequence[str]
+) -> int:
+    """Print what was requested."""
+    if options.json:
+        envelope.result(values)
+    else:
+        _print(said)
+    return ExitCode.OK
+
+
+def _print(said: Sequence[str]) -> None:
+    for text in said:
+        terminal.say(terminal.line(text))
+
+
+def _values(
+    chosen: Sequence[Named], begun: Iterable[str], request: Wish, said: Sequence[str]
+) -> dict[str, object]:
+    """Return what was requested as JSON."""
+    deployments = [
+        {
+            "name": each.title,
+            "id": each.entry.id or None,
+            "key": each.entry.key,
+            "stack": each.stack or None,
+            "follows": each.follows or None,
+        }
+        for each in chosen
+    ]
+    deployments += [
+        {"name": each, "id": each, "key": each, "stack": None, "follows": None}
+        for each in sorted(begun)
+    ]
+    return {
+        "request": _CHANGES[request],
+        "deployments": deployments,
+        "messages": list(said),
+        "outcome": None,
+    }
+
+
+def _wait(
+    settings: Settings,
+    options: argparse.Namespace,
+    names: Sequence[str],
+    values: dict[str, object],
+) -> int:
+    """Wait until deployments have run again, and print how that ended."""
+    from heat_config_agent.cli.deployments import wait  # noqa: PLC0415  # only with --wait
+
+    holder = lock.holder(settings.state)
+    if holder is None or holder[1] != lock.DAEMON:
+        view = wait.View(
+            code=ExitCode.NOT_THERE, line="no agent is running that could do it"
+        )
+    else:
+        look = wait.of_things(settings, names, options.config)
+        view = wait.until(look, settings, options.wait_for, quiet=options.quiet)
+    failure = view.failure
+    if failure is not None:
+        terminal.complain(f"error: {terminal.line(view.line)}")
+    elif not options.json:
+        terminal.say(terminal.line(view.line))
+    if options.json:
+        answer = {**values, "outcome": view.outcome}
+        envelope.result(answer, code=view.code, error=failure)
+    return view.code
 
 
 _WORDS = {
@@ -159,8 +357,12 @@ _WORDS = {
 """Request → its noun, and the verb for what the agent does."""
 
 
-def wish(settings: Settings, chosen: Sequence[Named], request: Wish) -> None:
-    """Store a request about deployments for the agent, and carry it out here if no agent is running."""
+def wish(settings: Settings, chosen: Sequence[Named], request: Wish) -> list[str]:
+    """Store a request about deployments for the agent, and carry it out here if no agent is running.
+
+    Returns sentences about what was done, and what is to come.
+    """
+    said: list[str] = []
     by_journal: dict[str, list[Named]] = {}
     for each in {
         (each.settings.state, each.entry.key): each for each in chosen
@@ -168,26 +370,27 @@ def wish(settings: Settings, chosen: Sequence[Named], request: Wish) -> None:
         by_journal.setdefault(str(each.settings.state), []).append(each)
     for group in by_journal.values():
         if group[0].stack:
-            _wish_of_stack(settings, group, request)
+            said += _wish_of_stack(settings, group, request)
         else:
-            _wish(settings, group, request)
+            said += _wish(settings, group, request)
+    return said
 
 
-def _wish(settings: Settings, group: Sequence[Named], request: Wish) -> None:
+def _wish(settings: Settings, group: Sequence[Named], request: Wish) -> list[str]:
     """Store a request about deployments of one journal, that of the agent or of a followed document."""
     within, follows = group[0].settings, group[0].follows
+    said: list[str] = []
     for each in group:
         requests.ask(within.state, each.entry.key, request)
     try:
         with lock.held(within.state):
             book = journal.Journal(within.state)
             for warning in book.warnings:
-                terminal.say(f"warning: {terminal.line(warning)}", error=True)
+                terminal.warn(warning)
             done, wrong = requests.carry_out(
                 within.state, book, deployed.Deployed(within.deployed)
             )
-            for line in done:
-                terminal.say(terminal.line(f"{follows}/{line}" if follows else line))
+            said += [f"{follows}/{line}" if follows else line for line in done]
             book.sync()
             book.close()
             if wrong:
@@ -195,21 +398,17 @@ def _wish(settings: Settings, group: Sequence[Named], request: Wish) -> None:
     except LockedError as error:
         if follows:
             noun = _WORDS[request][0]
-            terminal.say(
-                terminal.line(f"{noun} requested: the document is being carried out")
-            )
+            said.append(f"{noun} requested: the document is being carried out")
         else:
-            for each in group:
-                _say_when(settings, each.entry, request, error)
+            said += [_when(settings, each.entry, request, error) for each in group]
     if follows:
         followed.ask_again(settings.state, follows)
-        _say_when_followed(settings, follows)
+        said.append(_when_followed(settings, follows))
+    return said
 
 
-def _say_when(
-    settings: Settings, entry: Entry, request: Wish, error: LockedError
-) -> None:
-    """Print when the agent carries out a request."""
+def _when(settings: Settings, entry: Entry, request: Wish, error: LockedError) -> str:
+    """Return when the agent carries out a request."""
     process = pause.wake(settings.state)
     noun, verb = _WORDS[request]
     if request is Wish.AGAIN and asked.paused(settings.state):
@@ -220,11 +419,11 @@ def _say_when(
         when = f"the agent (process {process}) {verb} it now"
     else:
         when = f"{error.brief}, and does it in its next run"
-    terminal.say(terminal.line(f"{noun} requested: {when}"))
+    return f"{noun} requested: {when}"
 
 
-def _say_when_followed(settings: Settings, name: str) -> None:
-    """Have the agent carry out the revision of a source again, and print when it does."""
+def _when_followed(settings: Settings, name: str) -> str:
+    """Have the agent carry out the revision of a source again, and return when it does."""
     process = pause.wake(settings.state)
     if asked.paused(settings.state):
         when = f"the agent is paused, and carries out {name} again after `{settings.command('resume')}`"
@@ -232,14 +431,16 @@ def _say_when_followed(settings: Settings, name: str) -> None:
         when = f"the agent (process {process}) carries out {name} again now"
     else:
         when = f"`{settings.command('source', 'sync', name)}` carries out {name} again"
-    terminal.say(terminal.line(when))
+    return when
 
 
-def _wish_of_stack(settings: Settings, group: Sequence[Named], request: Wish) -> None:
+def _wish_of_stack(
+    settings: Settings, group: Sequence[Named], request: Wish
+) -> list[str]:
     """Have deployments of one stack run again with its next action."""
     stack = group[0].stack
     is_followed = followed.read(settings.state, stack) is not None
-    when = ""
+    when, said = "", []
     for each in group:
         when = stack_package.run_again(
             settings, stack, each.deployment, as_new=request is Wish.FORGET
@@ -249,12 +450,11 @@ def _wish_of_stack(settings: Settings, group: Sequence[Named], request: Wish) ->
             if request is Wish.FORGET
             else "will run again"
         )
-        terminal.say(terminal.line(f"{each.title} {done}"))
+        said.append(f"{each.title} {done}")
     if is_followed:
         followed.ask_again(settings.state, stack)
-        _say_when_followed(settings, stack)
-    else:
-        terminal.say(terminal.line(when))
+        when = _when_followed(settings, stack)
+    return [*said, when]
 
 
 def begun_elsewhere(settings: Settings, ids: Iterable[str]) -> set[str]:
@@ -268,8 +468,12 @@ def begun_elsewhere(settings: Settings, ids: Iterable[str]) -> set[str]:
     )
 
 
-def take_over(settings: Settings, ids: Iterable[str]) -> None:
-    """Forget that another agent has begun deployments. If the metadata still has them, they are new and run."""
+def take_over(settings: Settings, ids: Iterable[str]) -> list[str]:
+    """Forget that another agent has begun deployments. If the metadata still has them, they are new and run.
+
+    Returns sentences about it.
+    """
+    said = []
     for wanted in sorted(ids):
         try:
             deployed.Deployed(settings.deployed).forget(wanted)
@@ -278,11 +482,10 @@ def take_over(settings: Settings, ids: Iterable[str]) -> None:
                 f"cannot remove {error.filename}: {error.strerror}"
             ) from error
         when = "now" if pause.wake(settings.state) else "in the next run"
-        terminal.say(
-            terminal.line(
-                f"{wanted}: the record of another agent is removed; if the metadata has it, it runs {when}"
-            )
+        said.append(
+            f"{wanted}: the record of another agent is removed; if the metadata has it, it runs {when}"
         )
+    return said
 
 
 def _applied_by_hand(settings: Settings, entry: Entry) -> bool:

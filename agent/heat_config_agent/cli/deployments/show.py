@@ -1,4 +1,4 @@
-"""`heat-config-agent show ID`: Show everything about one deployment."""
+"""`heat-config-agent show NAME`: Show everything about a deployment, a stack, a resource or a source."""
 
 from __future__ import annotations
 
@@ -7,140 +7,260 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.deployments import kept_runs, named, status
-from heat_config_agent.deployments import replacement
+from heat_config_agent.deployments import replacement, selection
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import concealer, is_secret
-from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment
-from heat_config_agent.model.entry import Entry, Removed, State
-from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model import states
+from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Config, Deployment
+from heat_config_agent.model.entry import Removed
+from heat_config_agent.model.errors import ExitCode, NotFoundError, UsageError
 from heat_config_agent.runs import scopes
 from heat_config_agent.state import deployed, journal
+from heat_config_hooks.values import dataclass
 
 _LINES = 20
 """Number of lines that are shown of standard output, and of standard error."""
+
+_LABEL = 11
+"""Columns of the names of facts."""
+
+_EPILOG = """\
+exit codes:
+  0  it is shown
+  2  bad usage or configuration
+  8  there is nothing of that name, or with --print-config: its config is not kept
+"""
 
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     parser = state_options.command(
-        commands, "show", "show everything about one deployment", __doc__
+        commands,
+        "show",
+        "show everything about one deployment, stack or source",
+        __doc__,
+        epilog=_EPILOG,
     )
-    state_options.add_id(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run)
+    state_options.add_id(parser, needed=False)
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print the config of a deployment, and nothing else",
+    )
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="deployment")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the deployment, without its secrets."""
-    asked = state_options.of(options)
-    target = named.find(asked, options.id, options.config, newest=True)
-    settings, entry = target.settings, target.entry
+    """Show it, without its secrets."""
+    if options.id is None:
+        return status.show(options)
+    asked = state_options.there(options)
+    target = named.find_any(asked, options.id, options.config, newest=True)
+    if isinstance(target, named.NamedPlace):
+        if options.print_config:
+            raise UsageError(
+                f"{target.title} is a {target.kind}: --print-config is for deployments"
+            )
+        return _place(target, options)
+    facts = _facts_of(target)
+    if options.print_config:
+        return _print_config(target, facts, as_json=options.json)
+    if options.json:
+        envelope.result(facts.values())
+        return ExitCode.OK
+    for name, text in facts.lines():
+        if text:
+            terminal.say(fact(name, text))
+    _section("inputs", facts.inputs)
+    _section("values", facts.results)
+    if len(facts.runs) > 1:
+        log = asked.command("log", options.id, "--run", "N")
+        terminal.say(f"\nruns (`{log}` prints the output of run N)")
+        for line in terminal.table(
+            [each.row for each in facts.runs], header=kept_runs.HEADER
+        ):
+            terminal.say(line)
+    return ExitCode.OK
+
+
+def _place(target: named.NamedPlace, options: argparse.Namespace) -> int:
+    """Show what is not a deployment, as the command of its own does."""
+    envelope.begin(target.kind, is_on=options.json)
+    words = argparse.Namespace(**vars(options))
+    words.name, words.resource = target.stack or target.name, target.name
+    return stack_package.show(target.kind, words)
+
+
+def fact(name: str, text: str) -> str:
+    """Return a fact for people, in the form of all commands that show one thing."""
+    begin = _LABEL + 1
+    word = text.partition(",")[0]
+    shown = terminal.wrapped(terminal.line(text), begin, terminal.room(), begin=begin)
+    if name == "state" and shown.startswith(word):
+        shown = f"{terminal.stated(word)}{shown[len(word) :]}"
+    return f"{terminal.padded(name, _LABEL)} {shown}".rstrip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """Everything about a deployment, without its secrets."""
+
+    found: named.Named
+    deployment: Deployment | None
+    """None if its document is not kept any more."""
+    inputs: Mapping[str, object]
+    results: Mapping[str, object]
+    """The values of its result as it is signalled."""
+    runs: list[kept_runs.KeptRun]
+
+    @property
+    def goes_to(self) -> str:
+        """The address of its result; empty if no server waits for one."""
+        if self.deployment is None or self.found.stack:
+            return ""
+        target = self.deployment.target
+        return target.described if target.wanted else ""
+
+    @property
+    def source(self) -> str:
+        """The document, stack or source that it is from."""
+        if self.found.stack:
+            return f"stack {self.found.stack}"
+        return self.found.entry.source
+
+    @property
+    def replaced(self) -> list[replacement.Replacement]:
+        """The replacements of this deployment by Heat, or by this deployment."""
+        entry = self.found.entry
+        entries = journal.read(self.found.settings.state).values()
+        same = [each for each in entries if each.owner == entry.owner]
+        return [
+            each
+            for each in replacement.replacements(same)
+            if entry.key in (each.old.key, each.new.key)
+        ]
+
+    def values(self) -> dict[str, object]:
+        """Return it as JSON."""
+        found = self.found
+        own = status.values(
+            found.entry, found.settings.state, title=found.title, follows=found.follows
+        )
+        return {
+            **own,
+            "result": None if found.stack else own["result"],
+            "source": self.source or None,
+            "stack": found.stack or None,
+            "goes_to": self.goes_to or None,
+            "pruned": found.entry.removed.value or None,
+            "content": None,
+            "inputs": dict(self.inputs),
+            "values": dict(self.results),
+            "runs": [each.values for each in self.runs],
+            "replaced": [status.replacement_values(each) for each in self.replaced],
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the facts for people; those without a text are left out."""
+        found, entry = self.found, self.found.entry
+        state, run = found.settings.state, entry.run
+        took = status.run_seconds(entry)
+        ended = terminal.moment(entry.ended) if entry.ended else ""
+        result = None if found.stack else states.result_of(entry)
+        way = f"{result}: {self.goes_to}" if result and self.goes_to else self.goes_to
+        scope = ""
+        if run and run.scope and (left := scopes.members(run.scope, run.mark)):
+            scope = f"{Path(run.scope).name}; {len(left)} alive"
+        return [
+            ("name", found.title),
+            (
+                "state",
+                f"{status.shown(entry, state)}, since {terminal.moment(entry.at)}",
+            ),
+            ("why", status.details(entry, state).replace("\n", "; ")),
+            ("action", entry.action),
+            ("tool", entry.tool),
+            ("source", self.source),
+            ("result", way or result or ""),
+            ("accepted", terminal.moment(entry.accepted)),
+            ("started", terminal.moment(entry.started) if entry.started else ""),
+            (
+                "ended",
+                ended if took is None else f"{ended} ({terminal.duration(took)})",
+            ),
+            ("user", run.user if run else ""),
+            ("isolated", run.isolated if run else ""),
+            ("scope", scope),
+            ("pruned", _PRUNED[entry.removed]),
+            ("config", entry.name if entry.name != found.title else ""),
+            ("id", entry.id),
+            *(("replaced", f"{each.sentence} → {each.todo}") for each in self.replaced),
+        ]
+
+
+_PRUNED = {
+    Removed.NOTHING: "",
+    Removed.SECRETS: "inputs and config; keep_for and keep_size say how long they are kept",
+    Removed.ALL: "everything except that it ran; keep_for and keep_size say how long it is kept",
+}
+
+
+def _facts_of(found: named.Named) -> _Facts:
+    """Return everything about a deployment, with its secrets masked."""
+    settings, entry = found.settings, found.entry
     deployment = state_options.deployment(settings, entry)
     kept = entry.values
-    result = (
+    results = (
         deployed.kept(settings.deployed / f"{entry.key}.notify.json")
         if kept is None
         else dict(kept)
     )
     if deployment is None:
-        result = {}  # which values are secret is no longer known
+        results = {}  # which values are secret is no longer known
     else:
         conceal = concealer(deployment)
-        result = {conceal.text(name): conceal(value) for name, value in result.items()}
+        results = {
+            conceal.text(name): conceal(value) for name, value in results.items()
+        }
     if entry.removed is not Removed.NOTHING:
         # which parts of an output are secret is no longer known
-        result = {
+        results = {
             name: value if name in STANDARD_OUTPUTS else MASK
-            for name, value in result.items()
+            for name, value in results.items()
         }
-    inputs = _inputs(deployment) if deployment else {}
-    runs = kept_runs.of(target)
-    if options.json:
-        more = {
-            "inputs": inputs,
-            "result": result or None,
-            "runs": [each.values for each in runs],
-        }
-        terminal.say(json.dumps({**status.values(entry, settings.state), **more}))
+    return _Facts(
+        found=found,
+        deployment=deployment,
+        inputs=_inputs(deployment) if deployment else {},
+        results=results,
+        runs=kept_runs.of(found),
+    )
+
+
+def _print_config(found: named.Named, facts: _Facts, *, as_json: bool) -> int:
+    """Print the config of a deployment, with secrets masked. Raises NotFoundError if it is not kept."""
+    deployment, entry = facts.deployment, found.entry
+    config = selection.select(deployment) if deployment else None
+    if deployment is None or entry.removed is not Removed.NOTHING:
+        why = "was pruned" if entry.removed is not Removed.NOTHING else "is not kept"
+        raise NotFoundError(
+            f"the config of {found.title} {why}", subject=("deployment", found.title)
+        )
+    if not isinstance(config, Config):
+        raise NotFoundError(
+            f"{found.title} has no config for the action {entry.action or '-'}",
+            subject=("deployment", found.title),
+        )
+    content = concealer(deployment)(config.config)
+    if as_json:
+        envelope.result({**facts.values(), "content": content})
         return ExitCode.OK
-    facts = [
-        *_facts(target, deployment, settings.state),
-        *_replaced(entry, settings.state),
-    ]
-    for line in terminal.table(facts):
-        terminal.say(line)
-    _section("inputs", inputs)
-    _section("result", result)
-    if len(runs) > 1:
-        terminal.say(
-            f"\nruns (`{asked.command('log', options.id, '--run', 'N')}` prints the output of run N)"
-        )
-        for line in terminal.table(each.row for each in runs):
-            terminal.say(line)
+    text = content if isinstance(content, str) else json.dumps(content, indent=2)
+    terminal.say(terminal.plain(text), end="" if text.endswith("\n") else "\n")
     return ExitCode.OK
-
-
-def _facts(
-    found: named.Named, deployment: Deployment | None, state: Path
-) -> list[tuple[str, str]]:
-    entry = found.entry
-    facts = [
-        ("name", found.title if found.follows else entry.title),
-        ("config", entry.name if entry.title != entry.name else ""),
-        ("id", entry.id or "(none)"),
-        ("action", entry.action or "-"),
-        ("tool", entry.tool or "-"),
-        ("from", entry.source),
-        ("state", status.word(entry, state)),
-        ("", status.details(entry, state).replace("\n", "; ")),
-        ("accepted", terminal.moment(entry.accepted)),
-    ]
-    if entry.run and entry.run.user:
-        facts.append(("user", entry.run.user))
-    if entry.run and entry.run.isolated:
-        facts.append(("isolated", entry.run.isolated))
-    if entry.started:
-        facts.append(("started", terminal.moment(entry.started)))
-    if (
-        entry.run
-        and entry.run.scope
-        and (left := scopes.members(entry.run.scope, entry.run.mark))
-    ):
-        facts.append(("scope", f"{Path(entry.run.scope).name}; {len(left)} alive"))
-    if entry.ended:
-        took = (
-            f" ({terminal.duration(entry.ended - entry.started)})"
-            if entry.started
-            else ""
-        )
-        facts.append(("ended", terminal.moment(entry.ended) + took))
-    if entry.state is State.SIGNALLED:
-        facts.append(("delivered", terminal.moment(entry.at)))
-    if entry.removed is not Removed.NOTHING:
-        gone = (
-            "inputs and config"
-            if entry.removed is Removed.SECRETS
-            else "everything except that it ran"
-        )
-        facts.append(
-            ("pruned", f"{gone}; keep_for and keep_size say how long they are kept")
-        )
-    elif deployment is not None:
-        facts.append(("result goes", deployment.target.described))
-    return [fact for fact in facts if fact[1]]
-
-
-def _replaced(entry: Entry, state: Path) -> list[tuple[str, str]]:
-    """Return the facts about the replacement of a deployment by Heat; none if there is none."""
-    same = [each for each in journal.read(state).values() if each.owner == entry.owner]
-    found = [
-        each
-        for each in replacement.replacements(same)
-        if entry.key in (each.old.key, each.new.key)
-    ]
-    return [("replaced", f"{each.sentence} → {each.todo}") for each in found]
 
 
 def _inputs(deployment: Deployment) -> dict[str, object]:

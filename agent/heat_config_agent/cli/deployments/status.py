@@ -88,11 +88,15 @@ def add(commands: state_options.Commands) -> None:
     )
     parser.add_argument(
         "--watch",
-        nargs="?",
-        type=seconds,
-        const=_INTERVAL,
+        action="store_true",
+        help="show it again and again until ^C; only on a terminal",
+    )
+    parser.add_argument(
+        "--interval",
+        type=_interval,
+        default=_INTERVAL,
         metavar="TIME",
-        help="show it again every TIME (default 2 s) until ^C; only on a terminal",
+        help="the time between two looks of --watch (default 2s)",
     )
     parser.add_argument(
         "--check",
@@ -103,11 +107,25 @@ def add(commands: state_options.Commands) -> None:
     parser.set_defaults(run=run, kind="status")
 
 
+def _interval(text: str) -> float:
+    try:
+        return max(seconds(text), 0.1)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def run(options: argparse.Namespace) -> int:
     """Show the state of the agent, and then its sources, stacks and deployments."""
-    if options.watch is not None:
+    if options.watch:
         return _watch(options)
     return _look(options)
+
+
+def show(options: argparse.Namespace) -> int:
+    """Show the status for a command that has no options of its own for it."""
+    envelope.begin("status", is_on=options.json)
+    own = dict.fromkeys(("failed", "unfinished", "wide", "all", "check"), False)
+    return _look(argparse.Namespace(**{**vars(options), **own}))
 
 
 def _watch(options: argparse.Namespace) -> int:
@@ -126,7 +144,7 @@ def _watch(options: argparse.Namespace) -> int:
         overview = _overview(settings, rows, with_pruned=options.all)
         lines = _screen(options, overview)
         canvas.draw(lines[: terminal.height() - 1])
-        time.sleep(max(options.watch, 0.1))
+        time.sleep(options.interval)
 
 
 def _look(options: argparse.Namespace) -> int:

@@ -118,8 +118,8 @@ def _parts(
     where = ["--state-dir", str(settings.state)]
     where += ["--config", str(options.config)] if options.config else []
     yield "versions.txt", _versions()
-    for command in ("config", "doctor"):
-        yield f"{command}.txt", _printed([command, *where])
+    yield "config.txt", _printed(["config", *where])
+    yield "doctor.txt", _printed(["doctor", "--all", *where])
     yield "agent.log", _log_of_agent()
 
 

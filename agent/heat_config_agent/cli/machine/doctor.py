@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import heat_config_hooks
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.apply import ready
 from heat_config_agent.deployments import metadata, selection
-from heat_config_agent.doctor import Finding, Verdict, machine, ok, rules, warning
+from heat_config_agent.doctor import (
+    Finding,
+    Verdict,
+    closed,
+    machine,
+    ok,
+    rules,
+    warning,
+)
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import ExitCode, StateError
 from heat_config_agent.runs.tools import Tools
@@ -37,11 +45,8 @@ exit codes:
   2  bad usage
 """
 
-_WORDS = {Verdict.OK: "OK", Verdict.WARNING: "warning", Verdict.FAILED: "FAILED"}
-_STYLES = {Verdict.OK: "good", Verdict.WARNING: "warn", Verdict.FAILED: "bad"}
-
-_TEXT = 23
-"""The column where the text of a finding begins."""
+_ORDER = (Verdict.FAILED, Verdict.WARNING, Verdict.OK)
+"""The worst comes first."""
 
 PATIENCE = 1.0
 """Seconds after which a line shows which check is still running."""
@@ -56,8 +61,11 @@ def add(commands: state_options.Commands) -> None:
         __doc__,
         epilog=_EPILOG,
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--all", action="store_true", help="show also the checks without a problem"
+    )
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="doctor")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,51 +74,56 @@ def run(options: argparse.Namespace) -> int:
     settings = effective.make(
         os.environ, config=options.config, state=options.state_dir, mistakes=mistakes
     )
+    progress = _Progress(shown=terminal.is_live(error=True) and not options.quiet)
     findings: list[Finding] = []
-    progress = _Progress(shown=terminal.is_live() and not options.json)
-    for finding in _findings(settings, mistakes, progress):
-        findings.append(finding)
+    try:
+        for finding in _findings(settings, mistakes, progress):
+            findings.append(finding)
+            progress.clear()
+    finally:
         progress.clear()
-        if not options.json:
-            _show(finding)
-    progress.clear()
-    failures = sum(finding.verdict is Verdict.FAILED for finding in findings)
-    warnings = sum(finding.verdict is Verdict.WARNING for finding in findings)
+    findings.sort(key=lambda finding: _ORDER.index(finding.verdict))
+    numbers = Counter(finding.verdict for finding in findings)
+    failures, warnings = numbers[Verdict.FAILED], numbers[Verdict.WARNING]
+    code = ExitCode.FAILED if failures else ExitCode.OK
+    more = f", {terminal.count(warnings, 'warning')}" if warnings else ""
     if options.json:
-        checks = [
+        failure = None
+        if failures:
+            message = f"{terminal.count(failures, 'check')} failed{more}"
+            failure = envelope.Failure("failed", message, findings[0].todo)
+        envelope.result(_values(findings, numbers), code=code, error=failure)
+        return code
+    _show(findings, every=options.all)
+    terminal.say(f"\n{f'{failures} failed' if failures else 'no check failed'}{more}")
+    return code
+
+
+def _values(
+    findings: Sequence[Finding], numbers: Counter[Verdict]
+) -> dict[str, object]:
+    return {
+        "checks": [
             {
-                "verdict": finding.verdict.value,
-                "check": finding.check,
-                "says": finding.text,
-                "todo": finding.todo or None,
+                "name": finding.check,
+                "state": finding.verdict.value,
+                "message": finding.text,
+                "hint": finding.todo or None,
             }
             for finding in findings
-        ]
-        terminal.say(
-            json.dumps(
-                {
-                    "ok": not failures,
-                    "failed": failures,
-                    "warnings": warnings,
-                    "checks": checks,
-                }
-            )
-        )
-    else:
-        summary = (
-            f"{terminal.count(failures, 'check')} failed"
-            if failures
-            else "no check failed"
-        )
-        more = f", {terminal.count(warnings, 'warning')}" if warnings else ""
-        terminal.say(terminal.styled(f"{summary}{more}", "bad" if failures else "good"))
-    return ExitCode.FAILED if failures else ExitCode.OK
+        ],
+        **{
+            key: numbers[verdict]
+            for key, verdict in zip(("failed", "warnings", "ok"), _ORDER, strict=True)
+        },
+    }
 
 
 def _findings(
     settings: Settings, mistakes: list[str], progress: _Progress
 ) -> Iterator[Finding]:
-    yield from machine.findings(settings, mistakes)
+    records = () if closed(settings.state) else stack_package.followed_records(settings)
+    yield from machine.findings(settings, mistakes, records)
     # not earlier: its processes would inherit the test script while it is open
     programs = _Programs(settings)
     from heat_config_agent.doctor.sources import Asking  # noqa: PLC0415  # 200 ms, only for this command
@@ -138,13 +151,13 @@ class _Programs:
     def findings(self, documents: list[Document]) -> Iterator[Finding]:
         """Yield the hooks that cannot be used. A missing program is a warning only if a deployment needs it."""
         for trouble in self._unreadable:
-            yield warning("hooks", trouble, "correct `hooks`, or the directory")
+            yield warning("tools", trouble, "correct `hooks`, or the directory")
         self._thread.join(2 * ready.SECONDS)
         if not self._states:
             yield warning(
-                "hooks",
+                "tools",
                 "the versions of their programs are not known",
-                "heat-config-agent hooks",
+                "heat-config-agent tool list",
             )
             return
         states = dict(
@@ -157,29 +170,30 @@ class _Programs:
         for name in sorted((needed | wanted.keys()) - states.keys()):
             if problem := wanted.get(name) or heat_config_hooks.absent(name):
                 yield warning(
-                    "hooks", f"a deployment needs the tool {name!r}: {problem}"
+                    "tools", f"a deployment needs the tool {name!r}: {problem}"
                 )
             else:
                 problem = f"a deployment needs the tool {name!r}, which has no hook"
-                yield warning("hooks", problem, "heat-config-agent hooks")
+                yield warning("tools", problem, "heat-config-agent tool list")
         for tool in self._every:
             state = states[tool.name]
             if not state.problem:
                 continue
             if tool.name in needed or not (state.lacks or state.needs_systemd):
                 need = "a deployment needs it, and " if tool.name in needed else ""
-                yield warning("hooks", f"{tool.name}: {need}{state.problem}")
-        yield ok("hooks", self._summary())
+                yield warning("tools", f"{tool.name}: {need}{state.problem}")
+        usable = sum(not state.problem for state in self._states)
+        ready_ = f"{usable} of {len(self._states)} ready"
+        yield ok("tools", self._summary(ready_), ready_)
 
-    def _summary(self) -> str:
+    def _summary(self, ready_: str) -> str:
         states = list(
             zip((tool.name for tool in self._every), self._states, strict=True)
         )
-        usable = sum(not state.problem for state in self._states)
         missing = ", ".join(name for name, state in states if state.lacks)
         units = " or ".join(name for name, state in states if state.needs_systemd)
         return (
-            f"{usable} of {len(states)} tools ready"
+            ready_
             + (f"; missing programs for: {missing}" if missing else "")
             + (f"; systemd does not run here for {units}" if units else "")
         )
@@ -194,15 +208,44 @@ def _needed(documents: list[Document]) -> set[str]:
     return {name for each in deployments for name in selection.tools(each) if name}
 
 
-def _show(finding: Finding) -> None:
-    word = terminal.styled(
-        terminal.padded(_WORDS[finding.verdict], 7), _STYLES[finding.verdict]
-    )
-    todo = f" → {terminal.line(finding.todo)}" if finding.todo else ""
-    text = terminal.wrapped(
-        f"{terminal.line(finding.text)}{todo}", _TEXT, terminal.room(), begin=_TEXT
-    )
-    terminal.say(f"{word}  {terminal.padded(terminal.line(finding.check), 12)}  {text}")
+def _show(findings: Sequence[Finding], *, every: bool) -> None:
+    """Print the checks, the worst first; those without a problem are only counted, unless `every` one is shown."""
+    shown = [each for each in findings if every or each.verdict is not Verdict.OK]
+    rows = [(each.verdict.value, each.check, each.text) for each in shown]
+    todos = [each.todo for each in shown]
+    if not every and (fine := _fine(findings)):
+        rows.append(("ok", *fine))
+        todos.append("")
+    is_live = terminal.is_live()
+    if not is_live:
+        # one row is one line for a program
+        rows = [
+            (state, check, f"{text} (to do: {todo})" if todo else text)
+            for (state, check, text), todo in zip(rows, todos, strict=True)
+        ]
+    header, *lines = terminal.table(rows, header=("STATE", "CHECK", "DETAILS"))
+    terminal.say(header)
+    begin = terminal.columns(header.partition("DETAILS")[0])
+    for line, todo in zip(lines, todos, strict=True):
+        terminal.say(line)
+        if todo and is_live:
+            text = f"to do: {terminal.line(todo)}"
+            text = terminal.wrapped(text, begin, terminal.room(), begin=begin)
+            terminal.say(" " * begin + text)
+
+
+def _fine(findings: Sequence[Finding]) -> tuple[str, str] | None:
+    """Return the number of checks without a problem, and their names; None if there are none."""
+    others = {each.check for each in findings if each.verdict is not Verdict.OK}
+    briefs: dict[str, str] = {}
+    for each in findings:
+        if each.check not in others:
+            briefs[each.check] = each.brief or briefs.get(each.check, "")
+    if not briefs:
+        return None
+    names = [f"{name} ({brief})" if brief else name for name, brief in briefs.items()]
+    count = f"{len(names)} more" if others else terminal.count(len(names), "check")
+    return count, f"{', '.join(names)} (--all shows them)"
 
 
 @dataclass
@@ -223,10 +266,10 @@ class _Progress:
         )
         if text != self._drawn:
             self._drawn = text
-            terminal.say(f"\r{text}\x1b[J\r", end="")
+            terminal.say(f"\r{text}\x1b[J\r", end="", error=True)
 
     def clear(self) -> None:
         """Remove the line."""
         if self._drawn:
             self._drawn = ""
-            terminal.say("\r \x1b[J\r", end="")
+            terminal.say("\r \x1b[J\r", end="", error=True)

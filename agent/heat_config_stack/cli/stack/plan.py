@@ -79,10 +79,7 @@ class _Row:
         parts = parts or [self.reason]
         if self.runs:
             parts.append(f"runs {', '.join(self.runs)}")
-        parts += [
-            f"refused: {each.name} {each.action}: {each.sentence}"
-            for each in self.refused
-        ]
+        parts += [f"{each.name} {each.action} {each.sentence}" for each in self.refused]
         return "; ".join(filter(None, parts))
 
     def as_json(self) -> dict[str, object]:

@@ -32,7 +32,12 @@ from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
 from heat_config_stack.records import listing
-from heat_config_stack.records.records import FAILED, DeploymentRecord, StackRecord
+from heat_config_stack.records.records import (
+    FAILED,
+    DeploymentRecord,
+    ResourceRecord,
+    StackRecord,
+)
 from heat_config_stack.records.store import FILE, Store
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types import known_types
@@ -361,16 +366,16 @@ def rolled_back_after(stack: Stack) -> str:
     return f"rolled back after: {'; '.join(runs) or undone['reason']}"
 
 
-def resource_ids(settings: Settings, name: str) -> list[tuple[str, str]]:
-    """Return the path and the physical id of each resource of a stack; none if its records cannot be read."""
+def all_resources(settings: Settings, name: str) -> dict[str, ResourceRecord]:
+    """Return the records of all resources of a stack by their paths; none if they cannot be read."""
     try:
         store = Store(listing.folder(settings.state, name), write=False)
     except StateError:
-        return []
-    return [
-        (deployments.path_to(store, identity), record.physical or "")
+        return {}
+    return {
+        deployments.path_to(store, identity): record
         for identity, record in store.resources.items()
-    ]
+    }
 
 
 def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:
