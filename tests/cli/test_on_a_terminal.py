@@ -92,12 +92,8 @@ def test_a_terminal_that_is_made_narrower_shows_complete_rows(machine: Machine) 
     with window(machine.folder, apply(machine, 5), machine.environment) as terminal:
         terminal.wait_for("running  waits", also="waiting  after")
         terminal.resize(24, 50)
-        wait_until(
-            lambda: re.search(
-                "running  waits +CREATE", "\n".join(terminal.all())[-800:]
-            ),
-            30,
-        )
+        row = re.compile("running  waits +CREATE")
+        wait_until(lambda: any(map(row.match, terminal.all())), 30)
         assert len(set(names(terminal.all()[-9:]))) == 9
         rows = finished(machine, terminal)
     at = next(at for at, row in enumerate(rows) if row.startswith("ok       waits"))

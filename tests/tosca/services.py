@@ -109,7 +109,11 @@ class Case:
             f"stack {' '.join(words)} ends with {done.code}: {done.out}{done.err}"
         )
         data = json.loads(done.out)["data"]
-        return data if "show" in words and "--all" not in words else [*data.values()][0]
+        return (
+            data
+            if "show" in words and "--all" not in words
+            else next(iter(data.values()))
+        )
 
     def compare(
         self, step: dict[str, Any], done: Done, lines: list[str]
