@@ -72,6 +72,8 @@ class StackRow:
     """True if its last action or a workflow of it has failed, or its records are damaged."""
     alarm: str = ""
     """A sentence about what somebody has to look after; empty if nothing is wrong."""
+    asked: str = ""
+    """A sentence about deployments that a person asked for again; empty if there are none."""
 
     def values(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -89,11 +91,11 @@ class StackRow:
 
 def stack_rows(settings: Settings) -> list[StackRow]:
     """Return the stacks of a state directory, by name, each with its state and the reason of a failure."""
-    rows = (_stack_row(settings, name) for name in names(settings.state))
+    rows = (stack_row(settings, name) for name in names(settings.state))
     return [row for row in rows if row is not None]
 
 
-def _stack_row(settings: Settings, name: str) -> StackRow | None:
+def stack_row(settings: Settings, name: str) -> StackRow | None:
     """Return a stack; None if nothing of it has been done yet."""
     stack = kept(settings.state, name)
     if stack is None or stack.blank:
@@ -117,22 +119,23 @@ def _stack_row(settings: Settings, name: str) -> StackRow | None:
         since=record.updated or record.created,
         resources=stack.resources,
         message=f"{stack.resources} resource{'' if stack.resources == 1 else 's'}",
+        asked=_asked(settings, stack),
     )
-    if record.status == "FAILED":
+    if record.status == "FAILED" or row.status == "ROLLBACK_COMPLETE":
         from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
 
         why = sessions.why_failed(settings, name)
         message = why.removeprefix(f"{row.status}: ")
         return replace(
-            row, message=message, has_failed=True, alarm=f"stack {name}: {why}"
+            row,
+            state=Shown.FAILED,
+            message=message,
+            has_failed=True,
+            alarm=f"stack {name}: {why}",
         )
     if sentence := interrupted(settings, stack):
         return replace(row, state=Shown.UNKNOWN, message=sentence, alarm=sentence)
-    if stack.workflows:
-        why = "; ".join(
-            f"the workflow {each} has failed: {reason}"
-            for each, reason in stack.workflows
-        )
+    if why := _failed_parts(settings, name, stack):
         return replace(
             row,
             state=Shown.FAILED,
@@ -141,6 +144,30 @@ def _stack_row(settings: Settings, name: str) -> StackRow | None:
             alarm=f"stack {name}: {why}",
         )
     return row
+
+
+def _asked(settings: Settings, stack: Kept) -> str:
+    if not stack.asked:
+        return ""
+    from heat_config_stack.cli.stack import values  # noqa: PLC0415  # slow to load
+
+    return values.repeated(settings, stack)
+
+
+def _failed_parts(settings: Settings, name: str, stack: Kept) -> str:
+    """Return why a stack has failed though its last action has not; empty if it has not.
+
+    The last run of a workflow may have failed, or a DELETE of an earlier action may still be due.
+    """
+    reasons = [
+        f"the workflow {workflow} has failed: {why}"
+        for workflow, why in stack.workflows
+    ]
+    if stack.left:
+        from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
+
+        reasons.append(sessions.why_left(settings, name, stack.left))
+    return "; ".join(reasons)
 
 
 def show(kind: str, options: argparse.Namespace) -> int:

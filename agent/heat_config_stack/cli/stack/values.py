@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from heat_config_agent.cli import terminal
+from heat_config_agent.cli import stack_package, terminal
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model import states
@@ -76,43 +76,33 @@ def moment(seconds: float) -> str | None:
 
 
 def listed_stack(settings: Settings, kept: Kept) -> dict[str, Json]:
-    """Return a stack as `list` shows it."""
-    record = kept.record
+    """Return a stack as `list` shows it, in the state that `status` shows."""
+    record, row = kept.record, stack_package.stack_row(settings, kept.name)
+    state = row.state if row is not None else Shown.UNKNOWN
+    message = row.message if row is not None and row.alarm else ""
     if record is None:
         return {
             **_brief(StackRecord("", kept.name)),
             "id": None,
             "stack_status": "DAMAGED",
             "creation_time": None,
-            "state": str(Shown.UNKNOWN),
+            "state": str(state),
             "action": None,
             "since": None,
             "interrupted": False,
             "resources": 0,
             "failed_resources": 0,
             "source": None,
-            "message": kept.trouble,
+            "message": message or kept.trouble,
         }
-    broken = interrupted(settings, record)
-    state = shown(record, is_broken=bool(broken))
-    message = broken
-    if state is Shown.FAILED:
-        from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load, and only after a failure
-
-        message = sessions.reason(settings, kept.name)
-    elif kept.workflows and not broken:
-        state = Shown.FAILED
-        message = "; ".join(
-            f"the workflow {name} has failed: {why}" for name, why in kept.workflows
-        )
     return {
         **_brief(record),
         "state": str(state),
-        "interrupted": bool(broken),
+        "interrupted": state is Shown.UNKNOWN,
         "resources": kept.resources,
         "failed_resources": kept.bad,
         "source": whence(settings, record.name),
-        "message": message,
+        "message": message or repeated(settings, kept),
     }
 
 
@@ -170,6 +160,16 @@ def interrupted(settings: Settings, record: StackRecord) -> str:
     )
     command = terminal.line(settings.command("stack", *word.split(), record.name))
     return f"the {record.action} of {record.name} was interrupted: `{command}` continues it"
+
+
+def repeated(settings: Settings, stack: listing.Kept) -> str:
+    """Return which deployments a person asked for again, and which command runs them; empty if there are none."""
+    if not stack.asked:
+        return ""
+    named = ", ".join(f"{stack.name}/{each}" for each in stack.asked)
+    verb = "runs" if len(stack.asked) == 1 else "run"
+    command = settings.command("stack", "update", "--existing", stack.name)
+    return terminal.line(f"{named} {verb} again as requested: `{command}` begins it")
 
 
 def _is_followed_on(settings: Settings, record: StackRecord) -> bool:
