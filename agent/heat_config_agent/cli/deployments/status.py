@@ -11,6 +11,7 @@ from pathlib import Path
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.command_line import seconds
+from heat_config_agent.cli.deployments import named
 from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.model import states, wording
 from heat_config_agent.model.deployment import CLEANUP
@@ -27,7 +28,7 @@ from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_agent.state.removal import retention
 from heat_config_hooks import processes
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
 
 _EPILOG = """\
 exit codes:
@@ -68,6 +69,7 @@ def add(commands: state_options.Commands) -> None:
         __doc__,
         epilog=_EPILOG,
     )
+    state_options.add_some(parser)
     parser.add_argument(
         "--failed",
         action="store_true",
@@ -125,7 +127,7 @@ def show(options: argparse.Namespace) -> int:
     """Show the status for a command that has no options of its own for it."""
     envelope.begin("status", is_on=options.json)
     own = dict.fromkeys(("failed", "unfinished", "wide", "all", "check"), False)
-    return _look(argparse.Namespace(**{**vars(options), **own}))
+    return _look(argparse.Namespace(**{**vars(options), **own, "names": []}))
 
 
 def _watch(options: argparse.Namespace) -> int:
@@ -142,6 +144,7 @@ def _watch(options: argparse.Namespace) -> int:
     while True:
         rows = _rows(settings.state)
         overview = _overview(settings, rows, with_pruned=options.all)
+        overview = _chosen(overview, options)
         lines = _screen(options, overview)
         canvas.draw(lines[: terminal.height() - 1])
         time.sleep(options.interval)
@@ -151,6 +154,7 @@ def _look(options: argparse.Namespace) -> int:
     """Show the status once, and return the exit code."""
     settings = state_options.there(options)
     overview = _overview(settings, _rows(settings.state), with_pruned=options.all)
+    overview = _chosen(overview, options)
     error = _error(options, overview)
     code = ExitCode.FAILED if error else ExitCode.OK
     if options.json:
@@ -421,6 +425,41 @@ def _overview(
         hint=hint,
         problems=problems,
         superseded=_superseded(rows),
+    )
+
+
+def _chosen(overview: _Overview, options: argparse.Namespace) -> _Overview:
+    """Return the overview with the things that were named, and no others; all of it if none is.
+
+    A stack or a source has its deployments with it. Raises NotFoundError.
+    """
+    if not options.names:
+        return overview
+    rows: dict[tuple[Path, str], _Row] = {}
+    stacks: list[stack_package.StackRow] = []
+    sources: list[Mapping[str, object]] = []
+    for name in options.names:
+        things: list[named.Named] = []
+        thing = named.find_any(overview.settings, name, options.config, newest=True)
+        if isinstance(thing, named.Named):
+            things.append(thing)
+        else:
+            things += named.members(thing, options.config)
+            stack = thing.stack or thing.name
+            stacks += [each for each in overview.stacks if each.name == stack]
+            sources += [each for each in overview.sources if each["name"] == thing.name]
+        for each in things:
+            state = each.settings.state
+            rows[state, each.entry.key] = _Row(
+                entry=each.entry, title=each.title, state=state, follows=each.follows
+            )
+    return replace(
+        overview,
+        rows=list(rows.values()),
+        stacks=[each for each in overview.stacks if each in stacks],
+        sources=[each for each in overview.sources if each in sources],
+        skipped=[],
+        hidden=0,
     )
 
 
