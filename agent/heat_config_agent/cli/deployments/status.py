@@ -142,7 +142,7 @@ def _watch(options: argparse.Namespace) -> int:
     canvas = Canvas()
     settings = state_options.there(options)
     while True:
-        rows = _rows(settings.state)
+        rows = deployment_rows(settings.state)
         overview = _overview(settings, rows, with_pruned=options.all)
         overview = _chosen(overview, options)
         lines = _screen(options, overview)
@@ -153,7 +153,9 @@ def _watch(options: argparse.Namespace) -> int:
 def _look(options: argparse.Namespace) -> int:
     """Show the status once, and return the exit code."""
     settings = state_options.there(options)
-    overview = _overview(settings, _rows(settings.state), with_pruned=options.all)
+    overview = _overview(
+        settings, deployment_rows(settings.state), with_pruned=options.all
+    )
     overview = _chosen(overview, options)
     error = _error(options, overview)
     code = ExitCode.FAILED if error else ExitCode.OK
@@ -183,7 +185,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class Row:
     """A deployment of the agent, or of a followed document."""
 
     entry: Entry
@@ -211,23 +213,23 @@ class _Row:
         return values(self.entry, self.state, title=self.title, follows=self.follows)
 
 
-def _followed_rows(state: Path) -> list[_Row]:
+def _followed_rows(state: Path) -> list[Row]:
     """Return the deployments of followed documents, by source and then oldest first."""
     rows = []
     for name, place in followed.documents(state):
         entries = sorted(journal.read(place).values(), key=lambda entry: entry.accepted)
         rows += [
-            _Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name)
+            Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name)
             for each in entries
         ]
     return rows
 
 
-def _rows(state: Path) -> list[_Row]:
+def deployment_rows(state: Path) -> list[Row]:
     """Return all deployments: the agent's own, oldest first, and then those of followed documents."""
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
     return [
-        _Row(entry=entry, title=entry.title, state=state) for entry in entries
+        Row(entry=entry, title=entry.title, state=state) for entry in entries
     ] + _followed_rows(state)
 
 
@@ -274,7 +276,7 @@ class _Overview:
     settings: Settings
     agent: Mapping[str, object]
     """The state of the daemon as JSON."""
-    rows: Sequence[_Row]
+    rows: Sequence[Row]
     """The deployments to show."""
     hidden: int
     """The number of deployments that are not shown, because their details were pruned."""
@@ -349,7 +351,7 @@ def _stack_line(stack: stack_package.StackRow) -> _Line:
     )
 
 
-def _deployment_line(row: _Row, *, is_old: bool) -> _Line:
+def _deployment_line(row: Row, *, is_old: bool) -> _Line:
     entry = row.entry
     result = states.result_of(entry)
     return _Line(
@@ -378,7 +380,7 @@ def _skipped_line(skipped: Mapping[str, object]) -> _Line:
 
 
 def _overview(
-    settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool
+    settings: Settings, all_rows: Sequence[Row], *, with_pruned: bool
 ) -> _Overview:
     """Collect what there is to show."""
     state = settings.state
@@ -435,7 +437,7 @@ def _chosen(overview: _Overview, options: argparse.Namespace) -> _Overview:
     """
     if not options.names:
         return overview
-    rows: dict[tuple[Path, str], _Row] = {}
+    rows: dict[tuple[Path, str], Row] = {}
     stacks: list[stack_package.StackRow] = []
     sources: list[Mapping[str, object]] = []
     for name in options.names:
@@ -450,7 +452,7 @@ def _chosen(overview: _Overview, options: argparse.Namespace) -> _Overview:
             sources += [each for each in overview.sources if each["name"] == thing.name]
         for each in things:
             state = each.settings.state
-            rows[state, each.entry.key] = _Row(
+            rows[state, each.entry.key] = Row(
                 entry=each.entry, title=each.title, state=state, follows=each.follows
             )
     return replace(
@@ -566,7 +568,7 @@ def _float(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _due(rows: Iterable[_Row]) -> int:
+def _due(rows: Iterable[Row]) -> int:
     return sum(states.result_of(row.entry) is Delivery.DUE for row in rows)
 
 
@@ -630,7 +632,7 @@ def _host() -> str:
     return os.uname().nodename
 
 
-def _superseded(rows: Iterable[_Row]) -> set[str]:
+def _superseded(rows: Iterable[Row]) -> set[str]:
     """Return the keys of deployments without an id of their own of which a file has another edition by now."""
     from heat_config_agent.deployments import edition  # noqa: PLC0415  # few commands need it
 
@@ -640,6 +642,17 @@ def _superseded(rows: Iterable[_Row]) -> set[str]:
     return {
         key for entries in by_journal.values() for key in edition.superseded(entries)
     }
+
+
+def table(rows: Sequence[Row], *, wide: bool) -> list[str]:
+    """Return deployments as a table for people."""
+    old = _superseded(rows)
+    lines = [_deployment_line(row, is_old=row.entry.key in old) for row in rows]
+    return terminal.table(
+        [line.cells(wide=wide) for line in lines],
+        _WIDE if wide else _HEADER,
+        "no deployments",
+    )
 
 
 def _screen(options: argparse.Namespace, overview: _Overview) -> list[str]:
@@ -956,7 +969,7 @@ def _problem_of(settings: Settings, record: followed.Followed) -> str:
     return f"{record.problem}: `{again}` carries the revision out again"
 
 
-def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:
+def _refused(settings: Settings, rows: Sequence[Row]) -> list[str]:
     """Return a sentence about the results that their servers have refused for good, if the metadata has any of them."""
     refused = [
         row.title
