@@ -107,7 +107,7 @@ def test_a_run_finds_its_artifacts(
     assert sorted(files.asked) == ["/packed", "/plain"]
     assert [*machine.state.glob("runs/*/artifacts")] == []
     assert len([*(machine.state / "artifacts").iterdir()]) == 2
-    kept = machine.agent("prune", "--plan", "--json").json["files"]
+    kept = machine.agent("prune", "--plan", "--json").data["kept_files"]
     machine.agent("prune")
     assert len([*(machine.state / "artifacts").iterdir()]) == 2
     assert kept >= 2

@@ -72,6 +72,18 @@ def test_the_bundle_has_what_others_need_to_help(
     assert [each["id"] for each in summary["deployments"]] == ["d1"]
 
 
+def test_bundle_is_named_to_programs(machine: Machine) -> None:
+    """The answer has the file, its size and its parts; the commands inside leave it alone."""
+    path = machine.folder / "bundle.tar.gz"
+    done = machine.agent("collect-logs", "--json", str(path))
+    assert done.code == 0
+    assert (done.json["kind"], done.data["file"]) == ("bundle", str(path))
+    assert done.data["bytes"] == path.stat().st_size
+    assert set(done.data["parts"]) == parts(path).keys()
+    again = machine.agent("collect-logs", "--json", str(path))
+    assert (again.code, again.json["error"]["code"]) == (2, "exists")
+
+
 def test_no_secret_is_in_the_bundle(machine: Machine, heat: SignalServer) -> None:
     """Secrets of deployments, settings and signed URLs are masked wherever programs have written them."""
     path = machine.folder / "agent.conf"

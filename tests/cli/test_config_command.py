@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,10 @@ def setting(done: Done, section: str, name: str) -> tuple[Any, str]:
     """Return what is said of a setting."""
     [found] = [
         each
-        for each in done.json["settings"]
+        for each in done.data["settings"]
         if (each["section"], each["name"]) == (section, name)
     ]
-    return found["value"], found["from"]
+    return found["value"], found["origin"]
 
 
 def section(name: str, **values: str) -> str:
@@ -92,7 +93,7 @@ def test_every_setting_is_shown_with_who_says_it(machine: Machine) -> None:
     """With the line of the file, where a file says it."""
     done = config(machine, OWN, "--json")
     place = machine.folder / "agent.conf"
-    assert {(each["section"], each["name"]) for each in done.json["settings"]} == {
+    assert {(each["section"], each["name"]) for each in done.data["settings"]} == {
         (each.section, each.name) for each in SETTINGS if each.section != FOLLOW
     }
     assert setting(done, "agent", "polling_interval") == (7, f"{place}, line 2")
@@ -131,7 +132,7 @@ def test_each_followed_source_is_shown(machine: Machine) -> None:
     }.items():
         done = config(machine, f"[agent]\nsplay = 1\n{text}\n", "--json")
         assert done.code == 2
-        assert says in done.json["mistakes"][0]
+        assert says in done.data["mistakes"][0]["message"]
 
 
 def test_the_origin_of_the_state_directory_is_shown(
@@ -196,8 +197,8 @@ def test_the_ways_to_heat_in_the_order_in_which_they_are_tried(
     )
     hold(machine, "ec2", {"os-collect-config": {"heat": HEAT}})
     done = config(machine, OWN + section("heat", **HEAT), "--json")
-    ways = done.json["transports"]["heat"]
-    assert [(each["from"], each["same_as"]) for each in ways] == [
+    ways = done.data["transports"]["heat"]
+    assert [(each["origin"], each["same_as"]) for each in ways] == [
         (str(machine.folder / "agent.conf"), None),
         ("the document of ec2", 1),
         ("the document of heat_local", None),
@@ -234,8 +235,8 @@ def test_learned_settings_come_first_while_the_machines_own_are_unchanged(
 
     def order() -> list[str]:
         return [
-            each["from"]
-            for each in config(machine, OWN, "--json").json["transports"]["heat"]
+            each["origin"]
+            for each in config(machine, OWN, "--json").data["transports"]["heat"]
         ]
 
     assert order() == ["learned from the metadata", "the document of heat_local"]
@@ -269,11 +270,11 @@ def test_the_source_in_use_is_shown_while_the_daemon_runs(machine: Machine) -> N
         health.write(machine.state, current)
         done = config(machine, OWN, "--json")
         shown = config(machine).out
-    [way] = done.json["transports"]["heat"]
+    [way] = done.data["transports"]["heat"]
     assert way["in_use"]
     assert "1. the document of heat_local: in use now" in shown
     assert f"the agent is running (process {os.getpid()}) and asks heat" in shown
-    assert not config(machine, OWN, "--json").json["transports"]["heat"][0]["in_use"]
+    assert not config(machine, OWN, "--json").data["transports"]["heat"][0]["in_use"]
 
 
 def test_a_source_without_its_settings_is_shown_with_what_is_missing(
@@ -297,7 +298,7 @@ def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(
     """A reason is shown; a mistake in that file does not keep the agent from starting."""
     text = "[DEFAULT]\ncommand = os-refresh-config\nlog_file = /x\npolling_interval = soon\nsplay = 3\n[other]\na = b\n"
     done = config(machine, text, "--json")
-    assert {each["setting"]: each["why"] for each in done.json["not_used"]} == {
+    assert {each["setting"]: each["why"] for each in done.data["not_used"]} == {
         "[DEFAULT] command": "the agent carries out deployments itself",
         "[DEFAULT] log_file": "the agent always logs to standard error",
         "[other] a": "the agent has no such setting",
@@ -308,7 +309,7 @@ def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(
     )
     assert any(
         "line 4" in each and "polling_interval" in each
-        for each in done.json["mistakes"]
+        for each in map(itemgetter("message"), done.data["mistakes"])
     )
     assert done.code == 0
     assert "carries out deployments itself" in config(machine, text).out
@@ -328,14 +329,14 @@ def test_a_deprecated_setting_names_its_replacement(
     """A deprecated setting works with a warning; if it is not set, there is none."""
     done = config(machine, f"[agent]\n{name} = 7\n", "--json")
     origin = f"{machine.folder / 'agent.conf'}, line 2"
-    assert done.json["deprecated"] == [
-        {"setting": f"agent {name}", "from": origin, "use": use}
+    assert done.data["deprecated"] == [
+        {"setting": f"agent {name}", "origin": origin, "use": use}
     ]
     assert (done.code, setting(done, "agent", name)) == (0, (7, origin))
     sentence = f"{name} of [agent] is deprecated, and still works: use {use} instead ({origin})"
     assert (
         f"warning: {sentence}"
-        in config(machine, f"[agent]\n{name} = 7\n").out.splitlines()
+        in config(machine, f"[agent]\n{name} = 7\n").err.splitlines()
     )
     machine.have_quick_tools()
     done = machine.agent(
@@ -347,7 +348,7 @@ def test_a_deprecated_setting_names_its_replacement(
         == f"use {use} instead, and remove it"
     )
     assert (
-        config(machine, "[agent]\nkeep_for = 7\nkeep_size = 7M\n", "--json").json[
+        config(machine, "[agent]\nkeep_for = 7\nkeep_size = 7M\n", "--json").data[
             "deprecated"
         ]
         == []
@@ -365,7 +366,7 @@ def test_every_mistake_is_shown(machine: Machine) -> None:
         "none.pem",
         "NAME=VALUE",
     ):
-        assert part in done.out
+        assert part in done.err
     assert setting(config(machine, text, "--json"), "agent", "grace")[0] == 4
 
 
@@ -373,10 +374,13 @@ def test_a_file_that_cannot_be_read(machine: Machine) -> None:
     """An unreadable file is reported, and the settings in force are shown."""
     done = config(machine, "[agent\n", "--json")
     assert done.code == 2
-    assert "line 1: the ']' at the end of the section" in done.json["mistakes"][0]
+    assert (
+        "line 1: the ']' at the end of the section"
+        in done.data["mistakes"][0]["message"]
+    )
     gone = machine.agent("config", "--config", str(machine.folder / "gone"))
     assert (gone.code, "Traceback" in gone.err) == (2, False)
-    assert "No such file or directory" in gone.out
+    assert "No such file or directory" in gone.err
 
 
 def test_nothing_is_changed(machine: Machine) -> None:
@@ -390,8 +394,8 @@ def test_nothing_is_changed(machine: Machine) -> None:
     path = machine.folder / "agent.conf"
     done = config(machine)
     assert done.code == 0
-    assert "ec2.json: it is not a document" in done.out
-    assert "learned.json: it is damaged" in done.out
+    assert "ec2.json: it is not a document" in done.err
+    assert "learned.json: it is damaged" in done.err
     after = everything(machine.folder)
     after.pop(str(path))
     assert after == before

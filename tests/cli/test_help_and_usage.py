@@ -198,6 +198,10 @@ def test_unknown_command_has_a_hint(machine: Machine, word: str, hint: str) -> N
             "there is no option --parametr (did you mean --parameter?)",
         ),
         (
+            "heat-config-agent log -- web --state-dir x",
+            "log: '--state-dir' is one argument too many (options stand before `--`)",
+        ),
+        (
             "heat-config-agent stack lst",
             "there is no command 'lst' (did you mean `heat-config-agent stack list`?)",
         ),
@@ -363,7 +367,7 @@ def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> Non
     [
         ("pause", "0  the agent is paused"),
         ("resume", "0  the agent is not paused, or no longer"),
-        ("poll", "1  no agent is running"),
+        ("poll", "8  no agent is running"),
         ("retry", "only send the result again, if it was not delivered"),
     ],
 )

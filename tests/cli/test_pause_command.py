@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from support import pace
 from support.loopback import wait_until
 from support.machine import Machine
@@ -19,6 +21,21 @@ def test_reason_is_one_line_and_the_command_that_ends_the_pause_is_complete(
     )
     assert "moving house" in machine.agent("status").out
     assert machine.agent("pause", "--reason", " ").code == 2
+
+
+def test_pause_and_resume_answer_programs(machine: Machine) -> None:
+    """The answer has the reason, the beginning and the end; a time may have several units."""
+    done = machine.agent("pause", "--reason", "moving", "--for", "1h30m", "--json").data
+    assert (done["paused"], done["reason"], done["process"]) == (True, "moving", None)
+    since, until = (
+        datetime.fromisoformat(done[key].replace("Z", "+00:00"))
+        for key in ("since", "until")
+    )
+    assert abs((until - since).total_seconds() - 5400) < 5
+    nothing = {"reason": None, "since": None, "until": None, "process": None}
+    for _ in range(2):
+        done = machine.agent("resume", "--json").data
+        assert done == {"paused": False, **nothing}
 
 
 def test_pause_holds_stacks_too(machine: Machine) -> None:

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from heat_config_agent.cli import schemas
 from heat_config_agent.model.errors import UsageError
 from support import answers
+from support.machine import Machine
 
 
 def answer(**changed: Any) -> str:
@@ -44,6 +45,13 @@ def test_schema_is_valid_and_complete(kind: str) -> None:
     assert "common.json" not in json.dumps(schema)
     validator = Draft202012Validator(schema)
     list(validator.iter_errors({}))
+
+
+def test_schema_is_printed(machine: Machine) -> None:
+    """`help --schema` prints what the installation has."""
+    done = machine.command("heat-config-agent", ["help", "--schema", "envelope"], {})
+    assert done.code == 0
+    assert json.loads(done.out) == schemas.read("envelope")
 
 
 def test_unknown_kind_is_refused_with_the_nearest() -> None:

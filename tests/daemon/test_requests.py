@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import time
+from datetime import datetime
 
 import pytest
 
@@ -99,10 +100,11 @@ def test_bad_settings_are_refused_at_the_start_and_ignored_at_a_hup(
     daemon.wait_said("the settings were read again")
 
 
-def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
+def test_poll_asks_now(daemon: Daemon, machine: Machine) -> None:
     """`poll` polls at once, however long the interval is; without a daemon it is an error."""
     daemon.configure(polling_interval=1000, min_polling_interval=1000)
-    assert daemon.command("poll").code == 1
+    done = daemon.command("poll", "--json")
+    assert (done.code, done.json["error"]["code"]) == (8, "not_found")
     daemon.start()
     wait_until(lambda: daemon.source().get("working") is True, LONG)
     for number in (1, 2):
@@ -115,9 +117,10 @@ def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
             f"the agent (process {daemon.pid}) asks its sources now\n",
         )
         wait_until(lambda count=number: len(ran(machine)) == count, LONG)  # type: ignore[misc]
+    assert daemon.command("poll", "--json").data == {"process": daemon.pid}
 
 
-def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
+def test_poll_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
     """A `poll` while the daemon starts or stops does not kill it."""
     held = daemon.machine.state / "lock"
     daemon.begins_loaded = False
@@ -198,16 +201,15 @@ def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
     )
     latest = time.time() + seconds
     assert re.fullmatch(
-        r"paused until [-\d]+ [:\d]+: the disk is being moved; `.*` ends it earlier\n",
+        r"paused until [-\d]+T[:.\d]+Z: the disk is being moved; `.*` ends it earlier\n",
         done.out,
     )
     daemon.put([deployment("d1", counting(machine, "d1"))])
     daemon.start()
     daemon.wait_state("d1", "accepted")
-    assert re.search(
-        r"paused since \S+ \S+ until \S+ \S+: the disk", daemon.command("status").out
-    )
-    until_ = daemon.command("status", "--json").data["agent"]["paused"]["until"]
+    assert re.search(r"paused .*until \S+: the disk", daemon.command("status").out)
+    stamp = daemon.command("status", "--json").data["agent"]["paused"]["until"]
+    until_ = datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp()
     assert earliest - 1 < until_ < latest + 1
     daemon.wait_state("d1", "unasked")
     assert time.time() > until_ - 1

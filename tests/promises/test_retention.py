@@ -335,7 +335,7 @@ def test_so_many_are_kept(machine: Machine) -> None:
 
     done = prune(machine, "--json", keep_count=2)
 
-    assert [(each["id"], each["removes"]) for each in done.json["removals"]] == [
+    assert [(each["id"], each["type"]) for each in done.data["changes"]] == [
         ("d0", "deployment"),
         ("d1", "deployment"),
     ]
@@ -355,17 +355,37 @@ def test_so_much_is_kept(machine: Machine) -> None:
     machine.apply([])
     before = {path: path.stat().st_size for path in machine.state.rglob("*")}
 
-    planned = prune(machine, "--plan", "--json", keep_size="1500K").json
+    planned = prune(machine, "--plan", "--json", keep_size="1500K").data
     assert {path: path.stat().st_size for path in machine.state.rglob("*")} == before
     shown = prune(machine, "--plan", keep_size="1500K")
-    done = prune(machine, "--json", keep_size="1500K").json
+    done = prune(machine, "--json", keep_size="1500K").data
+    again = prune(machine, "--dry-run", keep_size="1500K")
 
-    assert planned["bytes"] > 1500 * 1024
-    assert [each["id"] for each in planned["removals"]] == ["d0"]
-    assert planned["removals"] == done["removals"]
+    assert planned["kept_bytes"] > 1500 * 1024
+    assert [each["id"] for each in planned["changes"]] == ["d0"]
+    assert planned["changes"] == done["changes"]
+    header, row, *_ = shown.out.splitlines()
+    assert header.split() == ["CHANGE", "NAME", "TYPE", "WHY"]
+    assert row.startswith("remove  d0 ")
+    assert again.out.startswith("nothing to prune; ")
     assert "all deployments together take more than 1 MiB" in shown.out
     assert "nothing was" in shown.out
     assert not (machine.state / "runs/d0").exists()
+
+
+def test_nothing_is_pruned_by_doubtful_limits(machine: Machine) -> None:
+    """With a mistake in the settings, prune removes nothing, and the plan shows it with a warning."""
+    machine.apply([deployment("d1")])
+    machine.apply([])
+    path = settings(machine, keep_for=0)
+    path.write_text(f"{path.read_text()}\nkeep_count = many\n")
+    done = machine.agent("prune", "--config", str(path))
+    assert (done.code, done.out) == (2, "")
+    assert "keep_count" in done.err
+    assert (machine.state / "runs/d1").is_dir()
+    planned = machine.agent("prune", "--plan", "--json", "--config", str(path))
+    assert planned.code == 0
+    assert "keep_count" in planned.json["warnings"][0]["message"]
 
 
 def test_files_set_aside_are_removed_after_their_time(machine: Machine) -> None:

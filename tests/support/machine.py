@@ -234,8 +234,8 @@ class Machine:
         entries = sorted(
             journal.read(self.state).values(), key=lambda entry: entry.accepted
         )
-        known = [each for each in entries if each.removed is not Removed.ALL]
-        shown = json.dumps([status.values(each, self.state) for each in known])
+        remaining = [each for each in entries if each.removed is not Removed.ALL]
+        shown = json.dumps([status.values(each, self.state) for each in remaining])
         self.said.append(("what status says", shown))
         recorded = [
             {
@@ -252,7 +252,7 @@ class Machine:
                 "failed": each.failed if each.ended else None,
                 "not_before": each.not_before or None,
             }
-            for each, said in zip(known, json.loads(shown), strict=True)
+            for each, said in zip(remaining, json.loads(shown), strict=True)
         ]
         return {each["id"]: each for each in recorded}
 

@@ -91,6 +91,8 @@ def main(arguments: Sequence[str]) -> int:
     if not hasattr(options, "run"):
         from heat_config_agent.cli import help_command  # noqa: PLC0415  # no other command needs it
 
+        if getattr(options, "schema", ""):
+            return help_command.show_schema(options.schema)
         asked = [word for word in words if not word.startswith("-")]
         return help_command.show(getattr(options, "words", asked), parser)
     use(options)

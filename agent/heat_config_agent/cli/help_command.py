@@ -54,6 +54,11 @@ def add(commands: state_options.Commands) -> None:
         metavar="COMMAND",
         help="a command, with its group; start shows the first steps",
     )
+    parser.add_argument(
+        "--schema",
+        metavar="KIND",
+        help="print the JSON Schema of the data of a kind, or of the object around it: envelope",
+    )
     state_options.add_common(parser)
     parser = commands.add_parser(
         "version",
@@ -84,6 +89,16 @@ def show(words: Sequence[str], parser_of: Callable[[str], Parser]) -> int:
             )
         parser = inner[word]
     terminal.say(parser.format_help(), end="")
+    return ExitCode.OK
+
+
+def show_schema(kind: str) -> int:
+    """Print the schema of a kind of data. Raises UsageError if there is none."""
+    import json  # noqa: PLC0415  # few ask for help in this form
+
+    from heat_config_agent.cli import schemas  # noqa: PLC0415
+
+    terminal.say(json.dumps(schemas.read(kind), indent=2))
     return ExitCode.OK
 
 

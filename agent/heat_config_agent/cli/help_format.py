@@ -214,18 +214,20 @@ def _plain(message: str) -> tuple[str, str]:
         return f"{names} is missing", ""
     _, extra, rest = message.partition("unrecognized arguments: ")
     if extra:
-        return f"{rest.split()[0]!r} is one argument too many", ""
+        word = rest.split()[0]
+        hint = "options stand before `--`" if word.startswith("-") else ""
+        return f"{word!r} is one argument too many", hint
     about, _, problem = message.removeprefix("argument ").partition(": ")
     about = about.rpartition("/")[2]
     if problem.startswith("expected "):
         return f"{about}: its value is missing", ""
     start, choices, rest = problem.partition(" (choose from ")
-    word = re.search(r"invalid choice: '([^']*)'", start)
-    if choices and word:
+    choice = re.search(r"invalid choice: '([^']*)'", start)
+    if choices and choice:
         known = re.findall(r"[\w.-]+", rest)
-        near = closest(word[1], known)
+        near = closest(choice[1], known)
         hint = f"did you mean {near}?" if near else f"it is one of {', '.join(known)}"
-        return f"{about}: {word[1]!r} is not possible", hint
+        return f"{about}: {choice[1]!r} is not possible", hint
     return message.removeprefix("argument "), ""
 
 

@@ -43,13 +43,19 @@ def read(kind: str) -> dict[str, Any]:
         hint = f"did you mean {near}?" if near else f"the kinds are {', '.join(known)}"
         raise UsageError(f"there is no schema of the kind {kind!r}", hint=hint)
     schema: dict[str, Any] = _within(_load(kind))
-    common = _load(_COMMON)["$defs"]
+    common = shared()
     wanted, has = _references(schema), dict(schema.get("$defs", {}))
     while missing := [name for name in wanted if name not in has]:
         for name in missing:
             has[name] = common[name]
             wanted += _references(common[name])
     return {**schema, "$defs": dict(sorted(has.items()))} if has else schema
+
+
+def shared() -> dict[str, Any]:
+    """Return the definitions that several schemas refer to, by name."""
+    definitions: dict[str, Any] = _load(_COMMON)["$defs"]
+    return definitions
 
 
 def _load(name: str) -> dict[str, Any]:

@@ -73,6 +73,8 @@ class StackRow:
     """True if its last action or a workflow of it has failed, or its records are damaged."""
     alarm: str = ""
     """A sentence about what somebody has to look after; empty if nothing is wrong."""
+    asked: str = ""
+    """A sentence about deployments that a person asked for again; empty if there are none."""
 
     def values(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -118,6 +120,7 @@ def _stack_row(settings: Settings, name: str) -> StackRow | None:
         since=record.updated or record.created,
         resources=stack.resources,
         message=f"{stack.resources} resource{'' if stack.resources == 1 else 's'}",
+        asked=_asked(settings, stack),
     )
     if record.status == "FAILED":
         from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
@@ -129,11 +132,7 @@ def _stack_row(settings: Settings, name: str) -> StackRow | None:
         )
     if sentence := interrupted(settings, stack):
         return replace(row, state=Shown.UNKNOWN, message=sentence, alarm=sentence)
-    if stack.workflows:
-        why = "; ".join(
-            f"the workflow {each} has failed: {reason}"
-            for each, reason in stack.workflows
-        )
+    if why := _failed_parts(settings, name, stack):
         return replace(
             row,
             state=Shown.FAILED,
@@ -142,6 +141,30 @@ def _stack_row(settings: Settings, name: str) -> StackRow | None:
             alarm=f"stack {name}: {why}",
         )
     return row
+
+
+def _asked(settings: Settings, stack: Kept) -> str:
+    if not stack.asked:
+        return ""
+    from heat_config_stack.cli.stack import values  # noqa: PLC0415  # slow to load
+
+    return values.repeated(settings, stack)
+
+
+def _failed_parts(settings: Settings, name: str, stack: Kept) -> str:
+    """Return why a stack has failed though its last action has not; empty if it has not.
+
+    The last run of a workflow may have failed, or a DELETE of an earlier action may still be due.
+    """
+    reasons = [
+        f"the workflow {workflow} has failed: {why}"
+        for workflow, why in stack.workflows
+    ]
+    if stack.left:
+        from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
+
+        reasons.append(sessions.why_left(settings, name, stack.left))
+    return "; ".join(reasons)
 
 
 def show(kind: str, options: argparse.Namespace) -> int:

@@ -78,7 +78,7 @@ def check_refused(
         yield warning(
             "policy",
             f"{len(refused) - _MOST} more deployments are refused",
-            "heat-config-apply --plan",
+            "heat-config-agent policy explain",
         )
 
 
@@ -125,9 +125,7 @@ def _hooks(policy: Policy, directories: Sequence[Path]) -> Iterator[Finding]:
             )
         elif Path(path).parent not in directories:
             problem = f"the rule tools names {path}, which is in no hook directory: nothing runs it"
-            yield warning(
-                "policy", problem, "heat-config-agent config --all shows hooks_dir"
-            )
+            yield warning("policy", problem, "heat-config-agent config shows hooks_dir")
         elif place := _loose(path):
             problem = f"the rule tools names {path}, and others than root may write to {place}"
             yield warning(

@@ -722,6 +722,7 @@ def _above(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
     above += [
         terminal.line(f"{each.sentence} → {each.todo}") for each in overview.replaced
     ]
+    above += [terminal.line(each.asked) for each in overview.stacks if each.asked]
     most = terminal.room()
     return [terminal.wrapped(each, 2, most) for each in above]
 

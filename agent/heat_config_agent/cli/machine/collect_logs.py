@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.deployments import log, status
 from heat_config_agent.masking import redaction
 from heat_config_agent.masking.names import TELLING, signatures
@@ -28,7 +28,7 @@ from heat_config_agent.masking.redaction import concealer
 from heat_config_agent.masking.secrets import Secrets
 from heat_config_agent.model.deployment import Deployment, Input
 from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
+from heat_config_agent.model.errors import AgentError, ExistsError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal
 from heat_config_hooks import files
@@ -83,7 +83,8 @@ def add(commands: state_options.Commands) -> None:
         type=Path,
         help="the file, which must not exist (default: heat-config-agent-TIME.tar.gz in the current directory)",
     )
-    parser.set_defaults(run=run)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="bundle")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,11 +94,18 @@ def run(options: argparse.Namespace) -> int:
         f"heat-config-agent-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
     )
     if os.path.lexists(path):
-        raise UsageError(f"{path} exists already", hint="give the name of a new file")
+        raise ExistsError(f"{path} exists already", hint="give the name of a new file")
     places = {"": settings.state, **_stacks(settings.state)}
     secrets = KnownSecrets(settings, places.values())
     parts = [*_parts(options, settings), *_parts_of_places(places, settings, secrets)]
     number = _write(path, parts, *secrets.searches())
+    if options.json:
+        # the commands whose output is in the bundle have other kinds
+        envelope.begin("bundle", is_on=True)
+        names = [name for name, _ in parts]
+        values = {"file": str(path), "bytes": number, "parts": names}
+        envelope.result(values)
+        return ExitCode.OK
     terminal.say(
         f"{path}: {terminal.count(len(parts), 'part')}, {number:,} bytes; look through it before you send it"
     )
@@ -130,7 +138,7 @@ def _parts_of_places(
     for prefix, place in places.items():
         yield (
             f"{prefix}status.txt",
-            _printed(["status", "--all", "--state-dir", str(place)]),
+            _printed(["status", "--all", "--wide", "--state-dir", str(place)]),
         )
         try:
             entries = sorted(
@@ -169,6 +177,7 @@ def _printed(words: Sequence[str]) -> str:
     from heat_config_agent.cli import agent  # noqa: PLC0415  # it imports this module in turn, to run it
 
     output = io.StringIO()
+    warned = len(terminal.warnings)
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             agent.main(words)
@@ -176,6 +185,7 @@ def _printed(words: Sequence[str]) -> str:
             output.write(f"error: {error}\n")
         except Exception as error:  # noqa: BLE001  # the other parts may show what is wrong
             terminal.defect(error)
+    del terminal.warnings[warned:]  # they are in that part
     return output.getvalue()
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.doctor import closed
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.settings import display, effective, kinds, layers, schema
@@ -38,7 +38,7 @@ _NOT_USED = {
     "print_cachedir": "the agent keeps documents in its state directory",
     "one_time": "use `heat-config-agent run --once` instead",
     "force": "use `heat-config-agent retry` instead",
-    "print": "use `heat-config-apply --plan` instead",
+    "print": "use `heat-config-agent plan` instead",
     "deployment_key": "the agent finds the deployments in the metadata by itself",
     "debug": "the agent always logs to standard error",
     "verbose": "the agent always logs to standard error",
@@ -55,13 +55,13 @@ def add(commands: state_options.Commands) -> None:
         __doc__,
         epilog=_EPILOG,
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    state_options.add_json(parser)
     parser.add_argument(
         "--schema",
         action="store_true",
         help="print a JSON Schema of sections and settings instead, and look at nothing",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, kind="config")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -83,53 +83,64 @@ def run(options: argparse.Namespace) -> int:
         if settings.other
         else []
     )
-    if options.json:
-        terminal.say(
-            json.dumps(
-                {
-                    "state_directory": str(settings.state),
-                    "agent": view.agent,
-                    "settings": [
-                        _values(row, *view.value(row)) for row in settings.rows
-                    ],
-                    "transports": {
-                        name: [_ways_values(name, offer) for offer in view.offers[name]]
-                        for name in TRANSPORTS
-                    },
-                    "not_used": [
-                        {"setting": name, "from": where, "why": why}
-                        for name, where, why in unused
-                    ],
-                    "deprecated": [
-                        {
-                            "setting": f"{row.section} {row.name}",
-                            "from": origin,
-                            "use": row.replaced_by,
-                        }
-                        for row, origin in settings.deprecated
-                    ],
-                    "mistakes": mistakes,
-                }
-            )
-        )
-        return code
-    for section in dict.fromkeys(row.section for row in settings.rows):
-        _show(view, section)
-    if unused:
-        terminal.say(f"not used from {terminal.line(unused[0][1])}:")
-        for line in terminal.table(
-            [(f"  {terminal.line(name)}", why) for name, _, why in unused]
-        ):
-            terminal.say(line)
-        terminal.say("")
+    if not options.json:
+        for section in dict.fromkeys(row.section for row in settings.rows):
+            _show(view, section)
+        _show_unused(unused)
     for row, origin in settings.deprecated:
         text = f"{row.name} of [{row.section}] is deprecated, and still works: use {row.replaced_by} instead ({origin})"
-        terminal.say(terminal.styled(f"warning: {terminal.line(text)}", "warn"))
+        terminal.warn(text)
     for mistake in mistakes:
-        word, style = ("error", "bad") if mistake in errors else ("warning", "warn")
-        terminal.say(terminal.styled(f"{word}: {terminal.line(mistake)}", style))
-    terminal.say(terminal.line(f"state: {settings.state}; {view.agent_text}"))
+        if mistake in errors:
+            terminal.complain(f"error: {terminal.line(mistake)}", "bad")
+        else:
+            terminal.warn(mistake)
+    if not options.json:
+        terminal.say(terminal.line(f"state: {settings.state}; {view.agent_text}"))
+        return code
+    failure = None
+    if errors:
+        more = len(errors) - 1
+        hint = f"and {terminal.count(more, 'more mistake')}" if more else ""
+        failure = envelope.Failure("settings", errors[0], hint)
+    values = {
+        "state_directory": str(settings.state),
+        "agent": view.agent,
+        "settings": [_values(row, *view.value(row)) for row in settings.rows],
+        "transports": {
+            name: [_ways_values(name, offer) for offer in view.offers[name]]
+            for name in TRANSPORTS
+        },
+        "not_used": [
+            {"setting": name, "origin": where, "why": why}
+            for name, where, why in unused
+        ],
+        "deprecated": [
+            {
+                "setting": f"{row.section} {row.name}",
+                "origin": origin,
+                "use": row.replaced_by,
+            }
+            for row, origin in settings.deprecated
+        ],
+        "mistakes": [
+            {"state": "failed" if each in errors else "warning", "message": each}
+            for each in mistakes
+        ],
+    }
+    envelope.result(values, code=code, error=failure)
     return code
+
+
+def _show_unused(unused: list[tuple[str, str, str]]) -> None:
+    if not unused:
+        return
+    terminal.say(f"not used from {terminal.line(unused[0][1])}:")
+    for line in terminal.table(
+        [(f"  {terminal.line(name)}", why) for name, _, why in unused]
+    ):
+        terminal.say(line)
+    terminal.say("")
 
 
 @dataclass(frozen=True)
@@ -389,12 +400,12 @@ def _unused(layer: Layer, name: str) -> tuple[str, str, str]:
 
 
 def _values(row: Setting, value: object, origin: str) -> dict[str, object]:
-    return {"section": row.section, "name": row.name, "value": value, "from": origin}
+    return {"section": row.section, "name": row.name, "value": value, "origin": origin}
 
 
 def _ways_values(name: str, offer: _Offer) -> dict[str, object]:
     return {
-        "from": offer.origin,
+        "origin": offer.origin,
         "in_use": offer.in_use,
         "used": offer.way is not None,
         "same_as": offer.same,

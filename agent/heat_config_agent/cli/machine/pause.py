@@ -8,10 +8,16 @@ import signal
 import time
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.command_line import Option, seconds
-from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
-from heat_config_agent.state import agents, lock, requests
+from heat_config_agent.model import wording
+from heat_config_agent.model.errors import (
+    AgentError,
+    ExitCode,
+    NotFoundError,
+    UsageError,
+)
+from heat_config_agent.state import agents, asked, lock, requests
 
 _PAUSE = """: Begin nothing new until `heat-config-agent resume`, or for the time of --for. This also holds after a
 restart or a reboot, for heat-config-apply, and for the commands that change stacks. Runs and actions of stacks that
@@ -26,19 +32,21 @@ _STATE_EXIT_CODES = """\
 exit codes:
   0  {well}
   1  the agent is running as another user, so it could not be told
-  2  bad usage or configuration, or a state directory that cannot be used
+  2  bad usage or configuration
+  10 a state directory that cannot be used
 """
 _POLL_EXIT_CODES = """\
 exit codes:
   0  the agent has been told
-  1  no agent is running, or it runs as another user
+  1  it runs as another user
   2  bad usage or configuration
+  8  no agent is running
 """
 
 
 _FOR = Option(
     "--for",
-    "end the pause by itself after this time, like 90s, 30m or 2h",
+    "end the pause by itself after this time",
     "TIME",
     read=seconds,
 )
@@ -57,16 +65,19 @@ def add(commands: state_options.Commands) -> None:
         help="the reason, which status and doctor show",
     )
     _FOR.add(parser)
-    parser.set_defaults(run=pause)
+    state_options.add_json(parser)
+    parser.set_defaults(run=pause, kind="pause")
     resumed = _STATE_EXIT_CODES.format(well="the agent is not paused, or no longer")
     parser = state_options.command(
         commands, "resume", "end a pause", _RESUME, epilog=resumed
     )
-    parser.set_defaults(run=resume)
+    state_options.add_json(parser)
+    parser.set_defaults(run=resume, kind="pause")
     parser = state_options.command(
         commands, "poll", "make the agent poll now", _POLL, epilog=_POLL_EXIT_CODES
     )
-    parser.set_defaults(run=poll)
+    state_options.add_json(parser)
+    parser.set_defaults(run=poll, kind="poll")
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -85,7 +96,14 @@ def pause(options: argparse.Namespace) -> int:
         )
     until = None if limit is None else time.time() + limit
     requests.pause(settings.state, reason, until)
-    wake(settings.state)
+    process = wake(settings.state)
+    if options.json:
+        since = asked.paused(settings.state)
+        envelope.result(
+            _values(process, paused=True, reason=reason, until=until)
+            | {"since": wording.stamp(since[1] if since else None)}
+        )
+        return ExitCode.OK
     paused = "paused" if until is None else f"paused until {terminal.moment(until)}"
     earlier = "" if until is None else " earlier"
     terminal.say(
@@ -97,11 +115,31 @@ def pause(options: argparse.Namespace) -> int:
 def resume(options: argparse.Namespace) -> int:
     """End the pause."""
     state = state_options.of(options).state
-    if not requests.resume(state):
+    was_paused = requests.resume(state)
+    process = wake(state) if was_paused else _daemon(state)
+    if options.json:
+        envelope.result(_values(process, paused=False))
+    elif not was_paused:
         terminal.say("the agent was not paused")
-        return ExitCode.OK
-    terminal.say("resumed" if wake(state) else "resumed; no agent is running")
+    else:
+        terminal.say("resumed" if process else "resumed; no agent is running")
     return ExitCode.OK
+
+
+def _values(
+    process: int | None,
+    *,
+    paused: bool,
+    reason: str | None = None,
+    until: float | None = None,
+) -> dict[str, object]:
+    return {
+        "paused": paused,
+        "reason": reason,
+        "since": None,
+        "until": wording.stamp(until),
+        "process": process,
+    }
 
 
 def poll(options: argparse.Namespace) -> int:
@@ -117,17 +155,23 @@ def poll(options: argparse.Namespace) -> int:
             else "heat-config-agent"
         )
         start = "" if settings.options else f"start it: `systemctl start {unit}`"
-        raise AgentError(f"no agent is running on {state}", hint=elsewhere or start)
-    terminal.say(f"the agent (process {process}) asks its sources now")
+        raise NotFoundError(
+            f"no agent is running on {state}",
+            hint=elsewhere or start,
+            subject=("agent", str(state)),
+        )
+    if options.json:
+        envelope.result({"process": process})
+    else:
+        terminal.say(f"the agent (process {process}) asks its sources now")
     return ExitCode.OK
 
 
 def wake(state: Path) -> int | None:
     """Make the daemon look for requests at once; return its process id, or None if no daemon is running."""
-    holder = lock.holder(state)
-    if holder is None or holder[1] != lock.DAEMON:
+    process = _daemon(state)
+    if process is None:
         return None
-    process = holder[0]
     try:
         os.kill(process, signal.SIGUSR1)
     except ProcessLookupError:  # it has just ended
@@ -138,3 +182,8 @@ def wake(state: Path) -> int | None:
             f"the agent (process {process}) runs as another user", hint=hint
         ) from error
     return process
+
+
+def _daemon(state: Path) -> int | None:
+    holder = lock.holder(state)
+    return holder[0] if holder is not None and holder[1] == lock.DAEMON else None

@@ -7,12 +7,13 @@ kept. A deployment whose result is not delivered yet loses nothing.
 from __future__ import annotations
 
 import argparse
-import json
+import os
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.apply.progress import Collected
 from heat_config_agent.cli.machine import pause
-from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
+from heat_config_agent.model.errors import ExitCode, LockedError
+from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, requests
 from heat_config_agent.state.deployed import Deployed
@@ -23,33 +24,37 @@ _EPILOG = """\
 exit codes:
   0  everything that was due has been removed, or with --plan, shown
   1  some of it could not be removed
-  2  bad usage or configuration, or a state directory that cannot be used
+  2  bad usage, or a mistake in the settings: nothing is removed by doubtful limits
+  10 a state directory that cannot be used
 """
 
 _SAYS = {
-    Part.SECRETS: "its inputs and config",
-    Part.OUTPUT: "its output",
-    Part.DEPLOYMENT: "everything except that it ran",
-    Part.ID: "the record that it ran",
+    Part.SECRETS: "inputs and config",
+    Part.OUTPUT: "output",
+    Part.DEPLOYMENT: "all but its record",
+    Part.ID: "record that it ran",
 }
+"""The column TYPE of each part."""
 
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
     brief = "remove what is older or larger than the settings allow"
     parser = state_options.command(commands, "prune", brief, __doc__, epilog=_EPILOG)
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="show what would be removed and why; remove nothing",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.set_defaults(run=run)
+    state_options.add_plan(parser)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="prune")
 
 
 def run(options: argparse.Namespace) -> int:
     """Remove what is due, ask the running agent to remove it, or show it."""
-    settings = state_options.of(options)
+    if options.plan:
+        settings = state_options.of(options)
+    else:
+        # nothing is removed by doubtful limits
+        settings = effective.make(
+            os.environ, config=options.config, state=options.state_dir
+        )
     deployed = Deployed(settings.deployed)
     if options.plan:
         removals, size, files = sweep.planned(
@@ -58,29 +63,45 @@ def run(options: argparse.Namespace) -> int:
             settings.limits,
             full=pruning.is_full(settings.state),
         )
-        _show(removals, as_json=options.json, planned=True, size=size, files=files)
+        if options.json:
+            envelope.result(_values(removals, planned=True, size=size, files=files))
+        else:
+            _show_plan(removals, size, files, settings.command("prune"))
         return ExitCode.OK
-    if not settings.state.is_dir():
-        _show([], as_json=options.json, planned=False)
+    removed: list[Removal] = []
+    wrong: list[str] = []
+    if settings.state.is_dir():
+        try:
+            with lock.held(settings.state):
+                removed, wrong = _prune(settings, deployed)
+        except LockedError as error:
+            return _request(settings, error, as_json=options.json)
+    failure = envelope.Failure("failed", "; ".join(wrong)) if wrong else None
+    code = ExitCode.FAILED if wrong else ExitCode.OK
+    if failure is not None:
+        terminal.complain(f"error: {terminal.line(failure.message)}")
+    if options.json:
+        envelope.result(_values(removed), code=code, error=failure)
+    else:
+        _show_table(removed)
+        number = terminal.count(_number(removed), "deployment")
+        terminal.say(f"pruned {number}" if removed else "nothing to prune")
+    return code
+
+
+def _request(settings: Settings, error: LockedError, *, as_json: bool) -> int:
+    """Have the program that holds the lock prune."""
+    requests.prune(settings.state)
+    process = pause.wake(settings.state)
+    if as_json:
+        envelope.result(_values([], requested=True, process=process))
         return ExitCode.OK
-    try:
-        with lock.held(settings.state):
-            removed, wrong = _prune(settings, deployed)
-    except LockedError as error:
-        requests.prune(settings.state)
-        process = pause.wake(settings.state)
-        when = (
-            f"the agent (process {process}) prunes now"
-            if process
-            else f"{error.brief}, and prunes in its next run"
-        )
-        terminal.say(
-            json.dumps({"asked": when}) if options.json else f"requested: {when}"
-        )
-        return ExitCode.OK
-    _show(removed, as_json=options.json, planned=False)
-    if wrong:
-        raise AgentError("; ".join(wrong))
+    when = (
+        f"the agent (process {process}) prunes now"
+        if process
+        else f"{error.brief}, and prunes in its next run"
+    )
+    terminal.say(f"requested: {when}")
     return ExitCode.OK
 
 
@@ -95,44 +116,55 @@ def _prune(settings: Settings, deployed: Deployed) -> tuple[list[Removal], list[
     return work.removed, [*report.warnings, *book.warnings]
 
 
-def _show(
+def _values(
     removals: list[Removal],
     *,
-    as_json: bool,
-    planned: bool,
-    size: int = 0,
-    files: int = 0,
-) -> None:
-    if as_json:
-        objects = [
-            {
-                "id": removal.entry.id,
-                "name": removal.entry.name,
-                "title": removal.entry.title,
-                "removes": removal.part.value,
-                "reason": removal.reason,
-            }
-            for removal in removals
-        ]
-        held = {"bytes": size, "files": files} if planned else {}
-        terminal.say(json.dumps({"removals": objects, "planned": planned, **held}))
-        return
-    rows = [
-        (
-            terminal.plain(removal.entry.title),
-            terminal.plain(removal.entry.id or removal.entry.key)[:36],
-            _SAYS[removal.part],
-            removal.reason,
-        )
+    planned: bool = False,
+    requested: bool = False,
+    process: int | None = None,
+    size: int | None = None,
+    files: int | None = None,
+) -> dict[str, object]:
+    changes = [
+        {
+            "change": "remove",
+            "name": removal.entry.title,
+            "type": removal.part.value,
+            "why": removal.reason,
+            "id": removal.entry.id or None,
+        }
         for removal in removals
     ]
-    for line in terminal.table(rows):
-        terminal.say(terminal.line(line))
-    number = len({removal.entry.key for removal in removals})
-    if planned:
+    return {
+        "planned": planned,
+        "requested": requested,
+        "process": process,
+        "changes": changes,
+        "kept_bytes": size,
+        "kept_files": files,
+    }
+
+
+def _show_plan(removals: list[Removal], size: int, files: int, command: str) -> None:
+    _show_table(removals)
+    kept = f"{bytes_of(size)} in {terminal.count(files, 'file')} are kept now"
+    if removals:
+        number = terminal.count(_number(removals), "deployment")
         terminal.say(
-            f"would prune {terminal.count(number, 'deployment')}; nothing was removed"
+            f"\n{number} to prune; nothing was done (`{terminal.line(command)}` does it); {kept}"
         )
-        terminal.say(f"kept now: {bytes_of(size)} in {terminal.count(files, 'file')}")
     else:
-        terminal.say(f"pruned {terminal.count(number, 'deployment')}")
+        terminal.say(f"nothing to prune; {kept}")
+
+
+def _show_table(removals: list[Removal]) -> None:
+    rows = [
+        ("remove", removal.entry.title, _SAYS[removal.part], removal.reason)
+        for removal in removals
+    ]
+    for line in terminal.table(rows, header=("CHANGE", "NAME", "TYPE", "WHY")):
+        terminal.say(line)
+
+
+def _number(removals: list[Removal]) -> int:
+    return len({removal.entry.key for removal in removals})

@@ -341,6 +341,23 @@ def all_resources(settings: Settings, name: str) -> dict[str, ResourceRecord]:
     }
 
 
+def why_left(settings: Settings, name: str, paths: Sequence[str]) -> str:
+    """Return that resources of a stack are still to be deleted, and why that has failed, in the words of tools."""
+    stack = look(settings, name)
+    store = stack.world.store
+    reasons = {
+        deployments.path_of(store, each.id): f": {deployments.why(each)}"
+        for each in store.deployments.values()
+        if each.status == FAILED
+    }
+    return stack.conceal.text(
+        "; ".join(
+            f"the DELETE of {path} has failed, and is due again{reasons.get(path, '')}"
+            for path in paths
+        )
+    )
+
+
 def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:
     """Return `STACK/RESOURCE`, folder and id of each deployment of the stacks that can be read, by name."""
     named = []
