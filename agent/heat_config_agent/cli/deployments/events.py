@@ -252,7 +252,10 @@ class _Wanted:
         for entry in journal.read(state).values():
             if self._entries is None or (state, entry.key) in self._entries:
                 title = f"{follows}/{entry.title}" if follows else entry.title
-                yield from _of_entry(entry, title, state)
+                # a deployment that is run again is accepted again
+                yield from sorted(
+                    _of_entry(entry, title, state), key=lambda each: each["event_time"]
+                )
 
     def _of_stack(self, name: str) -> Iterator[dict[str, Any]]:
         paths = (
