@@ -95,7 +95,7 @@ OPTIONS = (
     Option(
         "--only",
         "apply only this deployment; may be repeated",
-        "NAME|ID",
+        "NAME",
         repeated=True,
     ),
     Option(
