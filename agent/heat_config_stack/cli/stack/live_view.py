@@ -16,7 +16,7 @@ from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.states import Shown
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
-from heat_config_stack.cli.stack import values
+from heat_config_stack.cli.stack import heat_events
 from heat_config_stack.records.records import FAILED, IN_PROGRESS, LEFT_OUT
 
 _WAITING, _RUNNING, _OK = str(Shown.WAITING), str(Shown.RUNNING), str(Shown.OK)
@@ -153,7 +153,7 @@ class Objects(View):
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """Print the event."""
-        envelope.event(values.event(event, self._name, OPEN))
+        envelope.event(heat_events.event(event, self._name, OPEN))
 
 
 @dataclass
@@ -203,7 +203,7 @@ class _Row:
             )
             return
         self.reason = event.get("why") or self.reason
-        self.word = self.outcome = str(values.event_state(event))
+        self.word = self.outcome = str(heat_events.state_of(event))
         self.said = tuple(
             event.get("stderr", "").rstrip().splitlines()[-_STDERR_LINES:]
         )

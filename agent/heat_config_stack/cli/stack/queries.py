@@ -11,7 +11,7 @@ from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model import wording
 from heat_config_agent.model.errors import AgentError, ExitCode, NotFoundError
-from heat_config_stack.cli.stack import values
+from heat_config_stack.cli.stack import heat_events, values
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import IN_PROGRESS
 
@@ -275,7 +275,7 @@ def events(options: argparse.Namespace) -> int:
     shown = _events(root, options.resource)
     conceal = root.world.conceal
     rows = [
-        values.event(event, root.name, conceal)
+        heat_events.event(event, root.name, conceal)
         for event in (shown[-options.limit :] if options.limit else shown)
     ]
     if options.follow:
@@ -340,7 +340,7 @@ def _follow(
         events_now = _events(root, options.resource)
         new = events_now[seen:] if len(events_now) >= seen else events_now
         seen = len(events_now)
-        rows = [values.event(each, root.name, root.world.conceal) for each in new]
+        rows = [heat_events.event(each, root.name, root.world.conceal) for each in new]
         printed += rows
     if options.json:
         envelope.result({"events": printed})

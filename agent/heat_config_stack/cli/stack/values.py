@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from heat_config_agent.cli import stack_package, terminal
+from heat_config_agent.cli import terminal
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model import states
@@ -28,7 +28,6 @@ from heat_config_stack.records.records import (
     FAILED,
     IN_PROGRESS,
     INIT,
-    LEFT_OUT,
     RESUME,
     ROLLBACK,
     SUSPEND,
@@ -77,33 +76,46 @@ def moment(seconds: float) -> str | None:
 
 def listed_stack(settings: Settings, kept: Kept) -> dict[str, Json]:
     """Return a stack as `list` shows it, in the state that `status` shows."""
-    record, row = kept.record, stack_package.stack_row(settings, kept.name)
-    state = row.state if row is not None else Shown.UNKNOWN
-    message = row.message if row is not None and row.alarm else ""
+    record = kept.record
     if record is None:
         return {
             **_brief(StackRecord("", kept.name)),
             "id": None,
             "stack_status": "DAMAGED",
             "creation_time": None,
-            "state": str(state),
+            "state": str(Shown.UNKNOWN),
             "action": None,
             "since": None,
             "interrupted": False,
             "resources": 0,
             "failed_resources": 0,
             "source": None,
-            "message": message or kept.trouble,
+            "message": f"its records cannot be read: {kept.trouble}",
         }
+    broken = interrupted(settings, record)
+    state = shown(record, is_broken=bool(broken))
+    why = broken or _failed(settings, kept, state)
     return {
         **_brief(record),
-        "state": str(state),
-        "interrupted": state is Shown.UNKNOWN,
+        "state": str(Shown.FAILED if why and not broken else state),
+        "interrupted": bool(broken),
         "resources": kept.resources,
         "failed_resources": kept.bad,
         "source": whence(settings, record.name),
-        "message": message or repeated(settings, kept),
+        "message": why or repeated(settings, kept),
     }
+
+
+def _failed(settings: Settings, kept: Kept, state: Shown) -> str:
+    """Return why a stack, a workflow of it or an earlier DELETE has failed; empty if none has."""
+    reasons = [f"the workflow {name} has failed: {why}" for name, why in kept.workflows]
+    if state is Shown.FAILED or kept.left:
+        from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load, and only after a failure
+
+        if state is Shown.FAILED:
+            return sessions.reason(settings, kept.name) or "it has failed"
+        reasons.append(sessions.why_left(settings, kept.name, kept.left))
+    return "; ".join(reasons)
 
 
 def shown(record: StackRecord, *, is_broken: bool) -> Shown:
@@ -394,34 +406,6 @@ def _needing(member: Resource) -> Iterator[str]:
     ):
         if member.name in each.requirements():
             yield name
-
-
-def event(
-    record: Mapping[str, Any], stack_name: str, conceal: Concealer
-) -> dict[str, Json]:
-    """Return an event with the path of its resource, or with the name of the stack."""
-    path, physical = record["path"], record.get("physical")
-    of_stack = {"kind": "stack", "name": stack_name, "id": physical}
-    of_resource = {"kind": "resource", "name": path, "id": physical}
-    return {
-        "event_time": stamp(record["time"]),
-        "resource_name": path or stack_name,
-        "physical_resource_id": physical,
-        "resource_status": f"{record['action']}_{record['status']}",
-        "resource_status_reason": conceal.text(record["reason"]),
-        "stack_name": stack_name,
-        "subject": {**(of_resource if path else of_stack), "stack": stack_name},
-        "state": str(event_state(record)),
-        "action": record["action"],
-        "message": conceal.text(str(record.get("why") or record["reason"])),
-    }
-
-
-def event_state(record: Mapping[str, Any]) -> Shown:
-    """Return the state that an event has brought about."""
-    if record["status"] == COMPLETE and record["reason"].startswith(LEFT_OUT):
-        return Shown.SKIPPED
-    return states.of_stack(record["status"])
 
 
 def nodes(root: Stack) -> list[dict[str, Json]]:
