@@ -120,16 +120,18 @@ def _add_pack(inner: state_options.Commands) -> None:
     )
     parser.add_argument(
         "file",
-        metavar="FOLDER|FILE",
+        metavar="FILE",
         help="a folder with a service template, or the template",
     )
     parser.add_argument(
         "-o",
         "--output",
-        metavar="ARCHIVE",
+        metavar="FILE",
         help="the archive (default: the name of the folder or file, with .csar)",
     )
-    parser.set_defaults(run=pack, state_dir=None)
+    state_options.add_common(parser)
+    state_options.add_json(parser)
+    parser.set_defaults(run=pack, kind="archive", state_dir=None)
 
 
 def _add_export(inner: state_options.Commands) -> None:
@@ -156,6 +158,7 @@ def _add_export(inner: state_options.Commands) -> None:
         "that has the tool script (Bash, Python and executables only)",
     )
     template_options.add_inputs(parser)
+    state_options.add_common(parser)
     parser.set_defaults(run=export, state_dir=None, environment=(), parameter_file=())
 
 
@@ -168,6 +171,7 @@ def _add_schema(inner: state_options.Commands) -> None:
         formatter_class=HelpFormatter,
     )
     state_options.CONFIG.add(parser)
+    state_options.add_common(parser)
     parser.set_defaults(run=schema, state_dir=None)
 
 
