@@ -43,6 +43,7 @@ FREE = {
     "N": "a number",
     "TEXT": "any text",
     "JSON": "any value",
+    "KEY=VALUE": "any capability",
 }
 """The name of a value → why nothing completes it."""
 

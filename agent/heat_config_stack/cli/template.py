@@ -265,7 +265,7 @@ def _answer(options: argparse.Namespace) -> int:
 
 
 _MISTAKE = ("file", "line", "column", "path", "code", "problem", "hint", "stage")
-_HEAT = ("Description", "Parameters", "ParameterGroups")
+_HEAT: dict[str, Any] = {"Description": "", "Parameters": {}, "ParameterGroups": []}
 
 
 def _of_file(report: dict[str, Any]) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def _of_file(report: dict[str, Any]) -> dict[str, Any]:
         "file": report["file"],
         "valid": report["valid"],
         **lists,
-        "heat": {**dict.fromkeys(_HEAT), **heat} if heat else None,
+        "heat": {**_HEAT, **heat} if heat else None,
     }
 
 
