@@ -51,7 +51,6 @@ _FILES = {
     "template pack FILE": Files(_TEMPLATES),
     "template export FILE": Files(_TEMPLATES),
     "NAME=FILE": Files(),
-    "NAME=FILE": Files(),
     "NODE=FILE": Files(_TEMPLATES),
 }
 """The name of a value, an option, or a command with the name of its argument → the files that are meant."""
@@ -231,7 +230,6 @@ _VALUES: dict[str, Values] = {
     "--filter": _of_stack_package("filters"),
     "--server": _of_stack_package("servers"),
     "NAME=VALUE": _of_stack_package("parameters"),
-    "NAME=FILE": _of_stack_package("parameters"),
     "NAME=FILE": _of_stack_package("parameters"),
     "NODE=FILE": _of_stack_package("nodes of the template"),
     "RESOURCE.NAME=VALUE": _of_stack_package("resources of the template"),
