@@ -133,7 +133,7 @@ def test_a_deployment_may_be_named_by_its_resource(machine: Machine) -> None:
     machine.apply([of_resource("c1", "CREATE")])
     machine.apply([of_resource("u1", "UPDATE")])
     assert machine.agent("log", "web").out == "it is u1\n"
-    assert machine.agent("show", "--json", "web").json["id"] == "u1"
+    assert machine.agent("show", "--json", "web").data["id"] == "u1"
 
 
 def test_retry_means_what_is_in_the_metadata(machine: Machine) -> None:
@@ -214,7 +214,7 @@ def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
     assert (done.code, "source 'web/app' for DELETE" in done.err) == (8, True)
     done = machine.agent("wait", "web/ap", "--wait-for", "0")
     assert (done.code, "stack or source 'web/ap' in " in done.err) == (8, True)
-    done = machine.agent("log", "web")
+    done = machine.agent("retry", "web")
     assert (
         done.code,
         "web is a stack, and not a deployment (name one of it: web/app)" in done.err,
