@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -195,18 +196,8 @@ def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> Non
 
 
 def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
-    """`wait` takes STACK/RESOURCE, and the resource alone, as every command does; a stack alone is not a deployment."""
-    config = {"group": "script", "config": f"{SH}true\n"}
-    uses = {"config": {"get_resource": "config"}, "server": "here"}
-    resources = {
-        "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
-        "app": {"type": "OS::Heat::SoftwareDeployment", "properties": uses},
-    }
-    content = {"heat_template_version": "2018-08-31", "resources": resources}
-    assert (
-        machine.apply(None, str(machine.write(json.dumps(content), "web.yaml"))).code
-        == 0
-    )
+    """`wait` takes STACK/RESOURCE, and the resource alone, as every command does."""
+    assert machine.apply(None, str(stack_of_web(machine))).code == 0
     for name in ("web/app", "app"):
         done = machine.agent("wait", name, "--wait-for", "0")
         assert (done.code, done.out) == (0, "web/app (CREATE): ok\n"), done.err
@@ -214,8 +205,117 @@ def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
     assert (done.code, "source 'web/app' for DELETE" in done.err) == (8, True)
     done = machine.agent("wait", "web/ap", "--wait-for", "0")
     assert (done.code, "stack or source 'web/ap' in " in done.err) == (8, True)
-    done = machine.agent("retry", "web")
+
+
+def test_group_of_deployments_has_the_daily_commands(machine: Machine) -> None:
+    """`deployment show`, `log`, `retry` and `forget` do what the commands without the noun do."""
+    machine.apply([deployment("d1", f"{SH}echo it is d1\n", name="web")])
+
+    assert machine.agent("deployment", "log", "web").out == "it is d1\n"
     assert (
-        done.code,
-        "web is a stack, and not a deployment (name one of it: web/app)" in done.err,
-    ) == (8, True)
+        machine.agent("deployment", "show", "web").out
+        == machine.agent("show", "web").out
+    )
+    assert machine.agent("deployment", "retry", "web").out == "web will run again\n"
+    assert machine.agent("deployment", "forget", "--yes", "web").code == 0
+    assert machine.status() == {}
+
+
+def test_list_of_deployments_has_those_of_stacks(machine: Machine) -> None:
+    """Stacks and sources are left out, and each name is one that every command takes."""
+    machine.apply([deployment("d1", name="db")])
+    assert machine.apply(None, str(stack_of_web(machine))).code == 0
+
+    rows = machine.agent("deployment", "list").out.splitlines()
+    deployments = machine.agent("deployment", "list", "--json").data["deployments"]
+
+    assert [row.split()[0] for row in rows] == ["NAME", "db", "web/app"]
+    assert [each["name"] for each in deployments] == ["db", "web/app"]
+    for each in deployments:
+        assert machine.agent("show", each["name"]).code == 0
+        assert machine.agent("show", each["key"]).code == 0
+
+
+def test_outputs_of_a_deployment_are_printed(machine: Machine) -> None:
+    """All of them, or the value of one and nothing else; its standard output is an output too."""
+    script = f"{SH}echo said\necho -n 8080 > $heat_outputs_path.port\n"
+    machine.apply([deployment("d1", script, name="web", outputs=["port"])])
+
+    output = machine.agent("deployment", "output", "web")
+    one = machine.agent("deployment", "output", "web", "port")
+    missing = machine.agent("deployment", "output", "web", "prt")
+
+    assert [row.split() for row in output.out.splitlines()] == [
+        ["NAME", "VALUE"],
+        ["port", "8080"],
+    ]
+    assert one.out == "8080\n"
+    assert machine.agent("deployment", "output", "web", "deploy_stdout").out == "said\n"
+    assert (missing.code, "did you mean port?" in missing.err) == (8, True)
+    answer = machine.agent("deployment", "output", "web", "port", "--json")
+    assert (answer.json["kind"], answer.data["output_value"]) == ("output", "8080")
+
+
+def test_status_of_a_name_shows_only_that(machine: Machine) -> None:
+    """A stack is shown with its deployments, and an unknown name is not there."""
+    machine.apply([deployment("d1", name="db"), deployment("d2", name="cache")])
+    assert machine.apply(None, str(stack_of_web(machine))).code == 0
+
+    def names(*words: str) -> list[str]:
+        data = machine.agent("status", *words, "--json").data
+        return [
+            *(each["stack_name"] for each in data["stacks"]),
+            *(each["name"] for each in data["deployments"]),
+        ]
+
+    assert names("db") == ["db"]
+    assert names("web") == ["web", "web/app"]
+    assert names("web/app", "cache") == ["web/app", "cache"]
+    assert machine.agent("status", "nobody").code == 8
+    shown = machine.agent("status", "cache").out
+    assert ("cache" in shown, "db" in shown) == (True, False)
+
+
+def test_every_kind_of_name_is_waited_for(machine: Machine) -> None:
+    """A stack by its name and its id, a resource that is no deployment, and the file that was applied."""
+    path = machine.write([deployment("d1", name="db")], "a.json")
+    machine.apply(None, str(path))
+    assert machine.apply(None, str(stack_of_web(machine))).code == 0
+    stack_id = machine.agent("status", "--json").data["stacks"][0]["id"]
+    source = machine.status()["d1"]["source"]
+
+    for name in ("web", stack_id, stack_id[:8], "web/config", source):
+        done = machine.agent("wait", name, "--wait-for", "0")
+        assert done.code == 0, (name, done.err)
+    subject = machine.agent("wait", stack_id[:8], "--json").data["subject"]
+    assert subject == {"kind": "stack", "name": "web"}
+
+
+def test_stack_stands_for_its_deployments(machine: Machine) -> None:
+    """`forget` takes all of them; `retry` only those that have failed, and there are none."""
+    assert machine.apply(None, str(stack_of_web(machine))).code == 0
+
+    retried = machine.agent("retry", "web")
+    planned = machine.agent("forget", "web", "--plan", "--json").data["changes"]
+    done = machine.agent("forget", "--yes", "web")
+
+    assert (retried.code, "web/app" in retried.err) == (8, True)
+    assert [(each["change"], each["name"]) for each in planned] == [
+        ("forget", "web/app")
+    ]
+    assert (done.code, done.out.splitlines()[0]) == (
+        0,
+        "web/app is forgotten, and will run for CREATE",
+    )
+
+
+def stack_of_web(machine: Machine) -> Path:
+    """Return the template of the stack `web`, which has one deployment."""
+    config = {"group": "script", "config": f"{SH}true\n"}
+    uses = {"config": {"get_resource": "config"}, "server": "here"}
+    resources = {
+        "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
+        "app": {"type": "OS::Heat::SoftwareDeployment", "properties": uses},
+    }
+    content = {"heat_template_version": "2018-08-31", "resources": resources}
+    return machine.write(json.dumps(content), "web.yaml")

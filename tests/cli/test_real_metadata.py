@@ -105,10 +105,10 @@ def test_real_scripts_are_run(
         {**sample, "deployments": scripts}, "--json", "--deliver-for", "0"
     )
 
-    assert [each["failed"] for each in ran.data["deployments"]] == [False, False]
+    assert [each["state"] for each in ran.data["deployments"]] == ["ok", "ok"]
     assert [each.verb for each in heat.signals] == verbs
     for given, found in zip(scripts, ran.data["deployments"], strict=True):
-        result = found["result"]
+        result = found["values"]
         assert heat.values(given["id"]) == ([result] if verbs else [])
         assert (result["deploy_stderr"], result["deploy_status_code"]) == ("", 0)
         assert set(result) == {"deploy_stdout", "deploy_stderr", "deploy_status_code"}

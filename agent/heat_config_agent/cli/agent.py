@@ -18,6 +18,8 @@ COMMANDS = {
     "log": "heat_config_agent.cli.deployments.log",
     "wait": "heat_config_agent.cli.deployments.wait",
     "retry": "heat_config_agent.cli.deployments.requests",
+    "events": "heat_config_agent.cli.deployments.events",
+    "deployment": "heat_config_agent.cli.deployments.group",
     "stack": stack_package.COMMANDS["stack"],
     "source": stack_package.COMMANDS["source"],
     "tool": "heat_config_agent.cli.machine.tools",

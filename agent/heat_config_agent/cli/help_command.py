@@ -40,12 +40,20 @@ First steps, as root or in a folder of your own with --state-dir DIR:
 """
 
 
+_EXIT_CODES = """\
+exit codes:
+  0  done
+  2  bad usage
+"""
+
+
 def add(commands: state_options.Commands) -> None:
     """Declare the commands."""
     parser = commands.add_parser(
         "help",
         help="show the help of a command",
         description="Show what the commands are for, or the help of one.",
+        epilog=_EXIT_CODES,
         formatter_class=HelpFormatter,
     )
     parser.add_argument(
@@ -64,6 +72,7 @@ def add(commands: state_options.Commands) -> None:
         "version",
         help="show the version",
         description="Show the version of the agent.",
+        epilog=_EXIT_CODES,
         formatter_class=HelpFormatter,
     )
     state_options.add_json(parser)

@@ -42,7 +42,7 @@ def read(kind: str) -> dict[str, Any]:
         near = closest(kind, known)
         hint = f"did you mean {near}?" if near else f"the kinds are {', '.join(known)}"
         raise UsageError(f"there is no schema of the kind {kind!r}", hint=hint)
-    schema: dict[str, Any] = _within(_load(kind))
+    schema: dict[str, Any] = _within(source(kind))
     common = shared()
     wanted, has = _references(schema), dict(schema.get("$defs", {}))
     while missing := [name for name in wanted if name not in has]:
@@ -54,11 +54,12 @@ def read(kind: str) -> dict[str, Any]:
 
 def shared() -> dict[str, Any]:
     """Return the definitions that several schemas refer to, by name."""
-    definitions: dict[str, Any] = _load(_COMMON)["$defs"]
+    definitions: dict[str, Any] = source(_COMMON)["$defs"]
     return definitions
 
 
-def _load(name: str) -> dict[str, Any]:
+def source(name: str) -> dict[str, Any]:
+    """Return a schema, or the definitions that several share, as the file has it."""
     value = json.loads((folder() / f"{name}.json").read_bytes())
     if not isinstance(value, dict):
         raise TypeError(f"{name}.json is not an object")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
 
     from heat_config_agent.cli.completion.line import Line, Offer
+    from heat_config_agent.model.positions import Json
     from heat_config_agent.settings.effective import Settings
     from heat_config_agent.state.followed import Followed
     from heat_config_stack.records.listing import Kept
@@ -251,6 +252,13 @@ def folder(state: Path, name: str) -> Path:
     from heat_config_stack.records import listing  # noqa: PLC0415
 
     return listing.folder(state, name)
+
+
+def events(settings: Settings, name: str) -> Iterable[dict[str, Json]]:
+    """Return the events of a stack that are kept, oldest first, as JSON."""
+    from heat_config_stack.cli.stack import happened  # noqa: PLC0415  # slow to load
+
+    return happened.events(settings, name)
 
 
 def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) -> str:

@@ -161,6 +161,11 @@ def add_ids(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="NAME", nargs="+", help=_NAME)
 
 
+def add_some(parser: argparse.ArgumentParser) -> None:
+    """Add the things that a command is about; without any, it is about everything."""
+    parser.add_argument("names", metavar="NAME", nargs="*", help=_NAME)
+
+
 def of(
     options: argparse.Namespace, overrides: effective.Overrides | None = None
 ) -> Settings:

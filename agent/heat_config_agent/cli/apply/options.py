@@ -94,7 +94,7 @@ OPTIONS = (
     Option(
         "--only",
         "apply only this deployment; may be repeated",
-        "NAME|ID",
+        "NAME",
         repeated=True,
     ),
     Option(

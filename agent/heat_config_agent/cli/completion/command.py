@@ -46,6 +46,7 @@ def add(commands: state_options.Commands) -> None:
         choices=("bash", "zsh", "fish"),
         help="the shell: bash, zsh or fish",
     )
+    state_options.add_common(parser)
     parser.set_defaults(run=run)
 
 

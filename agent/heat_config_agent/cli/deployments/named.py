@@ -16,7 +16,7 @@ from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AmbiguousError, NotFoundError, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import followed, journal
+from heat_config_agent.state import followed, health, journal
 from heat_config_hooks.values import dataclass, replace
 
 SHORTEST = 8
@@ -449,7 +449,11 @@ class _Search:
             _Candidate(kind="source", title=name, is_followed=True)
             for name in sorted(sources - names)
         ]
-        own = {each.source for each in self._own.values()} - sources - names
+        own = {each.source for each in self._own.values()}
+        asked = health.read(self._settings.state).get("sources")
+        if isinstance(asked, list):
+            own |= {str(each.get("name")) for each in asked if isinstance(each, dict)}
+        own -= sources | names
         return found + [_Candidate(kind="source", title=name) for name in sorted(own)]
 
     def _resources(self, stack: str) -> list[_Candidate]:

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
                 f"{target.title} is a {target.kind}: --print-config is for deployments"
             )
         return _place(target, options)
-    facts = _facts_of(target)
+    facts = facts_of(target)
     if options.print_config:
         return _print_config(target, facts, as_json=options.json)
     if options.json:
@@ -208,7 +208,7 @@ _PRUNED = {
 }
 
 
-def _facts_of(found: named.Named) -> _Facts:
+def facts_of(found: named.Named) -> _Facts:
     """Return everything about a deployment, with its secrets masked."""
     settings, entry = found.settings, found.entry
     deployment = state_options.deployment(settings, entry)

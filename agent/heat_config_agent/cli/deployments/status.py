@@ -11,6 +11,7 @@ from pathlib import Path
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.command_line import seconds
+from heat_config_agent.cli.deployments import named
 from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.model import states, wording
 from heat_config_agent.model.deployment import CLEANUP
@@ -27,7 +28,7 @@ from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_agent.state.removal import retention
 from heat_config_hooks import processes
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
 
 _EPILOG = """\
 exit codes:
@@ -68,6 +69,7 @@ def add(commands: state_options.Commands) -> None:
         __doc__,
         epilog=_EPILOG,
     )
+    state_options.add_some(parser)
     parser.add_argument(
         "--failed",
         action="store_true",
@@ -125,7 +127,7 @@ def show(options: argparse.Namespace) -> int:
     """Show the status for a command that has no options of its own for it."""
     envelope.begin("status", is_on=options.json)
     own = dict.fromkeys(("failed", "unfinished", "wide", "all", "check"), False)
-    return _look(argparse.Namespace(**{**vars(options), **own}))
+    return _look(argparse.Namespace(**{**vars(options), **own, "names": []}))
 
 
 def _watch(options: argparse.Namespace) -> int:
@@ -140,8 +142,9 @@ def _watch(options: argparse.Namespace) -> int:
     canvas = Canvas()
     settings = state_options.there(options)
     while True:
-        rows = _rows(settings.state)
+        rows = deployment_rows(settings.state)
         overview = _overview(settings, rows, with_pruned=options.all)
+        overview = _chosen(overview, options)
         lines = _screen(options, overview)
         canvas.draw(lines[: terminal.height() - 1])
         time.sleep(options.interval)
@@ -150,7 +153,10 @@ def _watch(options: argparse.Namespace) -> int:
 def _look(options: argparse.Namespace) -> int:
     """Show the status once, and return the exit code."""
     settings = state_options.there(options)
-    overview = _overview(settings, _rows(settings.state), with_pruned=options.all)
+    overview = _overview(
+        settings, deployment_rows(settings.state), with_pruned=options.all
+    )
+    overview = _chosen(overview, options)
     error = _error(options, overview)
     code = ExitCode.FAILED if error else ExitCode.OK
     if options.json:
@@ -179,7 +185,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class Row:
     """A deployment of the agent, or of a followed document."""
 
     entry: Entry
@@ -207,23 +213,23 @@ class _Row:
         return values(self.entry, self.state, title=self.title, follows=self.follows)
 
 
-def _followed_rows(state: Path) -> list[_Row]:
+def _followed_rows(state: Path) -> list[Row]:
     """Return the deployments of followed documents, by source and then oldest first."""
     rows = []
     for name, place in followed.documents(state):
         entries = sorted(journal.read(place).values(), key=lambda entry: entry.accepted)
         rows += [
-            _Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name)
+            Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name)
             for each in entries
         ]
     return rows
 
 
-def _rows(state: Path) -> list[_Row]:
+def deployment_rows(state: Path) -> list[Row]:
     """Return all deployments: the agent's own, oldest first, and then those of followed documents."""
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
     return [
-        _Row(entry=entry, title=entry.title, state=state) for entry in entries
+        Row(entry=entry, title=entry.title, state=state) for entry in entries
     ] + _followed_rows(state)
 
 
@@ -270,7 +276,7 @@ class _Overview:
     settings: Settings
     agent: Mapping[str, object]
     """The state of the daemon as JSON."""
-    rows: Sequence[_Row]
+    rows: Sequence[Row]
     """The deployments to show."""
     hidden: int
     """The number of deployments that are not shown, because their details were pruned."""
@@ -345,7 +351,7 @@ def _stack_line(stack: stack_package.StackRow) -> _Line:
     )
 
 
-def _deployment_line(row: _Row, *, is_old: bool) -> _Line:
+def _deployment_line(row: Row, *, is_old: bool) -> _Line:
     entry = row.entry
     result = states.result_of(entry)
     return _Line(
@@ -374,7 +380,7 @@ def _skipped_line(skipped: Mapping[str, object]) -> _Line:
 
 
 def _overview(
-    settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool
+    settings: Settings, all_rows: Sequence[Row], *, with_pruned: bool
 ) -> _Overview:
     """Collect what there is to show."""
     state = settings.state
@@ -421,6 +427,41 @@ def _overview(
         hint=hint,
         problems=problems,
         superseded=_superseded(rows),
+    )
+
+
+def _chosen(overview: _Overview, options: argparse.Namespace) -> _Overview:
+    """Return the overview with the things that were named, and no others; all of it if none is.
+
+    A stack or a source has its deployments with it. Raises NotFoundError.
+    """
+    if not options.names:
+        return overview
+    rows: dict[tuple[Path, str], Row] = {}
+    stacks: list[stack_package.StackRow] = []
+    sources: list[Mapping[str, object]] = []
+    for name in options.names:
+        things: list[named.Named] = []
+        thing = named.find_any(overview.settings, name, options.config, newest=True)
+        if isinstance(thing, named.Named):
+            things.append(thing)
+        else:
+            things += named.members(thing, options.config)
+            stack = thing.stack or thing.name
+            stacks += [each for each in overview.stacks if each.name == stack]
+            sources += [each for each in overview.sources if each["name"] == thing.name]
+        for each in things:
+            state = each.settings.state
+            rows[state, each.entry.key] = Row(
+                entry=each.entry, title=each.title, state=state, follows=each.follows
+            )
+    return replace(
+        overview,
+        rows=list(rows.values()),
+        stacks=[each for each in overview.stacks if each in stacks],
+        sources=[each for each in overview.sources if each in sources],
+        skipped=[],
+        hidden=0,
     )
 
 
@@ -527,7 +568,7 @@ def _float(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _due(rows: Iterable[_Row]) -> int:
+def _due(rows: Iterable[Row]) -> int:
     return sum(states.result_of(row.entry) is Delivery.DUE for row in rows)
 
 
@@ -591,7 +632,7 @@ def _host() -> str:
     return os.uname().nodename
 
 
-def _superseded(rows: Iterable[_Row]) -> set[str]:
+def _superseded(rows: Iterable[Row]) -> set[str]:
     """Return the keys of deployments without an id of their own of which a file has another edition by now."""
     from heat_config_agent.deployments import edition  # noqa: PLC0415  # few commands need it
 
@@ -601,6 +642,17 @@ def _superseded(rows: Iterable[_Row]) -> set[str]:
     return {
         key for entries in by_journal.values() for key in edition.superseded(entries)
     }
+
+
+def table(rows: Sequence[Row], *, wide: bool) -> list[str]:
+    """Return deployments as a table for people."""
+    old = _superseded(rows)
+    lines = [_deployment_line(row, is_old=row.entry.key in old) for row in rows]
+    return terminal.table(
+        [line.cells(wide=wide) for line in lines],
+        _WIDE if wide else _HEADER,
+        "no deployments",
+    )
 
 
 def _screen(options: argparse.Namespace, overview: _Overview) -> list[str]:
@@ -921,7 +973,7 @@ def _problem_of(settings: Settings, record: followed.Followed) -> str:
     return f"{record.problem}: `{again}` carries the revision out again"
 
 
-def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:
+def _refused(settings: Settings, rows: Sequence[Row]) -> list[str]:
     """Return a sentence about the results that their servers have refused for good, if the metadata has any of them."""
     refused = [
         row.title

@@ -307,7 +307,7 @@ class _Thing:
 
     def look(self) -> View:
         """Return how far it is."""
-        changed = _fingerprint(self._settings.state)
+        changed = fingerprint(self._settings.state)
         if changed != self._seen:
             self._seen = changed
             self._find()
@@ -344,7 +344,7 @@ class _Thing:
             self._quiet = True
 
 
-def _fingerprint(state: Path) -> object:
+def fingerprint(state: Path) -> object:
     """Return a value that changes when a journal, a stack or the record of a source does."""
     files = [state / journal.FILE]
     for name in followed.names(state):
@@ -376,7 +376,7 @@ class _Everything:
             _records(state, self._settings.followed) if self._settings.followed else {}
         )
         trouble = _trouble_of_agent(state, sources)
-        changed = _fingerprint(state)
+        changed = fingerprint(state)
         if changed != self._seen:
             self._seen, self._entries = changed, journal.read(state)
             self._look_at_stacks()
