@@ -205,7 +205,7 @@ def state_of(machine: Machine) -> tuple[str, str]:
     record = json.loads(agent(machine, "source", "list", "--json").out)["data"][
         "sources"
     ][0]
-    return record["state"], record["message"] or ""
+    return record["state"], record["reason"] or ""
 
 
 def test_revision_with_an_unchanged_failed_deployment_has_failed(site: Machine) -> None:

@@ -62,12 +62,14 @@ def test_changed_input_and_parameter_are_named(web: Machine) -> None:
     """Values of secret parameters are not shown, neither the old nor the new one."""
     words = ("--parameter", "title=Hello", "--parameter", "pw=second-hidden-value")
     shown = plan(web, TEMPLATE, *words)
-    assert "\ninput_values.title: Hi → Hello\ninput_values.pw: ***\n" in shown
-    assert "\nparameters\ntitle: Hi → Hello\npw: ***\n" in shown
+    assert (
+        " input_values.title: Hi → Hello; input_values.pw: ***; runs UPDATE\n" in shown
+    )
+    assert "\nparameters title: Hi → Hello\npw: ***\n" in shown
     assert "hidden-value" not in shown
     values: list[dict[str, Any]] = json.loads(
         apply(web, TEMPLATE, "--plan", "--json", *words).out
-    )
+    )["data"]["changes"]
     assert {each["name"]: each["values"] for each in values} == {
         "server": [],
         "config": [],
@@ -86,18 +88,23 @@ def test_changed_lines_of_a_script_are_shown(web: Machine) -> None:
     """A deployment whose config is replaced changes with it, and the plan says so."""
     shown = plan(web, TEMPLATE.replace("echo $title", "printf $title"))
     assert (
-        "replaced config OS::Heat::SoftwareConfig\nconfig: 2 changed lines\n- echo $title\n+ printf $title\n"
+        "replace config OS::Heat::SoftwareConfig config: 2 changed lines\n- echo $title\n+ printf $title\n"
         in shown
     )
     assert (
-        "updated app OS::Heat::SoftwareDeployment UPDATE\nconfig: config is replaced\n"
+        "update app OS::Heat::SoftwareDeployment config: config is replaced; runs UPDATE\n"
         in shown
     )
 
 
 def test_unchanged_stack_has_no_values(web: Machine) -> None:
     """The plan of an update without a change is as short as before."""
-    assert len(plan(web, TEMPLATE).splitlines()) == 4
+    assert plan(web, TEMPLATE).splitlines() == [
+        "CHANGE NAME TYPE WHY",
+        "unchanged 3 (--all shows them)",
+        "stack web: nothing to do; nothing was done",
+    ]
+    assert len(plan(web, TEMPLATE, "--all").splitlines()) == 5
 
 
 def test_end_of_a_long_value_is_shown(web: Machine) -> None:
@@ -135,7 +142,7 @@ resources:
     properties: {count: 2, resource_def: {type: OS::Heat::RandomString, properties: {length: {get_param: length}}}}
 """
     apply(machine, text)
-    assert "0.length: 5 → 6\n1.length: 5 → 6" in plan(
+    assert "0.length: 5 → 6; 1.length: 5 → 6" in plan(
         machine, text, "--parameter", "length=6"
     )
 

@@ -92,12 +92,14 @@ def test_a_dry_run_of_a_template_says_what_is_refused(governed: Governed) -> Non
     governed.policy("tools = python")
     planned = apply(governed, "--plan", "site.yaml")
     names = ("plain", "servers/one", "group/0/deployment")
-    assert [line for line in planned.splitlines() if "refused" in line] == [
+    refused = [line for line in planned.splitlines() if "refused" in line]
+    assert [line.rpartition("; ")[2] for line in refused] == [
         f"{name} CREATE {TOOLS}" for name in names
     ]
     values = json.loads(apply(governed, "--plan", "--json", "site.yaml"))
-    assert {each["name"]: each["refused"] for each in values if "refused" in each} == {
-        name.partition("/")[0]: [{"name": name, "action": "CREATE", "says": TOOLS}]
+    values = values["data"]["changes"]
+    assert {each["name"]: each["refused"] for each in values if each["refused"]} == {
+        name.partition("/")[0]: [{"name": name, "action": "CREATE", "message": TOOLS}]
         for name in names
     }
     governed.policy("tools = script, python")
@@ -123,7 +125,8 @@ def test_a_stack_says_what_is_refused_of_what_may_follow(governed: Governed) -> 
         OUTER.partition("  group:")[0].replace("of_component:", "new:")
     )
     planned = apply(governed, "--plan", "site.yaml")
-    assert [line for line in planned.splitlines() if "refused" in line] == [
+    refused = [line for line in planned.splitlines() if "refused" in line]
+    assert [line.rpartition("; ")[2] for line in refused] == [
         f"of_component DELETE {TOOLS}"
     ]
     governed.policy("tools =")

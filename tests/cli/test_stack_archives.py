@@ -166,21 +166,23 @@ class Archive:
 
     def outputs(self, stack: str = "s") -> dict[str, Any]:
         """Return the outputs of a stack."""
-        shown = json.loads(self("output", "show", stack, "--all", "--json").out)
+        shown = json.loads(self("output", "show", stack, "--all", "--json").out)[
+            "data"
+        ]["outputs"]
         return {each["output_key"]: each["output_value"] for each in shown}
 
     def listed(self) -> list[dict[str, Any]]:
         """Return the snapshots of `s`."""
         found: list[dict[str, Any]] = json.loads(
             self("snapshot", "list", "s", "--json").out
-        )
+        )["data"]["snapshots"]
         return found
 
     def states(self) -> dict[str, str]:
         """Return the stacks with their states."""
         return {
             each["stack_name"]: each["stack_status"]
-            for each in json.loads(self("list", "--json").out)
+            for each in json.loads(self("list", "--json").out)["data"]["stacks"]
         }
 
     def killed(self, *words: str, at: str) -> None:
@@ -209,14 +211,11 @@ def test_a_stack_is_restored_to_a_snapshot(archive: Archive) -> None:
     """The handlers of plug-ins take part: what they stored for the snapshot is given to them again."""
     archive.create()
     before = archive.outputs()
-    assert (
-        "status         COMPLETE"
-        in archive("snapshot", "create", "s", "--name", "one").out
-    )
+    assert "state        ok" in archive("snapshot", "create", "s", "--name", "one").out
     assert archive.states() == {"s": "SNAPSHOT_COMPLETE"}
     archive("update", "--existing", "--parameter", "size=5", "s")
     assert archive.outputs()["size"] == 5
-    archive("snapshot", "restore", "s", "one")
+    archive("snapshot", "restore", "s", "one", "--yes")
     assert archive.states() == {"s": "RESTORE_COMPLETE"}
     assert archive.outputs() == {**before, "source": "backup-1"}
     assert archive.log == [
@@ -275,17 +274,17 @@ def test_a_snapshot_that_fails(archive: Archive) -> None:
     (archive.folder / "broken").touch()
     assert (
         "no room for a backup"
-        in archive("snapshot", "create", "s", "--name", "one", code=1).out
+        in archive("snapshot", "create", "s", "--name", "one", code=1).err
     )
     (archive.folder / "broken").unlink()
     assert archive.listed()[0]["status"] == "FAILED"
     assert (
         "is not complete: CREATE_FAILED"
-        in archive("snapshot", "restore", "s", "one", code=2).err
+        in archive("snapshot", "restore", "s", "one", "--yes", code=2).err
     )
     assert (
         "s has no snapshot 'two' (it has one)"
-        in archive("snapshot", "restore", "s", "two", code=2).err
+        in archive("snapshot", "restore", "s", "two", code=8).err
     )
     archive("resume", "s", code=1)
     archive("delete", "s", "--yes")
@@ -334,7 +333,7 @@ def test_an_abandoned_stack_is_adopted(archive: Archive) -> None:
     """Nothing is created, run or deleted, and all values are what they were, even without the files of the template."""
     archive.create()
     before, log = archive.outputs(), archive.log
-    archive("abandon", "s", "--output-file", "out.json")
+    archive("abandon", "s", "--yes", "--output-file", "out.json")
     assert stat.S_IMODE((archive.folder / "out.json").stat().st_mode) == 0o600
     assert archive.states() == {}
     for each in archive.folder.glob("inner/*"):
@@ -354,7 +353,7 @@ def test_an_abandoned_stack_is_adopted(archive: Archive) -> None:
 def test_a_killed_adoption_continues(archive: Archive) -> None:
     """The same command goes on, and adopts what was being adopted; nothing is replaced or deleted."""
     archive.create()
-    archive("abandon", "s", "--output-file", "out.json")
+    archive("abandon", "s", "--yes", "--output-file", "out.json")
     archive.killed("adopt", "s", "--adopt-file", "out.json", at="adopt disk-1")
     assert archive.states() == {"s": "ADOPT_IN_PROGRESS"}
     archive("adopt", "s", "--adopt-file", "out.json")
@@ -431,13 +430,13 @@ def test_a_resource_without_an_id_is_not_adopted(archive: Archive) -> None:
 def test_nothing_is_abandoned_if_the_state_is_lost(archive: Archive) -> None:
     """A file that cannot be written, or a reader that has gone, leaves the stack as it is."""
     archive.create()
-    done = archive("abandon", "s", "--output-file", "nowhere/out.json", code=1)
+    done = archive("abandon", "s", "--yes", "--output-file", "nowhere/out.json", code=1)
     assert (
         "cannot write nowhere/out.json: No such file or directory (nothing was abandoned)"
         in done.err
     )
     process = archive.machine.start(
-        "heat-config-agent", "stack", "abandon", "s", *archive.places
+        "heat-config-agent", "stack", "abandon", "s", "--yes", *archive.places
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -447,7 +446,9 @@ def test_nothing_is_abandoned_if_the_state_is_lost(archive: Archive) -> None:
     assert process.wait(pace.seconds(60)) == 1
     assert archive.states() == {"s": "CREATE_COMPLETE"}
     assert (
-        json.loads(archive("abandon", "s").out)["resources"]["disk"]["resource_id"]
+        json.loads(archive("abandon", "s", "--yes").out)["resources"]["disk"][
+            "resource_id"
+        ]
         == "disk-1"
     )
     assert archive.states() == {}
@@ -466,6 +467,6 @@ def test_a_damaged_snapshot_is_noticed(archive: Archive) -> None:
     )
     lines[last] = lines[last].replace(b"COMPLETE", b"C0MPLETE", 1)
     path.write_bytes(b"".join(lines))
-    assert "damaged line" in archive("snapshot", "create", "s", code=2).err
+    assert "damaged line" in archive("snapshot", "create", "s", code=10).err
     archive("delete", "s", "--yes")
     assert archive.states() == {}

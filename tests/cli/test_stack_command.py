@@ -114,15 +114,14 @@ def test_a_template_is_applied(stacks: Stacks) -> None:
     done = stacks.apply(stacks.template())
     assert done.err == ""
     assert times_out(done.out).splitlines() == [
-        "ok        config                   CREATE TIME",
-        "ok        server                   CREATE TIME",
-        "running   greeting                 CREATE",
-        "ok        greeting                 CREATE TIME",
-        "this machine stands in for: server",
-        "hello: CREATE_COMPLETE in TIME",
+        "ok       config     CREATE TIME",
+        "ok       server     CREATE TIME  (this machine)",
+        "running  greeting   CREATE",
+        "ok       greeting   CREATE TIME",
+        "stack hello: ok (CREATE_COMPLETE) in TIME",
         "  greeting = Hello, world!",
-        "  pin = ******",
-        "  password = ******",
+        "  pin = ***",
+        "  password = ***",
     ]
 
 
@@ -155,20 +154,21 @@ def test_a_plan_does_nothing(stacks: Stacks) -> None:
     """A plan shows each resource and its outcome, before the stack exists and after that."""
     path = stacks.template()
     assert stacks.apply(path, "--plan").out.splitlines() == [
-        "added  config    OS::Heat::SoftwareConfig",
-        "added  greeting  OS::Heat::SoftwareDeployment  CREATE",
-        "added  server    OS::Nova::Server",
-        "3 resources; nothing was done",
+        "CHANGE  NAME      TYPE                          WHY",
+        "add     config    OS::Heat::SoftwareConfig      new",
+        "add     greeting  OS::Heat::SoftwareDeployment  new; runs CREATE",
+        "add     server    OS::Nova::Server              new",
+        "stack hello: 3 to add; nothing was done",
     ]
     assert stacks.logged == []
     assert not stacks.machine.state.exists()
     stacks.apply(path)
     found = json.loads(
         stacks.apply(path, "--plan", "--parameter", "who=ada", "--json").out
-    )
+    )["data"]["changes"]
     assert [(each["name"], each["change"]) for each in found] == [
         ("config", "unchanged"),
-        ("greeting", "updated"),
+        ("greeting", "update"),
         ("server", "unchanged"),
     ]
     assert stacks.logged == ["CREATE"]
@@ -217,15 +217,18 @@ def test_a_failing_deployment_is_explained(stacks: Stacks) -> None:
         "[ $deploy_action = CREATE ] || exit 0\necho out of paint >&2\nexit 3\n"
     )
     done = stacks.apply(path, code=1)
-    assert "FAILED    greeting" in done.out
-    assert "hello: CREATE_FAILED in " in done.out
-    assert "Deployment exited with non-zero status code: 3" in done.out
-    command = re.search(r"`heat-config-agent (.*)` shows all of its output", done.out)
+    assert "failed   greeting   CREATE" in done.out
+    assert "         | out of paint\n" in done.out
+    assert re.match(
+        r"error: stack hello: CREATE failed after \S+ s: greeting: exit code 3: out of paint\n",
+        done.err,
+    )
+    command = re.search(r"  all output  heat-config-agent (.*)\n", done.err)
     assert command is not None
     process = stacks.machine.start("heat-config-agent", *command[1].split())
     assert process.communicate(timeout=pace.seconds(60))[1] == "out of paint\n"
     stacks.template()
-    assert "hello: UPDATE_COMPLETE" in stacks.apply(path).out
+    assert "stack hello: ok (UPDATE_COMPLETE)" in stacks.apply(path).out
 
 
 def test_a_failing_update_is_rolled_back(stacks: Stacks) -> None:
@@ -243,9 +246,9 @@ def test_a_failing_update_is_rolled_back(stacks: Stacks) -> None:
         "who=x",
         code=1,
     )
-    assert "hello: ROLLBACK_COMPLETE" in done.out
+    assert "error: stack hello: rolled back after" in done.err
     assert (
-        json.loads(stacks("show", "hello", "--json").out)["parameters"]["who"]
+        json.loads(stacks("show", "hello", "--json").out)["data"]["parameters"]["who"]
         == "world"
     )
 
@@ -254,18 +257,18 @@ def test_each_action_of_a_stack_reaches_its_deployment_and_delete_leaves_nothing
     stacks: Stacks,
 ) -> None:
     """Created, suspended, resumed, checked and deleted, each time the deployment is told so; nothing is left."""
-    stacks("create", "one", "-t", str(stacks.template()), "--wait", "--timeout", "5")
+    stacks("create", "one", "-t", str(stacks.template()), "--wait", "--wait-for", "5")
     for turn in ("suspend", "resume", "check"):
-        assert f"one: {turn.upper()}_COMPLETE" in stacks(turn, "one").out
+        assert f"stack one: ok ({turn.upper()}_COMPLETE)" in stacks(turn, "one").out
     assert (
         "there is a stack one already"
         in stacks("create", "one", "-t", "hello.yaml", code=2).err
     )
     assert stacks("delete", "one", code=2).err.endswith("(give --yes)\n")
-    assert "one: DELETE_COMPLETE" in stacks("delete", "one", "--yes").out
+    assert "stack one: ok (DELETE_COMPLETE)" in stacks("delete", "one", "--yes").out
     assert stacks.logged == ["CREATE", "SUSPEND", "RESUME", "DELETE"]
     assert list((stacks.machine.state / "stacks").iterdir()) == []
-    assert stacks("delete", "one", "-y", code=2).err.startswith(
+    assert stacks("delete", "one", "-y", code=8).err.startswith(
         "error: there is no stack one"
     )
 
@@ -287,31 +290,32 @@ def test_stack_is_shown_with_the_keys_of_heat(stacks: Stacks) -> None:
     stacks.apply(stacks.template(), "--name", "a")
 
     def shown(*words: str) -> Any:
-        return json.loads(stacks(*words, "--json").out)
+        return json.loads(stacks(*words, "--json").out)["data"]
 
-    assert [(each["stack_name"], each["stack_status"]) for each in shown("list")] == [
+    stacks_shown = shown("list")["stacks"]
+    assert [(each["stack_name"], each["stack_status"]) for each in stacks_shown] == [
         ("a", "CREATE_COMPLETE")
     ]
     stack = shown("show", "a")
-    assert stack["parameters"]["pin"] == "******"
+    assert stack["parameters"]["pin"] == "***"
     assert [
         (each["output_key"], each["output_value"]) for each in stack["outputs"]
     ] == [
         ("greeting", "Hello, world!"),
-        ("pin", "******"),
-        ("password", "******"),
+        ("pin", "***"),
+        ("password", "***"),
     ]
-    assert [each["output_key"] for each in shown("output", "list", "a")] == [
+    assert [each["output_key"] for each in shown("output", "list", "a")["outputs"]] == [
         "greeting",
         "pin",
         "password",
     ]
     assert shown("output", "show", "a", "greeting")["output_value"] == "Hello, world!"
     assert stacks("output", "show", "a", "password", "--reveal").out == "opensesame\n"
-    assert "it has greeting" in stacks("output", "show", "a", "nothing", code=2).err
+    assert "it has greeting" in stacks("output", "show", "a", "nothing", code=8).err
     statuses = {
         each["resource_name"]: each["resource_status"]
-        for each in shown("resource", "list", "a")
+        for each in shown("resource", "list", "a")["resources"]
     }
     assert statuses == dict.fromkeys(
         ("config", "greeting", "server"), "CREATE_COMPLETE"
@@ -320,12 +324,11 @@ def test_stack_is_shown_with_the_keys_of_heat(stacks: Stacks) -> None:
         "config",
         "server",
     ]
-    events = [
-        json.loads(line)
-        for line in stacks("event", "list", "a", "--json").out.splitlines()
-    ]
-    assert events[-1]["resource_status"] == "CREATE_COMPLETE"
-    assert events[-1]["resource_name"] == "a"
+    last = shown("event", "list", "a")["events"][-1]
+    assert last["resource_status"] == "CREATE_COMPLETE"
+    assert last["resource_name"] == last["stack_name"] == "a"
+    assert last["subject"]["kind"] == "stack"
+    assert last["physical_resource_id"] == stack["id"]
     everything = (
         stacks("show", "a").out
         + stacks("event", "list", "a").out
@@ -346,21 +349,16 @@ def test_events_are_objects_as_they_happen(stacks: Stacks) -> None:
         "create", "a", "-t", str(stacks.template()), "--json"
     ).out.splitlines()
     *events, last = map(json.loads, lines)
-    assert set(events[0]) == {
-        "event_time",
-        "resource_name",
-        "resource_status",
-        "resource_status_reason",
-    }
-    assert [
-        each["resource_status"]
-        for each in events
-        if each["resource_name"] == "greeting"
-    ] == [
-        "CREATE_IN_PROGRESS",
-        "CREATE_COMPLETE",
+    assert {each["kind"] for each in events} == {"event"}
+    of_greeting = [
+        each["data"] for each in events if each["data"]["resource_name"] == "greeting"
     ]
-    assert (last["stack_status"], last["exit_code"]) == ("CREATE_COMPLETE", 0)
+    assert [(each["resource_status"], each["state"]) for each in of_greeting] == [
+        ("CREATE_IN_PROGRESS", "running"),
+        ("CREATE_COMPLETE", "ok"),
+    ]
+    assert (last["kind"], last["exit_code"]) == ("stack", 0)
+    assert last["data"]["stack_status"] == "CREATE_COMPLETE"
 
 
 LONG = 60.0
@@ -398,9 +396,9 @@ def test_after_an_interruption_the_same_command_goes_on(
             err
             == "interrupted: runs that have begun go on; run the command again to follow them\n"
         )
-    assert json.loads(stacks("list", "--json").out)[0]["stack_status"].endswith(
-        "_IN_PROGRESS"
-    )
+    assert json.loads(stacks("list", "--json").out)["data"]["stacks"][0][
+        "stack_status"
+    ].endswith("_IN_PROGRESS")
     go.touch()
     done = stacks.apply(path, *words)
     assert ("UPDATE_COMPLETE" if update else "CREATE_COMPLETE") in done.out
@@ -414,7 +412,7 @@ def test_only_one_command_at_a_time_changes_a_stack(stacks: Stacks) -> None:
     process = stacks.machine.start_apply(path)
     wait_until(lambda: len(stacks.logged) == 2, 30)
     assert stacks("suspend", "hello", code=4).err.startswith("error: another ")
-    assert "CREATE_IN_PROGRESS" in stacks("resource", "list", "hello").out
+    assert "greeting  running  CREATE" in stacks("resource", "list", "hello").out
     Path(f"{stacks.log}.go").touch()
     process.communicate(timeout=pace.seconds(30))
     assert process.returncode == 0
@@ -510,7 +508,7 @@ def test_on_a_terminal_there_is_a_tree(stacks: Stacks) -> None:
     printed = b""
     with os.fdopen(ours, "rb"), endings.ended(process):
         wait_until(lambda: len(stacks.logged) == 2, LONG)
-        while b"running   greeting" not in printed:
+        while b"running  greeting" not in printed:
             printed += os.read(ours, 65536)
         Path(f"{stacks.log}.go").touch()
         with contextlib.suppress(OSError):  # it has closed the terminal
@@ -518,8 +516,8 @@ def test_on_a_terminal_there_is_a_tree(stacks: Stacks) -> None:
                 printed += more
         assert process.wait(pace.seconds(LONG)) == 0
     *drawn, last = printed.decode().split("\x1b[J")
-    assert any("running   greeting" in each for each in drawn)
-    assert "ok        greeting" in last
+    assert any("running  greeting" in each for each in drawn)
+    assert "ok       greeting" in last
 
 
 PLUGIN = """\
@@ -555,7 +553,7 @@ def test_types_of_plugins_are_known(stacks: Stacks) -> None:
     assert "My::Own::Note" in stacks.apply(path, code=2).err
     assert list((stacks.machine.state / "stacks").iterdir()) == []  # nothing was begun
     done = stacks.apply(path, "--config", str(settings))
-    assert "ok        note" in done.out
+    assert "ok       note" in done.out
     assert (folder / "note").read_text() == "made"
     assert done.err.count("\n") == 1
     assert "other.py is not used: it needs nobody_has_this" in done.err

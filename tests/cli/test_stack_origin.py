@@ -113,7 +113,10 @@ def test_name_is_consent(machine: Machine, name: str, stacks: list[str]) -> None
         ["stack", "list", "--json", "--state-dir", str(machine.state)],
         {},
     )
-    assert sorted(each["stack_name"] for each in json.loads(listed.out)) == stacks
+    assert (
+        sorted(each["stack_name"] for each in json.loads(listed.out)["data"]["stacks"])
+        == stacks
+    )
     assert (
         machine.apply(second, *(() if name == "stack" else ("--name", name))).code == 0
     )

@@ -84,7 +84,7 @@ def test_abandoned_stack_has_ended_its_runs(machine: Machine) -> None:
     """The state that is printed says that the deployment was in progress."""
     pid = interrupted(machine)
     try:
-        done = stack(machine, "abandon", "s", "--output-file", "a.json")
+        done = stack(machine, "abandon", "s", "--yes", "--output-file", "a.json")
         assert (done.code, runs(pid)) == (0, False), done.out + done.err
         assert (
             json.loads((machine.folder / "a.json").read_text())["resources"]["app"][
@@ -107,7 +107,10 @@ def test_interrupted_stack_is_shown_with_the_command_that_continues_it(
         assert why in stack(machine, "list").out
         assert why in stack(machine, "show", "s").out
         assert (
-            json.loads(stack(machine, "list", "--json").out)[0]["interrupted"] is True
+            json.loads(stack(machine, "list", "--json").out)["data"]["stacks"][0][
+                "interrupted"
+            ]
+            is True
         )
         assert why in machine.agent("status").out
         [shown] = machine.agent("status", "--json").data["stacks"]

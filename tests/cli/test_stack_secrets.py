@@ -201,7 +201,7 @@ def test_no_command_shows_a_secret_parameter(stack: Stack) -> None:
         assert done.code == 0, done
         if words[-1] == "--json" and words[0] in ("show", "check", "suspend", "resume"):
             found = json.loads(done.out.splitlines()[-1])["parameters"]
-            assert (found["pw"], found["db_password"]) == ("******", "******")
+            assert (found["pw"], found["db_password"]) == ("***", "***")
 
 
 FAILURES = {
@@ -382,15 +382,17 @@ def test_a_common_hidden_value_changes_no_other_value(machine: Machine) -> None:
         "host": "demo-host",
         "port": 18080,
         "handed": handed,
-        "word": "******",
-        "both": ["******", "demos", "******"],
+        "word": "***",
+        "both": ["***", "demos", "***"],
     }
     for words in (("output", "show", "t", "--all", "--json"), ("show", "t", "--json")):
         found = json.loads(stack.stack(*words).out)
         listed = found if isinstance(found, list) else found["outputs"]
         assert {each["output_key"]: each["output_value"] for each in listed} == expected
     for name, value in expected.items():
-        found = json.loads(stack.stack("output", "show", "t", name, "--json").out)
+        found = json.loads(stack.stack("output", "show", "t", name, "--json").out)[
+            "data"
+        ]
         assert found["output_value"] == value
     assert stack.stack("output", "show", "t", "word", "--reveal").out == "demo\n"
     assert stack.stack("output", "show", "t", "port").out == "18080\n"

@@ -160,7 +160,7 @@ def test_suspended_stack_is_not_taken_for_another_state(
         True,
     ), done.err
     assert (
-        json.loads(stack(machine, "show", "s", "--json").out)["stack_status"]
+        json.loads(stack(machine, "show", "s", "--json").out)["data"]["stack_status"]
         == "SUSPEND_COMPLETE"
     )
     assert stack(machine, "resume", "s").code == 0
@@ -182,9 +182,11 @@ def test_adopted_stack_knows_that_it_was_suspended(machine: Machine) -> None:
     assert apply(machine).code == 0
     assert stack(machine, "suspend", "s").code == 0
     kept = machine.folder / "kept.json"
-    assert stack(machine, "abandon", "s", "--output-file", str(kept)).code == 0
+    assert stack(machine, "abandon", "s", "--yes", "--output-file", str(kept)).code == 0
     assert stack(machine, "adopt", "s", "--adopt-file", str(kept)).code == 0
-    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
+    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)["data"][
+        "resources"
+    ]
     states = {each["resource_name"]: each["resource_status"] for each in listed}
     assert (states["base"], states["top"]) == ("SUSPEND_COMPLETE", "SUSPEND_COMPLETE")
     assert running(machine) == []

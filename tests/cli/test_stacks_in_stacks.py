@@ -81,7 +81,9 @@ def stack(machine: Machine, *words: str) -> Done:
 
 def outputs(machine: Machine) -> dict[str, Any]:
     """Return the outputs of the stack."""
-    shown = json.loads(stack(machine, "output", "show", "p", "--all", "--json").out)
+    shown = json.loads(stack(machine, "output", "show", "p", "--all", "--json").out)[
+        "data"
+    ]
     return {each["output_key"]: each["output_value"] for each in shown}
 
 
@@ -120,7 +122,7 @@ def test_stacks_are_created_updated_and_deleted(machine: Machine) -> None:
     for action in ("suspend", "resume", "check"):
         assert stack(machine, action, "p").code == 0
     assert stack(machine, "delete", "-y", "p").code == 0
-    assert json.loads(stack(machine, "list", "--json").out) == []
+    assert json.loads(stack(machine, "list", "--json").out)["data"]["stacks"] == []
 
 
 @pytest.mark.parametrize(
@@ -189,7 +191,9 @@ def test_groups_of_instances(machine: Machine) -> None:
     template = write(machine, GROUPS)
     assert stack(machine, "create", "-t", template, "p").code == 0
     assert outputs(machine) == {"group": "127.0.0.1,127.0.0.1", "scaled": "127.0.0.1"}
-    shown = json.loads(stack(machine, "resource", "show", "p", "group/0", "--json").out)
+    shown = json.loads(
+        stack(machine, "resource", "show", "p", "group/0", "--json").out
+    )["data"]
     assert (shown["resource_type"], shown["metadata"]) == (
         "AWS::EC2::Instance",
         {"team": "ops"},

@@ -474,7 +474,7 @@ def test_folder_with_a_template_is_that_template(machine: Machine) -> None:
     ran = machine.apply(folder_with(machine, web__yaml=HOT, run__sh="#!/bin/sh\n"))
 
     assert ran.code == 0, ran.err
-    assert "web: CREATE_COMPLETE" in ran.out
+    assert "stack web: ok (CREATE_COMPLETE)" in ran.out
 
 
 TOSCA = "tosca_definitions_version: tosca_simple_yaml_1_3\ntopology_template: {}\n"
@@ -485,7 +485,7 @@ def test_folder_with_a_plain_tosca_template_is_that_template(machine: Machine) -
     ran = machine.apply(folder_with(machine, shop__yaml=TOSCA, run__sh="#!/bin/sh\n"))
 
     assert ran.code == 0, ran.err
-    assert "shop: CREATE_COMPLETE" in ran.out
+    assert "stack shop: ok (CREATE_COMPLETE)" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_an_example_shows_what_it_says(
             and line.startswith("heat-config-apply ")
             and not re.search(r"--plan|\|\|", line)
         ):
-            planned = json.loads(runs(f"{line} --plan --json").out)
+            planned = json.loads(runs(f"{line} --plan --json").out)["data"]["changes"]
             assert {each["change"] for each in planned} <= {"unchanged"}, planned
     finally:
         if (place.state / "stacks").is_dir():
@@ -122,7 +122,7 @@ def test_an_example_shows_what_it_says(
 def delete(place: Machine) -> None:
     """Delete all stacks: what they have started would outlive the test."""
     stacks = json.loads(run(place, "heat-config-agent stack list --json").out)
-    for each in stacks:
+    for each in stacks["data"]["stacks"]:
         done = run(place, f"heat-config-agent stack delete {each['stack_name']} --yes")
         assert done.code == 0, done.out + done.err
 

@@ -156,7 +156,7 @@ def test_a_handler_that_ends_the_process_is_a_failure_of_its_resource(
     done = plugin.apply()
     assert done.code == 1
     assert RAISED[raised] in done.out
-    assert "t: CREATE_FAILED" in done.out
+    assert "error: stack t: CREATE failed after" in done.err
     assert "good" in done.out
 
 
@@ -200,7 +200,7 @@ def test_a_plugin_that_ends_the_process_while_it_is_loaded_is_not_used(
     assert done.code == 0
     assert "bad.py is not used: " in done.err
     assert RAISED[raised] in done.err
-    assert "t: CREATE_COMPLETE" in done.out
+    assert "stack t: ok (CREATE_COMPLETE)" in done.out
     needed = plugin.apply(template=TEMPLATE.replace("good", "better"))
     assert needed.code == 2
     assert "My::Bad" in needed.err

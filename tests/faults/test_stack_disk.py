@@ -20,7 +20,7 @@ from support.stacking import Stacks
 pytestmark = pytest.mark.takes(20)
 
 fault = pytest.mark.fault
-USAGE = 2
+LACKING = 10
 
 full = fault(
     1,
@@ -50,7 +50,7 @@ def told(done: Done, words: str = "No space left on device") -> bool:
     if done.code == 0:
         return True
     return (
-        done.code == USAGE
+        done.code == LACKING
         and words in done.err
         and "nobody" not in done.err
         and "/" in done.err
@@ -101,9 +101,9 @@ def test_a_read_only_disk_begins_and_loses_nothing(stacks: Stacks, disk: Disk) -
     path = two(stacks)
     stacks.apply(path)
     disk.remount("ro")
-    done = stacks.apply(path, code=USAGE)
+    done = stacks.apply(path, code=LACKING)
     assert "Read-only file system" in done.err
-    assert "CREATE_COMPLETE" in stacks("list").out
+    assert "  ok     CREATE " in stacks("list").out
     disk.remount("rw")
     stacks("delete", "t", "--yes")
     assert sorted(stacks.ran) == [

@@ -21,7 +21,7 @@ from support.stacking import LONG, Stacks, ends, listens, signalled
 pytestmark = pytest.mark.takes(20)
 
 fault = pytest.mark.fault
-USAGE = 2
+LACKING = 10
 
 again = fault(
     2,
@@ -91,7 +91,7 @@ def test_used_port_is_reported(stacks: Stacks) -> None:
     path = stacks.template(stacks.waiting())
     interrupt(stacks, path)
     with taken(stacks.port()):
-        done = stacks.apply(path, code=USAGE)
+        done = stacks.apply(path, code=LACKING)
         assert f"the port {stacks.port()} of 127.0.0.1" in done.err
         assert f"the process {psutil.Process().pid} (" in done.err
         assert done.err.count("\n") == 1

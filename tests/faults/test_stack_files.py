@@ -16,7 +16,7 @@ from support.stacking import LONG, Stacks, ends
 pytestmark = pytest.mark.takes(20)
 
 fault = pytest.mark.fault
-USAGE = 2
+LACKING, NOT_THERE = 10, 8
 
 
 def first_lines(path: Path) -> None:
@@ -62,13 +62,13 @@ def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
     listed = stacks("list")
     assert "other" in listed.out
     assert str(stacks.record) in listed.err
-    assert "CREATE_COMPLETE" in stacks("show", "other").out
+    assert "(CREATE_COMPLETE)" in stacks("show", "other").out
     stacks.apply(other)
 
-    done = stacks.apply(path, code=USAGE)
+    done = stacks.apply(path, code=LACKING)
     assert str(stacks.record) in done.err
     assert "stack delete t" in done.err
-    assert str(stacks.record) in stacks("suspend", "t", code=USAGE).err
+    assert str(stacks.record) in stacks("suspend", "t", code=LACKING).err
     assert str(stacks.record) in stacks("show", "t", code=None).err
     assert stacks.ran.count("one CREATE") == 1
     if regular:  # it is as it was, or beside what could be read of it
@@ -90,7 +90,7 @@ def test_a_deletion_was_killed_at_its_last_step(stacks: Stacks) -> None:
     stacks.record.unlink()
     assert list(stacks.folder.iterdir()) != []
 
-    done = stacks("delete", "t", "--yes", code=USAGE)
+    done = stacks("delete", "t", "--yes", code=NOT_THERE)
 
     assert "there is no stack t" in done.err
     assert not stacks.folder.exists()
@@ -113,7 +113,9 @@ def test_nothing_was_kept_yet(stacks: Stacks, torn: bytes) -> None:
     stacks.record.write_bytes(torn)
 
     listed = stacks("list", "--json")
-    assert [each["stack_name"] for each in json.loads(listed.out)] == ["other"]
+    assert [
+        each["stack_name"] for each in json.loads(listed.out)["data"]["stacks"]
+    ] == ["other"]
     assert listed.err.count("counts as not existing") == 1
     stacks("delete", "t", "--yes")
     assert not stacks.folder.exists()
@@ -180,7 +182,7 @@ def test_damaged_file_of_a_stack_ends_a_command_in_a_sentence(
                     damage(each, how)
                     done += 1
         ended = stacks.apply(path, code=None)
-        assert ended.code in (0, USAGE), ended.err
+        assert ended.code in (0, LACKING), ended.err
         assert ended.code == 0 or ended.err.startswith("error: ")
         assert stacks.ran == ["one CREATE"]
         shutil.rmtree(stacks.folder)
@@ -234,7 +236,7 @@ def test_records_of_somebody_else_stop_the_work(stacks: Stacks, what: str) -> No
         stacks.script("one", what.format(stacks.record, stacks.folder))
     )
 
-    done = stacks.apply(path, code=USAGE)
+    done = stacks.apply(path, code=LACKING)
 
     assert done.err.splitlines()[-1].startswith("error: ")
     assert str(stacks.folder) in done.err

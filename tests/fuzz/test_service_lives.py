@@ -62,6 +62,9 @@ class Servers:
     def withdraw(self, deployment: DeploymentRecord) -> None:
         self._new = [each for each in self._new if each is not deployment]
 
+    def stop(self, world: World, reason: str) -> None:  # noqa: ARG002
+        self._new = []
+
     @property
     def busy(self) -> bool:
         return bool(self._new)

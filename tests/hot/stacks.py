@@ -66,6 +66,9 @@ class Agent:
     def withdraw(self, deployment: DeploymentRecord) -> None:
         """Nothing of it is kept here."""
 
+    def stop(self, world: World, reason: str) -> None:  # noqa: ARG002
+        self._new = []
+
     @property
     def busy(self) -> bool:
         return bool(self._new)

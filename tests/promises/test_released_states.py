@@ -118,7 +118,9 @@ def test_stacks_go_on(sample: Path, machine: Machine, heat: SignalServer) -> Non
 
     (machine.folder / "notes").mkdir()  # as the operation of that day has done
     for name in state_samples.STACKS:
-        assert f"{name}: DELETE_COMPLETE" in stacks("delete", name, "--yes").out
+        assert (
+            f"stack {name}: ok (DELETE_COMPLETE)" in stacks("delete", name, "--yes").out
+        )
     assert stacks("list").out.splitlines()[1:] == []
     assert not (machine.folder / "notes").exists()
 

@@ -44,7 +44,8 @@ def applied(machine: Machine, name: str, *words: str) -> dict[str, Any]:
     done = machine.apply(machine.folder / f"{name}.yaml", *given)
     assert done.code == 0, done.out + done.err
     [found] = stack(machine, "show", name)
-    return {each["output_key"]: each["output_value"] for each in found["outputs"]}
+    outputs = found["data"]["outputs"]
+    return {each["output_key"]: each["output_value"] for each in outputs}
 
 
 def lines(machine: Machine, name: str) -> list[str]:

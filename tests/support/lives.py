@@ -561,10 +561,13 @@ class Place:
         leaks = self.leaks({**found, "what was said": self.said()})
         assert not leaks, "\n".join(leaks)
         if not there:
-            assert json.loads(found["list --json"]) == [], found["list --json"]
+            stacks = json.loads(found["list --json"])["data"]["stacks"]
+            assert stacks == [], stacks
             return {}
-        outputs = json.loads(found[" ".join((*_OUTPUTS, "--json"))])
-        resources = json.loads(found[" ".join((*_RESOURCES, "--json"))])
+        outputs = json.loads(found[" ".join((*_OUTPUTS, "--json"))])["data"]["outputs"]
+        resources = json.loads(found[" ".join((*_RESOURCES, "--json"))])["data"][
+            "resources"
+        ]
         return {
             "outputs": {each["output_key"]: each["output_value"] for each in outputs},
             "resources": [

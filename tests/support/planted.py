@@ -275,7 +275,9 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
     ):
         yield f"stack {' '.join(words)}", _stack(machine, *words, name)
     listed = _stack(machine, "resource", "list", "-n", "5", "--json", name)
-    for number, each in enumerate(json.loads(listed) if listed.startswith("[") else ()):
+    for number, each in enumerate(
+        json.loads(listed)["data"]["resources"] if listed.startswith("{") else ()
+    ):
         # each is shown, in turn as text and as JSON
         option = ["--json"] if number % 2 else []
         yield (

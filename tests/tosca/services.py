@@ -108,7 +108,12 @@ class Case:
         assert done.code == 0, (
             f"stack {' '.join(words)} ends with {done.code}: {done.out}{done.err}"
         )
-        return json.loads(done.out)
+        data = json.loads(done.out)["data"]
+        return (
+            data
+            if "show" in words and "--all" not in words
+            else next(iter(data.values()))
+        )
 
     def compare(
         self, step: dict[str, Any], done: Done, lines: list[str]
@@ -151,7 +156,8 @@ class Case:
                 yield f"the outputs are {outputs}, and not {step['outputs']}"
         if "nodes" in step:
             nodes = {
-                node["node"]: node["state"] for node in self.ask("node", "list", NAME)
+                node["node"]: node["node_state"]
+                for node in self.ask("node", "list", NAME)
             }
             if nodes != step["nodes"]:
                 yield f"the states are {nodes}, and not {step['nodes']}"

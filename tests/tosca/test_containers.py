@@ -118,7 +118,8 @@ class Stack:
         done = self._on_state(
             "heat-config-agent", "stack", "node", "list", "shop", "--json"
         )
-        return {node["node"]: node["state"] for node in json.loads(done.out)}
+        nodes = json.loads(done.out)["data"]["nodes"]
+        return {node["node"]: node["node_state"] for node in nodes}
 
 
 def variables(podman: Podman, name: str) -> set[str]:

@@ -34,7 +34,9 @@ def stack(machine: Machine, *words: str) -> str:
 
 def outputs(machine: Machine, name: str) -> dict[str, str]:
     """Return the outputs of a stack."""
-    shown = json.loads(stack(machine, "output", "list", name, "--json"))
+    shown = json.loads(stack(machine, "output", "list", name, "--json"))["data"][
+        "outputs"
+    ]
     return {output["output_key"]: output["output_value"] for output in shown}
 
 
@@ -54,7 +56,7 @@ def test_notes_are_backed_up_by_a_workflow(machine: Machine) -> None:
     stack(machine, "workflow", "run", "notes", "backup", "--input", "name=monday")
     assert (notes / "monday").read_text() == "buy milk\n"
     shown = json.loads(stack(machine, "node", "show", "notes", "notes", "--json"))
-    assert shown["state"] == "saved"
+    assert shown["data"]["node_state"] == "saved"
     stack(machine, "delete", "notes", "--yes")
     assert not notes.exists()
 
@@ -87,7 +89,9 @@ def test_a_database_is_substituted(machine: Machine) -> None:
     assert outputs(machine, "shop") == {"address": "db://127.0.0.1/orders"}
     nodes = [
         node["node"]
-        for node in json.loads(stack(machine, "node", "list", "shop", "--json"))
+        for node in json.loads(stack(machine, "node", "list", "shop", "--json"))[
+            "data"
+        ]["nodes"]
     ]
     assert nodes == [
         "server",

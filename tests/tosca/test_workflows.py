@@ -115,9 +115,13 @@ class Shop:
     def states(self) -> dict[str, str]:
         """Return the states of the nodes."""
         return {
-            node["node"]: node["state"]
-            for node in json.loads(self.run("node", "list", "shop", "--json").out)
+            node["node"]: node["node_state"]
+            for node in self.asked("node", "list", "shop")["nodes"]
         }
+
+    def asked(self, *words: str) -> Any:
+        """Return the data that a command answers with."""
+        return json.loads(self.run(*words, "--json").out)["data"]
 
     def kill_at(self, operation: str, *words: str) -> None:
         """Run a command, and kill it while an operation runs, which then ends."""
@@ -148,15 +152,16 @@ def test_workflows_and_triggers_are_started(shop: Shop) -> None:
     assert shop.run("apply").code == 0
     assert shop.lines() == DEPLOYED
     listed = {
-        row["workflow"]: row
-        for row in json.loads(shop.run("workflow", "list", "shop", "--json").out)
+        row["name"]: row
+        for row in shop.asked("workflow", "list", "shop")["workflows"]
+        if row["kind"] == "workflow"
     }
     assert {name: row["status"] for name, row in listed.items()} == {
         "grow": None,
         "deploy": "COMPLETE",
         "undeploy": None,
     }
-    assert listed["grow"]["inputs"]["password"]["default"] == "******"
+    assert listed["grow"]["inputs"]["password"]["default"] == "***"
     assert listed["grow"]["inputs"]["word"] == {
         "type": "string",
         "description": "how big",
@@ -177,15 +182,15 @@ def test_workflows_and_triggers_are_started(shop: Shop) -> None:
         *GROWN,
         *("one.grow bigger", "two.grow bigger"),
     ]
-    shown = json.loads(shop.run("node", "show", "shop", "one", "--json").out)
-    assert (shown["state"], shown["host"], shown["attributes"]["tosca_name"]) == (
+    shown = shop.asked("node", "show", "shop", "one")
+    assert (shown["node_state"], shown["host"], shown["attributes"]["tosca_name"]) == (
         "grown",
         "server",
         "one",
     )
     assert "one.create" in shown["operations"]
     assert "grow" in shop.run("workflow", "list", "shop").out
-    assert "state                grown" in shop.run("node", "show", "shop", "one").out
+    assert "state        ok (grown)" in shop.run("node", "show", "shop", "one").out
 
 
 REFUSED = {

@@ -93,11 +93,11 @@ class StackRow:
 
 def stack_rows(settings: Settings) -> list[StackRow]:
     """Return the stacks of a state directory, by name, each with its state and the reason of a failure."""
-    rows = (_stack_row(settings, name) for name in names(settings.state))
+    rows = (stack_row(settings, name) for name in names(settings.state))
     return [row for row in rows if row is not None]
 
 
-def _stack_row(settings: Settings, name: str) -> StackRow | None:
+def stack_row(settings: Settings, name: str) -> StackRow | None:
     """Return a stack; None if nothing of it has been done yet."""
     stack = kept(settings.state, name)
     if stack is None or stack.blank:
@@ -123,13 +123,17 @@ def _stack_row(settings: Settings, name: str) -> StackRow | None:
         message=f"{stack.resources} resource{'' if stack.resources == 1 else 's'}",
         asked=_asked(settings, stack),
     )
-    if record.status == "FAILED":
+    if record.status == "FAILED" or row.status == "ROLLBACK_COMPLETE":
         from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
 
         why = sessions.why_failed(settings, name)
         message = why.removeprefix(f"{row.status}: ")
         return replace(
-            row, message=message, has_failed=True, alarm=f"stack {name}: {why}"
+            row,
+            state=Shown.FAILED,
+            message=message,
+            has_failed=True,
+            alarm=f"stack {name}: {why}",
         )
     if sentence := interrupted(settings, stack):
         return replace(row, state=Shown.UNKNOWN, message=sentence, alarm=sentence)

@@ -183,7 +183,7 @@ def show(options: argparse.Namespace) -> int:
         envelope.result(row)
         return ExitCode.OK
     for key, value in row.items():
-        if value in (None, "", False):
+        if value in (None, "", False) or key in _PARTS:
             continue
         text = _time(value) if key in _TIMES else str(value)
         label = key.replace("_", " ")
@@ -194,6 +194,8 @@ def show(options: argparse.Namespace) -> int:
 
 
 _TIMES = ("since", "answered", "next_poll")
+_PARTS = ("reason", "drift", "trouble")
+"""The parts of the sentence about a source, for programs."""
 
 
 def _time(value: object) -> str:
@@ -257,7 +259,10 @@ def _of_daemon(settings: Settings) -> Iterator[dict[str, object]]:
             "running": None,
             "refused": None,
             "failed": None,
-            "message": trouble or None,
+            "reason": None,
+            "drift": None,
+            "trouble": trouble or None,
+            "message": trouble,
             "hint": None,
             "document": True,
         }
@@ -299,6 +304,9 @@ def _of_followed(settings: Settings) -> Iterator[dict[str, object]]:
             "running": values["running"],
             "refused": values["refused"],
             "failed": values["failed"],
+            "reason": values["reason"],
+            "drift": values["drift"],
+            "trouble": values["trouble"],
             "message": _message(record) if is_wanted else _left(record),
             "hint": hint,
             "document": record.document,
@@ -309,8 +317,8 @@ def _is_repeatable(record: Followed) -> bool:
     return record.state in (Shown.FAILED, Shown.DRIFTED) and not record.trouble
 
 
-def _message(record: Followed) -> str | None:
-    return record.problem.removeprefix(f"source {record.name}: ") or None
+def _message(record: Followed) -> str:
+    return record.problem.removeprefix(f"source {record.name}: ")
 
 
 def _left(record: Followed) -> str:
@@ -407,7 +415,7 @@ def _plan(settings: Settings, names: Sequence[str], options: argparse.Namespace)
         )
     if options.json:
         envelope.begin("plan", is_on=True)
-        envelope.result({"changes": changes})
+        envelope.result({"changes": changes, "mistakes": []})
         return ExitCode.OK
     for line in terminal.table(
         [tuple(map(str, each.values())) for each in changes],

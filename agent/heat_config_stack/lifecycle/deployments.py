@@ -188,6 +188,7 @@ def runs_that_failed(root: Stack) -> list[Json]:
         {
             "path": path_of(root.world.store, each.id),
             "id": each.config,
+            "why": root.conceal.text(why(each)),
             "stderr": root.conceal.text(str(each.outputs.get("deploy_stderr") or "")),
         }
         for each in failed_last(root)

@@ -368,7 +368,8 @@ class Stack:
         """Record and report an event of a resource, or of the stack itself if the path is empty.
 
         Secrets are removed from the reason here, because every report to people passes this point.
-        `of` is the record of the resource: an event of one that another has replaced is marked `"replaced"`.
+        `of` is the record of the resource: an event of one that another has replaced is marked `"replaced"`, and
+        one of a placeholder for a cloud resource `"stands_in"`.
         """
         current = self.resources.get(record.name) if record is not None else None
         event = {
@@ -378,6 +379,12 @@ class Stack:
             "action": action,
             "status": status,
             "reason": self.world.conceal.text(reason),
+            "physical": record.physical if record is not None else self.id,
+            **(
+                {"stands_in": True}
+                if current is not None and current.is_placeholder
+                else {}
+            ),
             **(
                 {"replaced": True}
                 if current is not None and current.record is not record

@@ -172,6 +172,29 @@ class ThisMachine:
         ):
             self._gone.append(Document(source=source(deployment), content=[]))
 
+    def stop(self, world: World, reason: str) -> None:
+        """Begin to end the runs that are going on, whose results are taken; what has not begun never begins."""
+        if self._world is None:
+            self._recall(world)
+        self._world = world
+        running = {
+            each.source for each in self._journal.entries.values() if _runs(each)
+        }
+        self._new, self._pending, self._gone = {}, {}, []
+        ours = [
+            each for each in world.store.deployments.values() if source(each) in running
+        ]
+        for deployment in ours:
+            self._know(world, deployment)
+        known = {self._documents[each.id].source for each in ours}
+        documents = [self._documents[each.id] for each in ours]
+        documents += [
+            Document(source=each, content=[]) for each in sorted(running - known)
+        ]
+        self._applier.offer(documents, mark=False)
+        for each in sorted(running):
+            self._applier.end_runs(each, reason)
+
     @property
     def busy(self) -> bool:
         """True if deployments are pending or running, or their results are not on disk yet."""

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.diagnostics.words import among
-from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
+from heat_config_agent.model.errors import (
+    AgentError,
+    AmbiguousError,
+    ExistsError,
+    NotFoundError,
+    StateError,
+    UsageError,
+    blame,
+)
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
 from heat_config_stack.definition import Definition, Identity, Loader
@@ -58,6 +66,9 @@ class Machine(Servers, Protocol):
 
         Return also if one of the descriptors in `also` is readable.
         """
+
+    def stop(self, world: World, reason: str) -> None:
+        """Begin to end the runs that are going on, whose results come later; what has not begun never begins."""
 
     @property
     def busy(self) -> bool:
@@ -194,7 +205,7 @@ class Session:
         ):
             self.go_on()  # of its rollback, only the end is left
         if stack is not None and not stack.is_gone:
-            raise UsageError(
+            raise ExistsError(
                 f"there is a stack {stack.name} already",
                 hint="update it, or delete it first",
             )
@@ -335,8 +346,11 @@ class Session:
         found = stack.resources.get(name) if stack else None
         if found is None:
             hint = among(name, stack.resources) if stack else ""
-            raise UsageError(
-                f"there is no resource {resource} in {self._there().name}", hint=hint
+            name = self._there().name
+            raise NotFoundError(
+                f"there is no resource {resource} in {name}",
+                hint=hint,
+                subject=("resource", f"{name}/{resource}"),
             )
         try:
             _signal(found, details)
@@ -443,6 +457,29 @@ class Session:
             traversal.go_on(root, root.defined)
             self._run()
         return root
+
+    def cancel(self, *, rollback: bool) -> str:
+        """End the action or the workflow that an earlier process began, and return its name.
+
+        Runs that are going on are ended, and their results recorded. With `rollback`, an action that was begun so is
+        rolled back.
+        """
+        self._check_usable()
+        root = self._there()
+        begun = procedure.unfinished(root)
+        is_changing = root.id in self.store.changing()
+        action = root.record.action if is_changing or begun is None else begun.name
+        reason = f"{action} was cancelled"
+        self._machine.stop(self.world, reason)
+        while self._machine.busy:
+            self._wait()
+        traversal.cancel(root, reason, rollback=rollback)
+        for each in self.store.procedures.values():
+            if each.status == IN_PROGRESS:
+                each.status, each.reason, each.updated = FAILED, reason, time.time()
+                self.store.put(each)
+        self._run()
+        return action
 
     # Snapshots.
 
@@ -615,7 +652,7 @@ class Session:
         ):
             return self.go_on()
         if there is not None:
-            raise UsageError(
+            raise ExistsError(
                 f"there is a stack {there.name} already",
                 hint="adopt it under another name",
             )
@@ -742,7 +779,8 @@ class Session:
 
     def _there(self) -> Stack:
         if self.root is None:
-            raise UsageError(f"there is no stack in {self.store.folder}")
+            name = self.store.folder.name
+            raise NotFoundError(f"there is no stack {name}", subject=("stack", name))
         return self.root
 
     def _goes_back(self, definition: Definition) -> bool:
@@ -779,12 +817,16 @@ def find_snapshot(store: Memory, name: str) -> SnapshotRecord:
         return namesakes[0]
     stack = store.root.name if store.root else ""
     if namesakes:
-        raise UsageError(
+        raise AmbiguousError(
             f"{name!r} is the name of {len(namesakes)} snapshots of {stack}",
             hint="name one by its id",
         )
     names = [snapshot.name or snapshot.id for snapshot in store.snapshots.values()]
-    raise UsageError(f"{stack} has no snapshot {name!r}", hint=among(name, names))
+    raise NotFoundError(
+        f"{stack} has no snapshot {name!r}",
+        hint=among(name, names),
+        subject=("snapshot", f"{stack}/{name}"),
+    )
 
 
 def _least(*times: float | None) -> float | None:

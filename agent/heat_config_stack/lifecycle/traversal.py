@@ -230,6 +230,40 @@ def go_on(
         ).start()
 
 
+def cancel(root: Stack, reason: str, *, rollback: bool) -> None:
+    """End the actions that are in progress, as failed; with `rollback`, go back if the action was begun so.
+
+    The runs of deployments have ended before.
+    """
+    store, now = root.world.store, time.time()
+    for deployment in list(store.deployments.values()):
+        if deployment.status == IN_PROGRESS:
+            deployment.status, deployment.reason = FAILED, reason
+            store.put(deployment)
+    for record in list(store.resources.values()):
+        if record.status != IN_PROGRESS:
+            continue
+        record.status, record.reason, record.updated = FAILED, reason, now
+        store.put(record)
+        stack = root.world.stacks.get(record.stack)
+        if stack is not None:
+            stack.happened([record.name], record.action, FAILED, reason, record=record)
+    is_changing = root.record.status == IN_PROGRESS
+    action = root.record.action
+    for each in list(store.stacks.values()):
+        if each.status == IN_PROGRESS:
+            each.status, each.reason, each.updated = FAILED, reason, now
+            each.failure = each.failure or records.Failure("Cancelled", [], reason)
+            store.put(each)
+    root.traversal = None
+    if not is_changing:
+        return
+    if rollback and root.record.rollback and action in (CREATE, UPDATE, records.ADOPT):
+        go_back(root, reason)
+    else:
+        root.happened([], action, FAILED, reason)
+
+
 def _begin(stack: Stack, action: str, attempt: str) -> None:
     record = stack.record
     record.action, record.status, record.reason, record.failure = (
@@ -696,23 +730,27 @@ class _Convergence(Traversal):
             procedure.take_over(stack)
 
     def _go_back(self) -> None:
-        """Return to the earlier definition; after a failed create, to nothing."""
-        stack, record = self.stack, self.stack.record
-        failed = f"Resource {record.action} failed: {record.failure}"
-        stack.happened([], record.action, FAILED, failed)
-        record.undone = {"reason": failed, "runs": deployments.runs_that_failed(stack)}
-        create = record.action != UPDATE
-        record.revision, record.before = (
-            (record.latest + 1 if create else record.before),
-            record.revision,
-        )
-        record.latest = max(record.latest, record.revision)
-        record.source, record.source_before = record.source_before, record.source
-        earlier = None if create else stack.earlier
-        _begin(stack, ROLLBACK, record.attempt)
-        _Convergence(stack, earlier).start()
+        record = self.stack.record
+        go_back(self.stack, f"Resource {record.action} failed: {record.failure}")
 
     def _clear(self) -> None:
         """Delete all configs and deployments of the stack."""
         for each in self.stack.world.store.rest_of(self.stack.id):
             self.stack.world.store.drop(each)
+
+
+def go_back(stack: Stack, failed: str) -> None:
+    """Begin to return to the earlier definition, because of a failure; after a failed create, to nothing."""
+    record = stack.record
+    stack.happened([], record.action, FAILED, failed)
+    record.undone = {"reason": failed, "runs": deployments.runs_that_failed(stack)}
+    create = record.action != UPDATE
+    record.revision, record.before = (
+        (record.latest + 1 if create else record.before),
+        record.revision,
+    )
+    record.latest = max(record.latest, record.revision)
+    record.source, record.source_before = record.source_before, record.source
+    earlier = None if create else stack.earlier
+    _begin(stack, ROLLBACK, record.attempt)
+    _Convergence(stack, earlier).start()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from heat_config_agent.diagnostics.names import is_stack_name, rule
-from heat_config_agent.model.errors import StateError, UsageError
+from heat_config_agent.model.errors import (
+    AmbiguousError,
+    NotFoundError,
+    StateError,
+    UsageError,
+)
 from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
 from heat_config_stack.records.records import (
     ASKED,
@@ -47,6 +54,47 @@ def names(state: Path) -> list[str]:
     return sorted(filter(is_stack_name, there))
 
 
+_LEAST = 8
+"""Characters of an id that name a stack."""
+
+
+def named(state: Path, word: str) -> str:
+    """Return the name of the stack with a name, an id or a unique beginning of an id; else the word, if it may be one.
+
+    Raises AmbiguousError, and NotFoundError for a word that cannot be the name of a stack.
+    """
+    if is_stack_name(word) and os.path.lexists(state / FOLDER / word / FILE):
+        return word
+    found = (
+        [name for name, identity in _ids(state) if identity.startswith(word)]
+        if len(word) >= _LEAST
+        else []
+    )
+    if len(found) > 1:
+        raise AmbiguousError(
+            f"{word!r} is the beginning of the ids of several stacks",
+            hint=f"give one of the names: {', '.join(found)}",
+        )
+    if found:
+        return found[0]
+    if not is_stack_name(word):
+        raise NotFoundError(
+            f"there is no stack {word!r}",
+            hint="`heat-config-agent stack list --wide` shows names and ids",
+            subject=("stack", word),
+        )
+    return word
+
+
+def _ids(state: Path) -> Iterator[tuple[str, str]]:
+    """Yield the names and ids of the stacks whose records can be read."""
+    for name in names(state):
+        with contextlib.suppress(StateError):
+            store = Store(state / FOLDER / name, write=False, only=StackRecord.KIND)
+            if store.root is not None:
+                yield name, store.root.id
+
+
 class Kept(NamedTuple):
     """The record of an existing stack."""
 
@@ -61,6 +109,8 @@ class Kept(NamedTuple):
     """The workflows whose last run has failed, each with the reason."""
     resources: int = 0
     """The number of its resources, with those of stacks in it."""
+    bad: int = 0
+    """The number of these that have failed."""
     asked: tuple[str, ...] = ()
     """The paths of resources of a complete stack that run again in its next action, because a person asked for it."""
     left: tuple[str, ...] = ()
@@ -91,6 +141,10 @@ def kept(state: Path, name: str) -> Kept | None:
         store.damage or "; ".join(warnings),
         workflows=workflows,
         resources=len(store.resources),
+        bad=sum(
+            each.status == FAILED and each.reason != ASKED
+            for each in store.resources.values()
+        ),
         asked=asked,
         left=left,
     )

@@ -91,6 +91,7 @@ OPTIONS = (
         "--exit-code",
         "with --plan: end with 9 if there is something to do",
     ),
+    Option("--all", "with --plan of a template: show unchanged resources too"),
     Option(
         "--only",
         "apply only this deployment; may be repeated",

@@ -9,13 +9,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.diagnostics.kinds import TOSCA
+from heat_config_agent.model import states
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.model.positions import Json
+from heat_config_agent.model.wording import stamp
 from heat_config_hooks import files
-from heat_config_stack.cli.stack import operations, sessions, templates, values
-from heat_config_stack.cli.stack.live_view import view_of
+from heat_config_stack.cli.stack import (
+    operations,
+    queries,
+    sessions,
+    templates,
+    values,
+)
+from heat_config_stack.cli.stack.live_view import View, view_of
 from heat_config_stack.cli.stack.values import HIDDEN, is_hidden, listed
 from heat_config_stack.definition.files import needed
 from heat_config_stack.hot import reader
@@ -24,8 +32,6 @@ from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import find_snapshot
 from heat_config_stack.records.records import COMPLETE, SnapshotRecord
 
-_KEYS = ("id", "name", "status", "status_reason", "creation_time")
-
 
 def create(options: argparse.Namespace) -> int:
     """Take a snapshot."""
@@ -33,7 +39,11 @@ def create(options: argparse.Namespace) -> int:
     sessions.look(settings, options.name, operations.reported_later)
     view = view_of(options.name, as_json=options.json)
     with sessions.work(
-        settings, options.name, view, server=options.server or "", limit=options.timeout
+        settings,
+        options.name,
+        view,
+        server=options.server or "",
+        limit=options.wait_for,
     ) as session:
         view.expect(list(session.root.resources) if session.root else (), {})
         record = session.snapshot(options.snapshot_name or "")
@@ -43,12 +53,20 @@ def create(options: argparse.Namespace) -> int:
 def _ended(record: SnapshotRecord, *, as_json: bool) -> int:
     code = ExitCode.OK if record.status == COMPLETE else ExitCode.FAILED
     shown = _brief(record)
+    name = record.name or record.id
+    message = f"the snapshot {name} has failed: {record.reason}"
     if as_json:
-        terminal.say(json.dumps({**shown, "exit_code": int(code)}))
+        failure = envelope.Failure("failed", message) if code else None
+        envelope.result({**shown, "data": None}, code=code, error=failure)
         return code
-    for key, value in shown.items():
+    if code:
+        terminal.complain(f"error: {terminal.line(message)}")
+    facts = {"name": record.name, "state": shown["state"], "id": record.id}
+    for key, value in facts.items():
         if value:
-            terminal.say(f"{terminal.padded(key, 14)} {terminal.line(str(value))}")
+            text = terminal.line(str(value))
+            text = terminal.stated(text) if key == "state" else text
+            terminal.say(f"{terminal.padded(key, 12)} {text}")
     return code
 
 
@@ -60,6 +78,8 @@ def _brief(record: SnapshotRecord) -> dict[str, Json]:
         "status": record.status,
         "status_reason": record.reason,
         "creation_time": values.moment(record.created),
+        "state": str(states.of_stack(record.status)),
+        "since": stamp(record.created),
     }
 
 
@@ -68,17 +88,22 @@ def list_(options: argparse.Namespace) -> int:
     root = sessions.look(state_options.of(options), options.name)
     shown = [_brief(snapshot) for snapshot in root.world.store.snapshots.values()]
     if options.json:
-        terminal.say(json.dumps(shown))
+        envelope.result({"snapshots": shown})
         return ExitCode.OK
-    header = ("ID", "NAME", "STATUS", "WHY", "CREATED")
-    first, *lines = terminal.table(
-        [
-            header,
-            *(tuple(str(snapshot[key] or "-") for key in _KEYS) for snapshot in shown),
-        ]
-    )
-    terminal.say(terminal.styled(first, "quiet"))
-    for line in lines:
+    rows = [
+        (
+            str(each["name"] or "-"),
+            str(each["state"]),
+            str(each["action"]),
+            queries.when(each["since"]),
+            str(each["id"]),
+            str(each["status_reason"] or ""),
+        )
+        for each in shown
+    ]
+    header = ("NAME", "STATE", "ACTION", "SINCE", "ID", "DETAILS")
+    empty = f"no snapshots of {root.name}"
+    for line in terminal.table(rows, header=header, empty=empty):
         terminal.say(line)
     return ExitCode.OK
 
@@ -88,10 +113,11 @@ def show(options: argparse.Namespace) -> int:
     root = sessions.look(state_options.of(options), options.name)
     record = find_snapshot(root.world.store, options.snapshot)
     data = {**record.data, **_exported(record.source)}
-    shown = data if options.reveal else _masked(root, data)
-    terminal.say(
-        json.dumps({**_brief(record), "data": shown}, indent=2, ensure_ascii=False)
-    )
+    shown = {**_brief(record), "data": data if options.reveal else masked(root, data)}
+    if options.json:
+        envelope.result(shown)
+    else:
+        terminal.say(json.dumps(shown, indent=2, ensure_ascii=False))
     return ExitCode.OK
 
 
@@ -104,7 +130,7 @@ def _exported(source: Json) -> dict[str, Json]:
     )
 
 
-def _masked(root: Stack, value: Any) -> Any:
+def masked(root: Stack, value: Any) -> Any:
     """Return data with hidden values masked, and those that are secret by their names."""
     listing = listed(root.world.conceal, value)
 
@@ -126,33 +152,21 @@ def delete(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     root = sessions.look(settings, options.name, operations.reported_later)
     record = find_snapshot(root.world.store, options.snapshot)
-    if not options.yes:
-        answer = terminal.ask(
-            f"delete the snapshot {record.name or record.id} of {options.name}? [y/N] "
-        )
-        if answer is None:
-            raise UsageError(
-                "delete needs a confirmation, and there is no terminal",
-                hint="give --yes",
-            )
-        if answer.strip().lower() not in ("y", "yes"):
-            return ExitCode.FAILED
+    terminal.confirmed(
+        f"delete the snapshot {record.name or record.id} of {options.name}", options
+    )
     view = view_of(options.name, as_json=options.json)
     with sessions.work(
-        settings, options.name, view, server=options.server or "", limit=options.timeout
+        settings,
+        options.name,
+        view,
+        server=options.server or "",
+        limit=options.wait_for,
     ) as session:
         session.delete_snapshot(record.id)
     if options.json:
-        terminal.say(
-            json.dumps(
-                {
-                    "id": record.id,
-                    "name": record.name,
-                    "status": "DELETE_COMPLETE",
-                    "exit_code": 0,
-                }
-            )
-        )
+        gone = {"action": "DELETE", "status": COMPLETE, "data": None}
+        envelope.result({**_brief(record), **gone, "state": "ok"})
     else:
         terminal.say(
             f"the snapshot {terminal.line(record.name or record.id)} is deleted"
@@ -165,7 +179,16 @@ def restore(options: argparse.Namespace) -> int:
     """Restore a stack to a snapshot."""
     settings = state_options.of(options)
     root = sessions.look(settings, options.name, operations.reported_later)
-    snapshot = find_snapshot(root.world.store, options.snapshot).id
+    record = find_snapshot(root.world.store, options.snapshot)
+    snapshot = record.id
+    if options.plan:
+        from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
+
+        definition = sessions.stored_definition(record.source, root.identity)
+        return plan.show(settings, options, definition, root)
+    terminal.confirmed(
+        f"restore {options.name} to the snapshot {record.name or record.id}", options
+    )
     return operations.carry_out(
         settings, options, lambda session: session.restore(snapshot), None
     )
@@ -182,6 +205,10 @@ def adopt(options: argparse.Namespace) -> int:
     definition = templates.adopted(
         options, data, sessions.types(settings.words("plugin_dirs"))
     )
+    if options.plan:
+        from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
+
+        return plan.show_adoption(options, definition, resources)
     return operations.carry_out(
         settings,
         options,
@@ -211,8 +238,11 @@ def abandon(options: argparse.Namespace) -> int:
         sessions.warned(
             f"{options.name} is not a stack of a HOT template: its state cannot be adopted"
         )
-    view = view_of(options.name, as_json=True)
-    with sessions.work(settings, options.name, view, without_types=True) as session:
+    terminal.confirmed(
+        f"forget the stack {options.name}, and leave everything that was created",
+        options,
+    )
+    with sessions.work(settings, options.name, View(), without_types=True) as session:
         session.end_runs()
         text = (
             json.dumps(
@@ -222,6 +252,7 @@ def abandon(options: argparse.Namespace) -> int:
         )
         if options.output_file:
             _write(options.output_file, text)
+            terminal.note(f"the state of {options.name} is in {options.output_file}")
         else:
             _print(text)
         session.abandon()

@@ -8,18 +8,20 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heat_config_agent.cli import state_options
-from heat_config_agent.cli.command_line import seconds
+from heat_config_agent.cli import envelope, state_options
 from heat_config_agent.cli.help_format import HelpFormatter, Parser
 from heat_config_stack.cli import template_options
 
 _EXIT_CODES = """\
 exit codes:
   0    success
-  1    the stack failed or was rolled back, or there is no such output or resource
-  2    bad usage or configuration, no such stack, or mistakes in a template: nothing was begun
+  1    the stack or the workflow failed or was rolled back, or an output has no value
+  2    bad usage or configuration, or mistakes in a template: nothing was begun
   4    another program works on the stack
   6    a script has asked for a reboot of the machine, and continues after it
+  7    the time of --wait-for is over; runs that have begun go on, and the same command continues the work
+  8    there is no such stack, or no such thing of it
+  10   the machine lacks something, such as space on the disk
   130  interrupted: runs that have begun go on, and the same command continues the work
 """
 
@@ -53,6 +55,10 @@ def _run(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return a function that loads the module of a command and runs the command."""
 
     def run(options: argparse.Namespace) -> int:
+        if getattr(options, "json", False):
+            envelope.begin(options.kind, is_on=True)
+        if getattr(options, "of_stack", False):
+            _name_stacks(options)
         code: int = getattr(
             importlib.import_module(f"{__package__}.{module}"), function
         )(options)
@@ -61,11 +67,23 @@ def _run(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     return run
 
 
+def _name_stacks(options: argparse.Namespace) -> None:
+    """Replace the ids of stacks on the command line by the names of the stacks. Raises NotFoundError."""
+    from heat_config_stack.records import listing  # noqa: PLC0415  # not for new stacks
+
+    state = state_options.of(options).state
+    if "names" in options:
+        options.names = [listing.named(state, each) for each in options.names]
+    elif options.name is not None:
+        options.name = listing.named(state, options.name)
+
+
 def _command(
     inner: state_options.Commands,
     name: str,
     brief: str,
     run: Callable[[argparse.Namespace], int],
+    kind: str = "stack",
 ) -> argparse.ArgumentParser:
     parser = state_options.command(
         inner,
@@ -74,7 +92,7 @@ def _command(
         f"{name}: {brief[:1].upper()}{brief[1:]}.",
         epilog=_EXIT_CODES,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, kind=kind)
     return parser
 
 
@@ -83,38 +101,59 @@ def _worked_on(
     name: str,
     brief: str,
     run: Callable[[argparse.Namespace], int],
+    kind: str = "stack",
 ) -> argparse.ArgumentParser:
-    """Declare a command that changes stacks."""
-    parser = _command(inner, name, brief, run)
+    """Declare a command that works on stacks."""
+    parser = _command(inner, name, brief, run, kind)
     parser.add_argument(
         "--wait",
         action="store_true",
         help="accepted and ignored: the command always waits for the end",
     )
-    parser.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=_seconds,
-        help="how long to wait: seconds, or a time like 30m or 2h; runs that have begun go on after it",
-    )
+    state_options.add_wait_for(parser)
     parser.add_argument(
         "--server",
         metavar="NAME",
         help="carry out only the deployments of this server (every server is this machine)",
     )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON object for each event, and then the stack",
-    )
+    state_options.add_json(parser)
     return parser
 
 
-def _seconds(text: str) -> float:
-    try:
-        return seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _changes(
+    inner: state_options.Commands,
+    name: str,
+    brief: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    of_stack: bool = True,
+) -> argparse.ArgumentParser:
+    """Declare a command that changes a stack, and shows what it would do with --plan."""
+    parser = _worked_on(inner, name, brief, run)
+    if of_stack:
+        _add_stack(parser)
+    state_options.add_plan(parser)
+    _add_all(parser)
+    return parser
+
+
+def _add_all(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--all", action="store_true", help="with --plan: show unchanged resources too"
+    )
+
+
+_STACK = "the name of a stack, its id, or a unique beginning of its id of 8 characters or more"
+_RESOURCE = "its name, or GROUP/MEMBER for one of a child stack"
+
+
+def _add_stack(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="STACK", help=_STACK)
+    parser.set_defaults(of_stack=True)
+
+
+def _add_new(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="STACK", help="the name of the new stack")
 
 
 class _Parser(Parser):
@@ -150,12 +189,6 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="carry out the scripts in the user_data of servers, once",
     )
-    parser.add_argument(
-        "--dry-run",
-        "--plan",
-        action="store_true",
-        help="show the change of each resource, and do nothing",
-    )
 
 
 def _add_rollback(parser: argparse.ArgumentParser) -> None:
@@ -178,8 +211,9 @@ def _add_rollback(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_create(inner: state_options.Commands) -> None:
-    parser = _worked_on(inner, "create", "create a stack", _run("operations", "create"))
-    parser.add_argument("name", metavar="NAME", help="the name of the new stack")
+    run = _run("operations", "create")
+    parser = _changes(inner, "create", "create a stack", run, of_stack=False)
+    _add_new(parser)
     _add_wanted(parser)
 
 
@@ -199,29 +233,27 @@ def _add_kept(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_update(inner: state_options.Commands) -> None:
-    parser = _worked_on(inner, "update", "update a stack", _run("operations", "update"))
-    parser.add_argument("name", metavar="NAME", help="the stack")
+    parser = _changes(inner, "update", "update a stack", _run("operations", "update"))
     _add_wanted(parser)
     _add_kept(parser)
 
 
 def _add_turn(action: str, inner: state_options.Commands) -> None:
-    parser = _worked_on(inner, action, f"{action} a stack", _run("operations", "turn"))
-    parser.add_argument("name", metavar="NAME", help="the stack")
+    parser = _changes(inner, action, f"{action} a stack", _run("operations", "turn"))
     parser.set_defaults(turn=action)
 
 
 def _add_delete(inner: state_options.Commands) -> None:
-    parser = _worked_on(
+    parser = _changes(
         inner,
         "delete",
         "delete stacks and everything that they created",
         _run("operations", "delete"),
+        of_stack=False,
     )
-    parser.add_argument("names", metavar="NAME", nargs="+", help="a stack")
-    parser.add_argument(
-        "-y", "--yes", action="store_true", help="do not ask for confirmation"
-    )
+    parser.add_argument("names", metavar="STACK", nargs="+", help=_STACK)
+    parser.set_defaults(of_stack=True)
+    state_options.add_yes(parser)
     parser.add_argument(
         "--force",
         action="store_true",
@@ -229,29 +261,68 @@ def _add_delete(inner: state_options.Commands) -> None:
     )
 
 
+def _add_cancel(inner: state_options.Commands) -> None:
+    parser = _command(
+        inner,
+        "cancel",
+        "end the running action of a stack, and the runs of its scripts",
+        _run("cancel", "cancel"),
+    )
+    _add_stack(parser)
+    parser.add_argument(
+        "--no-rollback",
+        action="store_true",
+        help="let the stack fail, also where its action was begun with --rollback",
+    )
+    state_options.add_wait_for(parser)
+    state_options.add_json(parser)
+
+
 def _add_list(inner: state_options.Commands) -> None:
-    _shows(inner, "list", "list all stacks", _run("queries", "stacks"), of_stack=False)
+    parser = _shows(
+        inner,
+        "list",
+        "list all stacks",
+        _run("queries", "stacks"),
+        "stacks",
+        of_stack=False,
+    )
+    _add_wide(parser, "show the times and ids too")
+
+
+def _add_wide(parser: argparse.ArgumentParser, brief: str) -> None:
+    """Add the option for more columns, under the names that people know it by."""
+    parser.add_argument("--wide", "--long", action="store_true", help=brief)
 
 
 def _add_show(inner: state_options.Commands) -> None:
-    _shows(
+    parser = _shows(
         inner,
         "show",
         "show a stack with its parameters and outputs",
         _run("queries", "stack"),
+        "stack",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="show the parameters of Heat itself too"
     )
 
 
 def _add_output(inner: state_options.Commands) -> None:
-    outputs = _group(inner, "output", "show the outputs of a stack")
+    outputs = state_options.group(inner, "output", "show the outputs of a stack")
     _shows(
         outputs,
         "list",
         "list the outputs with their descriptions",
         _run("queries", "outputs"),
+        "outputs",
     )
     parser = _shows(
-        outputs, "show", "show the value of an output", _run("queries", "output")
+        outputs,
+        "show",
+        "show the value of an output",
+        _run("queries", "output"),
+        "output",
     )
     parser.add_argument(
         "output",
@@ -264,102 +335,165 @@ def _add_output(inner: state_options.Commands) -> None:
 
 
 def _add_node(inner: state_options.Commands) -> None:
-    of_nodes = _group(inner, "node", "show the nodes of a service")
+    of_nodes = state_options.group(inner, "node", "show the nodes of a service")
     _shows(
         of_nodes,
         "list",
         "list the nodes with their types, states and machines",
         _run("queries", "nodes"),
+        "nodes",
     )
     parser = _shows(
         of_nodes,
         "show",
         "show a node with its attributes and operations",
         _run("queries", "node"),
+        "node",
     )
     parser.add_argument("node", metavar="NODE", help="the node")
 
 
 def _add_resource(inner: state_options.Commands) -> None:
-    resources = _group(inner, "resource", "show the resources of a stack")
+    resources = state_options.group(inner, "resource", "show the resources of a stack")
     parser = _shows(
         resources,
         "list",
         "list the resources with their states",
         _run("queries", "resources"),
+        "resources",
     )
     parser.add_argument(
         "-n",
         "--nested-depth",
-        metavar="DEPTH",
-        type=int,
+        metavar="N",
+        type=_depth,
         default=0,
         help="include this many levels of nested stacks",
     )
+    _add_wide(parser, "show the ids too")
     parser = _shows(
         resources,
         "show",
         "show a resource with its attributes",
         _run("queries", "resource"),
-    )
-    parser.add_argument(
         "resource",
-        metavar="RESOURCE",
-        help="its name, or GROUP/MEMBER in a nested stack",
     )
+    parser.add_argument("resource", metavar="RESOURCE", help=_RESOURCE)
     parser = _worked_on(
         resources,
         "signal",
         "signal a resource: the handle of a wait condition, or one of a plug-in",
         _run("operations", "signal"),
     )
-    parser.add_argument("name", metavar="NAME", help="the name of the stack")
-    parser.add_argument(
-        "resource",
-        metavar="RESOURCE",
-        help="its name, or GROUP/MEMBER in a nested stack",
-    )
+    _add_stack(parser)
+    parser.add_argument("resource", metavar="RESOURCE", help=_RESOURCE)
     parser.add_argument(
         "--data", metavar="JSON", help="the content of the signal (default: none)"
     )
     _add_types(resources)
 
 
+def _depth(text: str) -> int:
+    return _number(text, 0)
+
+
+def _limit(text: str) -> int:
+    return _number(text, 1)
+
+
+def _number(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) < least:
+        raise argparse.ArgumentTypeError(
+            f"expected a number, {least} or more, not {text!r}"
+        )
+    return int(text)
+
+
 def _add_event(inner: state_options.Commands) -> None:
-    events = _group(inner, "event", "show the events of a stack")
+    events = state_options.group(inner, "event", "show the events of a stack")
     parser = _shows(
-        events, "list", "list the events, oldest first", _run("queries", "events")
+        events,
+        "list",
+        "list the events, oldest first",
+        _run("queries", "events"),
+        "events",
     )
     parser.add_argument(
-        "--resource", metavar="NAME", help="only the events of this resource"
+        "--resource", metavar="RESOURCE", help="only the events of this resource"
     )
     parser.add_argument(
-        "--limit", metavar="NUMBER", type=int, help="only the last events"
+        "--limit", metavar="N", type=_limit, help="only the last N events"
     )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="go on with new events until the stack has no running action",
+    )
+
+
+def _add_failures(inner: state_options.Commands) -> None:
+    failures = state_options.group(inner, "failures", "show why a stack has failed")
+    parser = _shows(
+        failures,
+        "list",
+        "list the resources that have failed, with the last lines of their output",
+        _run("queries", "failures"),
+        "failures",
+    )
+    _add_wide(parser, "show more lines of their output")
+
+
+def _add_template(inner: state_options.Commands) -> None:
+    group = state_options.group(inner, "template", "show the template of a stack")
+    _shows(
+        group,
+        "show",
+        "print the template that a stack has",
+        _run("definitions", "template"),
+        "template",
+    )
+
+
+def _add_environment(inner: state_options.Commands) -> None:
+    group = state_options.group(inner, "environment", "show the environment of a stack")
+    parser = _shows(
+        group,
+        "show",
+        "print the parameters and the environment that a stack has",
+        _run("definitions", "environment"),
+        "environment",
+    )
+    parser.add_argument("--reveal", action="store_true", help="do not mask secrets")
 
 
 def _add_preview(inner: state_options.Commands) -> None:
     parser = _shows(
         inner,
         "preview",
-        "show what create or update would do",
+        "",
         _run("operations", "preview_"),
+        "plan",
         of_stack=False,
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the name of the stack")
+    parser.description = (
+        "Another name of `stack create --plan` and `stack update --plan`."
+    )
+    parser.add_argument("name", metavar="STACK", nargs="?", help=_STACK)
     template_options.add(parser)
     template_options.add_attributes(parser)
     _add_kept(parser)
+    _add_all(parser)
 
 
 def _add_adopt(inner: state_options.Commands) -> None:
-    parser = _worked_on(
+    parser = _changes(
         inner,
         "adopt",
         "create a stack of resources that exist already",
         _run("archives", "adopt"),
+        of_stack=False,
     )
-    parser.add_argument("name", metavar="NAME", help="the name of the stack")
+    _add_new(parser)
     parser.add_argument(
         "--adopt-file",
         metavar="FILE",
@@ -374,8 +508,10 @@ def _add_adopt(inner: state_options.Commands) -> None:
 def _add_abandon(inner: state_options.Commands) -> None:
     brief = "print the state of a stack, and forget the stack without deleting anything"
     parser = _command(inner, "abandon", brief, _run("archives", "abandon"))
-    parser.add_argument("name", metavar="NAME", help="the stack")
+    _add_stack(parser)
+    state_options.add_yes(parser)
     parser.add_argument(
+        "-o",
         "--output-file",
         metavar="FILE",
         help="write the state to this file (default: print it)",
@@ -383,42 +519,66 @@ def _add_abandon(inner: state_options.Commands) -> None:
 
 
 def _add_snapshot(inner: state_options.Commands) -> None:
-    group = _group(inner, "snapshot", "take, show and restore snapshots of a stack")
-    parser = _worked_on(
-        group, "create", "take a snapshot of a stack", _run("archives", "create")
+    group = state_options.group(
+        inner, "snapshot", "take, show and restore snapshots of a stack"
     )
-    parser.add_argument("name", metavar="STACK", help="the stack")
+    parser = _worked_on(
+        group,
+        "create",
+        "take a snapshot of a stack",
+        _run("archives", "create"),
+        "snapshot",
+    )
+    _add_stack(parser)
     parser.add_argument(
         "--name", dest="snapshot_name", metavar="NAME", help="the name of the snapshot"
     )
-    _shows(group, "list", "list the snapshots of a stack", _run("archives", "list_"))
+    _shows(
+        group,
+        "list",
+        "list the snapshots of a stack",
+        _run("archives", "list_"),
+        "snapshots",
+    )
     parser = _shows(
         group,
         "show",
         "print a snapshot with the state of the stack, as JSON",
         _run("archives", "show"),
+        "snapshot",
     )
     parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
     parser.add_argument("--reveal", action="store_true", help="do not mask secrets")
-    for name, brief, run in (
-        ("restore", "restore a stack to a snapshot", _run("archives", "restore")),
-        ("delete", "delete a snapshot of a stack", _run("archives", "delete")),
-    ):
-        parser = _worked_on(group, name, brief, run)
-        parser.add_argument("name", metavar="STACK", help="the stack")
-        parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
-    parser.add_argument(
-        "-y", "--yes", action="store_true", help="do not ask for confirmation"
+    parser = _changes(
+        group,
+        "restore",
+        "restore a stack to a snapshot",
+        _run("archives", "restore"),
     )
+    parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
+    state_options.add_yes(parser)
+    parser = _worked_on(
+        group,
+        "delete",
+        "delete a snapshot of a stack",
+        _run("archives", "delete"),
+        "snapshot",
+    )
+    _add_stack(parser)
+    parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
+    state_options.add_yes(parser)
 
 
 def _add_types(resources: state_options.Commands) -> None:
-    types = _group(resources, "type", "show the resource types that templates may have")
+    types = state_options.group(
+        resources, "type", "show the resource types that templates may have"
+    )
     parser = _shows(
         types,
         "list",
         "list the resource types, those of plug-ins included",
         _run("type_queries", "list_"),
+        "resource_types",
         of_stack=False,
     )
     parser.add_argument(
@@ -435,6 +595,7 @@ def _add_types(resources: state_options.Commands) -> None:
         "show",
         "show the properties and attributes of a resource type",
         _run("type_queries", "show"),
+        "resource_type",
         of_stack=False,
     )
     parser.add_argument("type", metavar="TYPE", help="the name of a resource type")
@@ -453,19 +614,24 @@ def _add_types(resources: state_options.Commands) -> None:
 
 
 def _add_workflow(inner: state_options.Commands) -> None:
-    of_workflows = _group(
+    of_workflows = state_options.group(
         inner, "workflow", "show and carry out the workflows of a service"
     )
     _shows(
         of_workflows,
         "list",
-        "list the workflows with their inputs and their last runs",
+        "list the workflows and triggers with their inputs and their last runs",
         _run("workflows", "list_"),
+        "workflows",
     )
     parser = _worked_on(
-        of_workflows, "run", "carry out a workflow", _run("workflows", "run")
+        of_workflows,
+        "run",
+        "carry out a workflow",
+        _run("workflows", "run"),
+        "workflow",
     )
-    parser.add_argument("name", metavar="NAME", help="the name of the stack")
+    _add_stack(parser)
     parser.add_argument("workflow", metavar="WORKFLOW", help="the workflow")
     _add_input(parser)
 
@@ -476,8 +642,9 @@ def _add_trigger(inner: state_options.Commands) -> None:
         "trigger",
         "start the action of a trigger of a policy",
         _run("workflows", "trigger"),
+        "workflow",
     )
-    parser.add_argument("name", metavar="NAME", help="the name of the stack")
+    _add_stack(parser)
     parser.add_argument("trigger", metavar="POLICY.TRIGGER", help="the trigger")
     _add_input(parser)
 
@@ -497,27 +664,16 @@ def _shows(
     name: str,
     brief: str,
     run: Callable[[argparse.Namespace], int],
+    kind: str,
     *,
     of_stack: bool = True,
 ) -> argparse.ArgumentParser:
     """Declare a command that shows something."""
-    parser = _command(inner, name, brief, run)
+    parser = _command(inner, name, brief, run, kind)
     if of_stack:
-        parser.add_argument("name", metavar="NAME", help="the stack")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+        _add_stack(parser)
+    state_options.add_json(parser)
     return parser
-
-
-def _group(
-    inner: state_options.Commands, name: str, brief: str
-) -> state_options.Commands:
-    parser = inner.add_parser(
-        name, help=brief, description=f"{brief[:1].upper()}{brief[1:]}."
-    )
-    inner_: state_options.Commands = parser.add_subparsers(
-        metavar="COMMAND", title="commands"
-    )
-    return inner_
 
 
 def _add_graph(inner: state_options.Commands) -> None:
@@ -526,10 +682,12 @@ def _add_graph(inner: state_options.Commands) -> None:
         "graph",
         "draw the dependencies of resources, or their times",
         _run("drawing", "graph"),
+        "graph",
     )
+    parser.set_defaults(of_stack=True)
     parser.add_argument(
         "name",
-        metavar="NAME",
+        metavar="STACK",
         nargs="?",
         help="a stack; alternatively, give a template with -t",
     )
@@ -542,6 +700,7 @@ def _add_graph(inner: state_options.Commands) -> None:
     parser.add_argument(
         "--format", choices=("text", "dot", "svg"), default="text", help="default: text"
     )
+    state_options.add_json(parser)
 
 
 _COMMANDS: dict[str, Callable[[state_options.Commands], None]] = {
@@ -551,17 +710,21 @@ _COMMANDS: dict[str, Callable[[state_options.Commands], None]] = {
     "resume": functools.partial(_add_turn, "resume"),
     "check": functools.partial(_add_turn, "check"),
     "delete": _add_delete,
+    "cancel": _add_cancel,
     "adopt": _add_adopt,
     "abandon": _add_abandon,
     "snapshot": _add_snapshot,
     "list": _add_list,
     "show": _add_show,
+    "failures": _add_failures,
     "output": _add_output,
     "node": _add_node,
     "workflow": _add_workflow,
     "trigger": _add_trigger,
     "resource": _add_resource,
     "event": _add_event,
+    "template": _add_template,
+    "environment": _add_environment,
     "preview": _add_preview,
     "graph": _add_graph,
 }

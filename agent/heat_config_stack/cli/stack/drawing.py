@@ -14,7 +14,7 @@ import unicodedata
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking.redaction import OPEN
@@ -568,8 +568,7 @@ def graph(options: argparse.Namespace) -> int:
         if options.timeline:
             raise UsageError("a template has no timeline", hint="name a stack")
         nodes = _nodes(_defined(options), {})
-        terminal.say(_DRAWN[options.format](nodes), end="")
-        return ExitCode.OK
+        return _answer(options, _DRAWN[options.format](nodes), nodes)
     settings = state_options.of(options)
     root = sessions.look(settings, options.name)
     if options.timeline:
@@ -580,14 +579,51 @@ def graph(options: argparse.Namespace) -> int:
         spans = timeline.spans(
             root, journal.read(listing.folder(settings.state, options.name)).values()
         )
-        terminal.say(
-            svg_timeline(spans) if options.format == "svg" else _bars(spans), end=""
-        )
-        return ExitCode.OK
+        drawn = svg_timeline(spans) if options.format == "svg" else _bars(spans)
+        return _answer(options, drawn, (), spans)
     if root.defined is None:
         raise UsageError(f"{root.name} was rolled back, and has no resources")
     states = {name: "_".join(each.state) for name, each in root.resources.items()}
-    terminal.say(_DRAWN[options.format](_nodes(root.defined, states)), end="")
+    nodes = _nodes(root.defined, states)
+    return _answer(options, _DRAWN[options.format](nodes), nodes)
+
+
+def _answer(
+    options: argparse.Namespace,
+    drawn: str,
+    nodes: Sequence[Node],
+    spans: Sequence[timeline.Span] = (),
+) -> int:
+    """Print a picture, or with --json what it is about."""
+    if not options.json:
+        terminal.say(drawn, end="")
+        return ExitCode.OK
+    envelope.result(
+        {
+            "drawing": drawn,
+            "format": options.format,
+            "nodes": [
+                {
+                    "name": each.name,
+                    "type": each.type,
+                    "needs": list(each.needs),
+                    "status": each.status or None,
+                }
+                for each in nodes
+            ],
+            "spans": [
+                {
+                    "name": each.path,
+                    "action": each.action,
+                    "status": each.status,
+                    "begin_seconds": max(each.begin, 0.0),
+                    "work_seconds": max(each.work, 0.0),
+                    "end_seconds": max(each.end, 0.0),
+                }
+                for each in spans
+            ],
+        }
+    )
     return ExitCode.OK
 
 

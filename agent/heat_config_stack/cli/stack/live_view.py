@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from heat_config_agent.cli import terminal
+from heat_config_agent.cli import envelope, terminal
 from heat_config_agent.cli.canvas import Canvas
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine import events
 from heat_config_agent.engine.events import Event, Report
 from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.states import Shown
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
-from heat_config_stack.cli.stack import values
-from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, LEFT_OUT
+from heat_config_stack.cli.stack import heat_events
+from heat_config_stack.records.records import FAILED, IN_PROGRESS, LEFT_OUT
 
-_WORKING, _RUNNING, _OK = "working", "running", "ok"
+_WAITING, _RUNNING, _OK = str(Shown.WAITING), str(Shown.RUNNING), str(Shown.OK)
 
-_STYLES = {_OK: "good", "FAILED": "bad", _RUNNING: "live", _WORKING: "live"}
-"""Word of a row → its style; all other words are quiet."""
+_UNCHANGED = "unchanged"
+"""The reason of a resource that is ok, and that did not have to be changed."""
 
-_ROOM = 24
-"""Minimum width of the column of names."""
+_HERE = "(this machine)"
+"""The reason of a server of the cloud, which this machine stands in for."""
+
+_WORD = max(map(len, Shown))
+"""Width of the column of states."""
+
+_ROOM, _MOST_ROOM = 10, 40
+"""The least and the greatest width of the column of names outside a terminal."""
+
+_STDERR_LINES = 5
+"""Number of lines of standard error that are shown of a failed deployment."""
 
 _READABLE = 12
 """Columns below which a reason is left out of its row: it stands below the rows in any case."""
 
-_FIXED = 33
+_FIXED = 32
 """Width of all columns before the reason, without the name: word, action and time."""
 
 
@@ -42,11 +51,12 @@ class Earlier:
     action: str = ""
     seconds: float | None = None
     """The seconds that the work took, or has taken so far; None if they are not known."""
+    reason: str = ""
 
     @property
     def is_over(self) -> bool:
         """True if the resource is complete."""
-        return self.word != _WORKING
+        return self.word != _RUNNING
 
 
 class View:
@@ -82,8 +92,13 @@ class View:
     def refresh(self) -> None:
         """Draw the progress again."""
 
-    def finish(self, existing: Collection[str]) -> None:
-        """Show the final state; `existing` are the resources that the stack has, and as its definition has them."""
+    def finish(
+        self, existing: Collection[str], needs: Mapping[str, Collection[str]]
+    ) -> None:
+        """Show the final state; `existing` are the resources that the stack has, and as its definition has them.
+
+        `needs` are the names of the resources that a resource depends on, by its name.
+        """
 
     def clear(self) -> None:
         """Leave the last state on the screen, and draw no more."""
@@ -94,9 +109,7 @@ class View:
     def warn(self, text: str) -> None:
         """Show a warning."""
         self.make_room()
-        terminal.say(
-            terminal.styled(f"warning: {terminal.line(text)}", "warn"), error=True
-        )
+        terminal.warn(text)
 
 
 class Progress(Report):
@@ -132,7 +145,7 @@ class Progress(Report):
 
 
 class Objects(View):
-    """One JSON object for each event, in a line of its own."""
+    """A line of JSON for each event."""
 
     def __init__(self, name: str) -> None:
         """Show events of the stack of that name."""
@@ -140,7 +153,7 @@ class Objects(View):
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """Print the event."""
-        terminal.say(json.dumps(values.event(event, self._name, OPEN)))
+        envelope.event(heat_events.event(event, self._name, OPEN))
 
 
 @dataclass
@@ -148,7 +161,7 @@ class _Row:
     """The progress of one resource. Times are in seconds since boot."""
 
     action: str = ""
-    word: str = "waiting"
+    word: str = _WAITING
     since: float | None = None
     """When the work or the run began; None while there is none."""
     ended: float | None = None
@@ -157,13 +170,17 @@ class _Row:
     """True if a deployment belongs to it: then only the time of its run counts."""
     outcome: str = ""
     """The word for how the work on the resource ended, which may be before its run does; empty until then."""
+    is_new: bool = True
+    """True until there is an event of the resource, or of its deployment."""
+    said: tuple[str, ...] = ()
+    """The last lines that its failed run has printed."""
 
     @classmethod
     def of(cls, earlier: Earlier | None) -> _Row:
         """Return the row of a resource on which an interrupted command may have worked."""
         if earlier is None:
             return cls()
-        row = cls(action=earlier.action, word=earlier.word)
+        row = cls(earlier.action, earlier.word, reason=earlier.reason, is_new=False)
         if earlier.seconds is not None:
             now = processes.since_boot()
             row.since, row.ended = (
@@ -175,10 +192,10 @@ class _Row:
     def happened(self, event: Mapping[str, Any]) -> None:
         """Take over the state of an event."""
         now = processes.since_boot()
-        self.action, self.reason = event["action"], event["reason"]
+        self.action, self.reason, self.is_new = event["action"], event["reason"], False
         if event["status"] == IN_PROGRESS:
             self.word, self.since, self.ended, self.deployed, self.outcome = (
-                _WORKING,
+                _RUNNING,
                 now,
                 None,
                 False,
@@ -186,12 +203,13 @@ class _Row:
             )
             return
         self.reason = event.get("why") or self.reason
-        self.word = self.outcome = {COMPLETE: _OK, FAILED: "FAILED"}.get(
-            event["status"], event["status"]
+        self.word = self.outcome = str(heat_events.state_of(event))
+        self.said = tuple(
+            event.get("stderr", "").rstrip().splitlines()[-_STDERR_LINES:]
         )
-        if event["status"] == COMPLETE and event["reason"].startswith(LEFT_OUT):
-            self.word = self.outcome = LEFT_OUT
-            self.reason = self.reason.removeprefix(f"{LEFT_OUT}: ")
+        if event.get("stands_in") and not self.reason:
+            self.reason = _HERE
+        self.reason = self.reason.removeprefix(f"{LEFT_OUT}: ")
         if self.since is None and not self.deployed:
             # nothing came before it: it is a state that was set
             self.since = now
@@ -201,15 +219,30 @@ class _Row:
         """Wait for the run of a deployment."""
         self.action, self.word, self.since, self.ended, self.deployed = (
             action,
-            "queued",
+            _WAITING,
             None,
             None,
             True,
         )
+        self.is_new = False
 
     def began(self, moment: float) -> None:
         """Run since a moment."""
         self.word, self.since, self.ended, self.deployed = _RUNNING, moment, None, True
+        self.is_new = False
+
+    def left_unchanged(self) -> None:
+        """Stay as it is."""
+        self.word, self.reason, self.is_new = _OK, _UNCHANGED, False
+
+    def finish(
+        self, name: str, existing: Collection[str], needs: Collection[str]
+    ) -> None:
+        """Say what has become of a resource without any event."""
+        if name in existing:
+            self.left_unchanged()
+        elif needs:
+            self.reason = f"for {', '.join(sorted(needs))}"
 
     def run_ended(self, seconds: float | None, problem: str) -> bool:
         """Take over the time of a run; return True if the resource did not wait for it, so that no event follows.
@@ -239,6 +272,11 @@ class _Row:
             (processes.since_boot() if self.ended is None else self.ended) - self.since
         )
 
+    @property
+    def fails(self) -> bool:
+        """True if it has failed."""
+        return self.word == str(Shown.FAILED)
+
 
 class _Rows(View):
     """A row for each resource."""
@@ -262,6 +300,11 @@ class _Rows(View):
     def ended(self, path: str, seconds: float | None, problem: str) -> None:
         self._row(path).run_ended(seconds, problem)
 
+    def _unmet(self, needed: Collection[str]) -> list[str]:
+        """Return the resources among those that another needs which are not ok."""
+        rows = {name: self._rows[name] for name in needed if name in self._rows}
+        return [name for name, row in rows.items() if row.word != _OK]
+
 
 class Lines(_Rows):
     """A line for each run that begins, and for each resource that is done."""
@@ -270,10 +313,19 @@ class Lines(_Rows):
         """Begin without resources."""
         super().__init__()
         self._expected: list[str] = []
+        self._room = _ROOM
 
     def expect(self, names: Collection[str], earlier: Mapping[str, Earlier]) -> None:
         self._earlier = earlier
         self._expected = [name for name in names if name not in earlier]
+        longest = max(
+            (terminal.columns(terminal.line(each)) for each in names), default=0
+        )
+        self._room = min(max(longest, _ROOM), _MOST_ROOM)
+
+    def _say(self, path: str, row: _Row, *, duration: str | None = None) -> None:
+        for line in _lines(path, row, duration=duration, room=self._room):
+            terminal.say(line)
 
     def happened(self, event: Mapping[str, Any]) -> None:
         path = event["path"]
@@ -282,28 +334,33 @@ class Lines(_Rows):
         row = _Row() if _is_of_replaced(event) else self._row(path)
         row.happened(event)
         if event["status"] != IN_PROGRESS:
-            terminal.say(_line(path, row))
+            self._say(path, row)
 
     def left_unchanged(self, path: str) -> None:
         if path in self._expected and path not in self._rows:
-            self._rows[path] = row = _Row(word="unchanged")
-            terminal.say(_line(path, row))
+            row = self._row(path)
+            row.left_unchanged()
+            self._say(path, row)
 
     def began(self, path: str, moment: float) -> None:
         super().began(path, moment)
         row = self._rows[path]
         took = "" if processes.since_boot() - moment < 1 else row.took
-        terminal.say(_line(path, row, duration=took))
+        self._say(path, row, duration=took)
 
     def ended(self, path: str, seconds: float | None, problem: str) -> None:
         row = self._row(path)
         if row.run_ended(seconds, problem):
-            terminal.say(_line(path, row))
+            self._say(path, row)
 
-    def finish(self, existing: Collection[str]) -> None:
+    def finish(
+        self, existing: Collection[str], needs: Mapping[str, Collection[str]]
+    ) -> None:
         for name in self._expected:
-            if name not in self._rows:
-                terminal.say(_line(name, _Row(word=_left(name, existing))))
+            row = self._row(name)
+            if row.is_new:
+                row.finish(name, existing, self._unmet(needs.get(name, ())))
+                self._say(name, row)
 
 
 class Tree(_Rows):
@@ -329,8 +386,8 @@ class Tree(_Rows):
 
     def left_unchanged(self, path: str) -> None:
         row = self._rows.get(path)
-        if row is not None and row.word == "waiting":
-            row.word = "unchanged"
+        if row is not None and row.is_new:
+            row.left_unchanged()
 
     def refresh(self) -> None:
         if time.monotonic() < self._next:
@@ -342,26 +399,25 @@ class Tree(_Rows):
             news = [
                 path
                 for path in self._ordered()
-                if self._rows[path].word in (_RUNNING, _WORKING, "FAILED")
+                if self._rows[path].word == _RUNNING or self._rows[path].fails
             ]
             words = Counter(row.word for row in self._rows.values())
-            count = f"{words['ok']} of {len(self._rows)} resources are ok"
-            count += "".join(
-                f", {words[word]} {word}"
-                for word in ("unchanged", LEFT_OUT)
-                if words[word]
-            )
+            count = f"{words[_OK]} of {len(self._rows)} resources are ok"
+            if words[Shown.SKIPPED]:
+                count += f", {words[Shown.SKIPPED]} skipped"
             lines = [*self._drawn_lines(news[: max(room - 1, 0)]), count]
         self._canvas.draw(lines)
 
-    def finish(self, existing: Collection[str]) -> None:
+    def finish(
+        self, existing: Collection[str], needs: Mapping[str, Collection[str]]
+    ) -> None:
         for name, row in self._rows.items():
-            if row.word == "waiting":
-                row.word = _left(name, existing)
+            if row.is_new:
+                row.finish(name, existing, self._unmet(needs.get(name, ())))
         self.clear()
 
     def clear(self) -> None:
-        self._canvas.leave(self._lines())
+        self._canvas.leave(self._drawn_lines(self._ordered(), is_last=True))
         self._rows.clear()
 
     def make_room(self) -> None:
@@ -379,22 +435,23 @@ class Tree(_Rows):
             key=lambda path: [places.get(start, 0) for start in _beginnings(path)],
         )
 
-    def _drawn_lines(self, paths: Sequence[str]) -> list[str]:
-        """Return the lines of some resources, with one column for their names."""
+    def _drawn_lines(self, paths: Sequence[str], *, is_last: bool = False) -> list[str]:
+        """Return the lines of some resources, with one column for their names; the last ones show output."""
         width = max(terminal.width() - 1, _FIXED + 8)
         longest = max((terminal.columns(_indented(path)) for path in paths), default=0)
         room = min(max(longest, _ROOM), width - _FIXED)
-        return [_line(path, self._rows[path], width=width, room=room) for path in paths]
+        return [
+            line
+            for path in paths
+            for line in _lines(path, self._rows[path], width=width, room=room)[
+                : None if is_last else 1
+            ]
+        ]
 
 
 def _is_of_replaced(event: Mapping[str, Any]) -> bool:
     """True if an event is of a resource that another has replaced, and that now has the row; failures are shown."""
     return bool(event.get("replaced")) and event["status"] != FAILED
-
-
-def _left(name: str, existing: Collection[str]) -> str:
-    """Return the word for a resource without any event."""
-    return "unchanged" if name in existing else "not begun"
 
 
 def _beginnings(path: str) -> list[str]:
@@ -408,17 +465,17 @@ def _indented(path: str) -> str:
     return terminal.line("  " * len(parents) + name)
 
 
-def _line(
+def _lines(
     path: str,
     row: _Row,
     *,
     duration: str | None = None,
     width: int = 0,
     room: int = _ROOM,
-) -> str:
-    """Return the line of a resource, with `room` for its name.
+) -> list[str]:
+    """Return the line of a resource, with `room` for its name, and the last lines that its failed run has printed.
 
-    With a `width`, the name is indented as in a tree, and the line has that width at most.
+    With a `width`, the name is indented as in a tree, and the lines have that width at most.
     """
     name = (
         terminal.squeezed(_indented(path), width - _FIXED)
@@ -427,12 +484,16 @@ def _line(
     )
     duration = row.took if duration is None else duration
     about = f"{terminal.padded(name, room)} {row.action:<8} {duration:>10}"
-    left = width - 13 - terminal.columns(about)
+    left = width - _WORD - 4 - terminal.columns(about)
     reason = terminal.line(row.reason)
     if width and left < _READABLE:
         reason = ""
     rest = f"{about}  {terminal.clipped(reason, left) if width else reason}".rstrip()
-    return f"{terminal.styled(f'{row.word:<9}', _STYLES.get(row.word, 'quiet'))} {rest}"
+    said = [f"{' ' * (_WORD + 2)}| {terminal.line(each)}" for each in row.said]
+    return [
+        f"{terminal.stated(row.word)}{' ' * (_WORD + 2 - len(row.word))}{rest}",
+        *(terminal.clipped(line, width) if width else line for line in said),
+    ]
 
 
 def view_of(name: str, *, as_json: bool) -> View:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
-import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, runner, state_options, terminal
 from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.diagnostics.names import is_stack_name
 from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_agent.model.positions import Json
+from heat_config_agent.model.states import Shown
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import asked
+from heat_config_agent.state import asked, followed
 from heat_config_hooks import strict_json
+from heat_config_hooks.values import dataclass
 from heat_config_stack.cli import template_options as named
 from heat_config_stack.cli.stack import origin, sessions, values
 from heat_config_stack.cli.stack.live_view import Earlier, View, view_of
@@ -31,23 +31,25 @@ from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, refuse_suspended
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import (
+    ADOPT,
     ASKED,
+    CHECK,
     COMPLETE,
     CREATE,
     DELETE,
     FAILED,
     INIT,
+    RESTORE,
     RESUME,
     ROLLBACK,
+    SNAPSHOT,
     SUSPEND,
+    UPDATE,
     new_id,
 )
 from heat_config_stack.resource.types import Types
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
-
-_STDERR_LINES = 5
-"""Number of lines of standard error that are shown of a failed deployment."""
 
 
 def with_mistakes(command: Command) -> Command:
@@ -63,10 +65,13 @@ def with_mistakes(command: Command) -> Command:
             for each in invalid.mistakes:
                 terminal.say(mistake_line(each), error=True)
             if getattr(options, "json", False):
-                mistakes = [mistake_values(each) for each in invalid.mistakes]
-                terminal.say(
-                    json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)})
+                number = terminal.count(len(invalid.mistakes), "mistake")
+                failure = envelope.Failure(
+                    "template",
+                    f"the template has {number}: nothing was begun",
+                    mistakes=[mistake_values(each) for each in invalid.mistakes],
                 )
+                envelope.result(None, code=ExitCode.USAGE, error=failure)
             return ExitCode.USAGE
 
     return run
@@ -100,7 +105,7 @@ def create(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     definition = new_definition(options, options.name, _types(settings))
     _warned(settings, definition)
-    if options.dry_run:
+    if options.plan:
         return _planned(settings, options, definition, None)
     return carry_out(
         settings,
@@ -121,11 +126,11 @@ def update(options: argparse.Namespace) -> int:
     """Update a stack."""
     settings = state_options.of(options)
     stack = sessions.look(
-        settings, options.name, sessions.warned if options.dry_run else reported_later
+        settings, options.name, sessions.warned if options.plan else reported_later
     )
     definition = changed_definition(options, stack)
     _warned(settings, definition)
-    if options.dry_run:
+    if options.plan:
         return _planned(settings, options, definition, stack)
     return carry_out(
         settings,
@@ -171,7 +176,10 @@ def apply(
     options.origin = origin.described(template, is_named_inside=inside)
     options.wants_name = options.name is not None
     options.name, options.template, options.file = name, template, None
-    options.existing, options.clear_parameter, options.timeout = False, [], None
+    options.existing, options.clear_parameter, options.wait_for = False, [], None
+    options.applied = template
+    if options.json:
+        envelope.begin("plan" if options.plan else "stack", is_on=True)
     options.content, options.opened = content, opened
     return with_mistakes(lambda options: _applied(settings, options))(options)
 
@@ -239,7 +247,13 @@ def _is_being_made(session: Session, root: Stack) -> bool:
 def turn(options: argparse.Namespace) -> int:
     """Suspend, resume or check a stack."""
     settings = state_options.of(options)
-    sessions.look(settings, options.name, reported_later)
+    stack = sessions.look(
+        settings, options.name, sessions.warned if options.plan else reported_later
+    )
+    if options.plan:
+        from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
+
+        return plan.show_turn(stack, options)
     return carry_out(
         settings, options, lambda session: getattr(session, options.turn)(), None
     )
@@ -269,25 +283,57 @@ def delete(options: argparse.Namespace) -> int:
             # what a deletion that was killed has left
             sessions.forget(listing.folder(settings.state, name))
             raise sessions.missing(settings, name)
-    if not options.yes:
-        answer = terminal.ask(
-            f"delete {', '.join(options.names)} and everything that was created? [y/N] "
-        )
-        if answer is None:
-            raise UsageError(
-                "delete needs a confirmation, and there is no terminal",
-                hint="give --yes",
-            )
-        if answer.strip().lower() not in ("y", "yes"):
-            return ExitCode.FAILED
-    codes = []
+    if options.plan:
+        from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
+
+        return plan.show_deletion(settings, options)
+    again = [told for name in options.names if (told := _is_made_again(settings, name))]
+    for each in again:
+        terminal.note(each)
+    terminal.confirmed(
+        f"delete {', '.join(options.names)} and everything that was created", options
+    )
+    if options.json and len(options.names) > 1:
+        envelope.begin("stacks", is_on=True)
+    codes, ended = [], []
     for name in options.names:
         options.name = name
         work = functools.partial(Session.delete, force=options.force)
-        codes.append(
-            carry_out(settings, options, work, None, without_types=options.force)
+        outcome = _carried_out(
+            settings, options, work, None, without_types=options.force
         )
-    return max(codes)
+        codes.append(outcome.code)
+        ended.append(outcome)
+    code = max(codes)
+    if options.json and len(ended) > 1:
+        failures = [each.failure for each in ended if each.failure is not None]
+        stacks = [each.data for each in ended]
+        error = failures[0] if failures else None
+        envelope.result({"stacks": stacks}, code=code, error=error)
+    elif options.json:
+        envelope.result(ended[0].data, code=code, error=ended[0].failure)
+    return code
+
+
+def _is_made_again(settings: Settings, name: str) -> str:
+    """Return that a stack follows a source, and when that makes it again; empty if it follows none."""
+    source = followed.read(settings.state, name)
+    if source is None or source.document or name not in settings.followed:
+        return ""
+    again = settings.command("source", "sync", name, "--again")
+    return (
+        f"{name} follows {source.source}, which makes it again at its next revision, or with `{again}`; "
+        f"remove the section [follow {name}] to prevent that"
+    )
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """How the work on a stack has ended."""
+
+    code: int
+    data: dict[str, Json]
+    failure: envelope.Failure | None
 
 
 def carry_out(
@@ -302,12 +348,29 @@ def carry_out(
 
     Raises AgentError if the agent is paused: nothing new begins.
     """
+    outcome = _carried_out(
+        settings, options, work, definition, without_types=without_types
+    )
+    if options.json:
+        envelope.result(outcome.data, code=outcome.code, error=outcome.failure)
+    return outcome.code
+
+
+def _carried_out(
+    settings: Settings,
+    options: argparse.Namespace,
+    work: Callable[[Session], object],
+    definition: Definition | None,
+    *,
+    without_types: bool,
+) -> _Outcome:
     if pause := asked.paused(settings.state):
         ends = settings.command("resume")
         raise AgentError(
             f"nothing new begins: the agent is paused ({pause[0]})",
             hint=f"`{ends}` ends the pause",
         )
+    runner.going_on.append(runner.RUNS_GO_ON)
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
     with sessions.work(
@@ -315,7 +378,7 @@ def carry_out(
         options.name,
         view,
         server=options.server or "",
-        limit=options.timeout,
+        limit=options.wait_for,
         without_types=without_types,
         user_data=getattr(options, "user_data", False),
         definition=definition,
@@ -326,24 +389,26 @@ def carry_out(
         view.expect(list(names), _earlier(settings, session))
         _work_on_file(settings, options, session, work, is_new=definition is not None)
         root = session.root
-        view.finish(_as_defined(root) if root else ())
-        if definition is not None and session.root is not None and not options.json:
-            _say_placeholders(session.root)
-        if definition is not None and session.root is not None:
-            _warn_of_user_data(session.root, view)
-        if (
-            options.server
-            and session.root is not None
-            and (left := _for_others(session.root))
-        ):
+        view.finish(_as_defined(root) if root else (), _needs(root))
+        if definition is not None and root is not None and not options.json:
+            _say_placeholders(root)
+        if definition is not None and root is not None:
+            _warn_of_user_data(root, view)
+        if options.server and root is not None and (left := _for_others(root)):
             view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
-        return _ended(
-            settings,
-            options.name,
-            session.root,
-            time.monotonic() - began,
-            as_json=options.json,
-        )
+        if root is None:
+            return _gone(options, time.monotonic() - began)
+        return _ended(settings, options, root, time.monotonic() - began)
+
+
+def _needs(root: Stack | None) -> dict[str, list[str]]:
+    """Return the names of the resources that each resource of a stack depends on."""
+    if root is None or root.defined is None:
+        return {}
+    return {
+        name: sorted(each.requirements())
+        for name, each in root.defined.resources.items()
+    }
 
 
 def _work_on_file(
@@ -396,7 +461,7 @@ def _planned(
         refuse_suspended(stack)
     server: str = getattr(options, "server", None) or ""
     _check_server(settings, server, definition, stack)
-    return plan.show(settings, definition, stack, as_json=options.json, server=server)
+    return plan.show(settings, options, definition, stack, server=server)
 
 
 def _origin(options: argparse.Namespace) -> dict[str, Any]:
@@ -455,20 +520,12 @@ def _as_defined(root: Stack) -> list[str]:
 
 
 def _say_placeholders(root: Stack) -> None:
-    here = [
-        resource.name
-        for resource in root.placeholders()
-        if resource.type().endswith("::Server")
-    ]
-    absent = [resource for resource in root.placeholders() if resource.name not in here]
-    if here:
-        terminal.say(
-            f"this machine stands in for: {', '.join(map(terminal.line, here))}"
-        )
-    for resource in absent:
-        terminal.say(
-            f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created"
-        )
+    """Name the resources that need a cloud, and were not created: servers are this machine."""
+    for resource in root.placeholders():
+        if not resource.type().endswith("::Server"):
+            terminal.note(
+                f"{resource.name} needs a cloud: no {resource.type()} was created"
+            )
 
 
 def _warn_of_user_data(root: Stack, view: View) -> None:
@@ -507,121 +564,94 @@ def _for_others(root: Stack) -> list[str]:
     )
 
 
+def _gone(options: argparse.Namespace, seconds: float) -> _Outcome:
+    """Print that a stack was deleted, or that one was not kept."""
+    if not options.json:
+        state = terminal.stated(str(Shown.OK))
+        took = terminal.duration(seconds)
+        terminal.say(f"stack {options.name}: {state} (DELETE_COMPLETE) in {took}")
+    return _Outcome(ExitCode.OK, values.deleted(options.name), None)
+
+
 def _ended(
-    settings: Settings, name: str, root: Stack | None, seconds: float, *, as_json: bool
-) -> int:
-    if root is None:
-        deleted = {
-            "stack_name": name,
-            "stack_status": "DELETE_COMPLETE",
-            "exit_code": 0,
-        }
-        terminal.say(
-            json.dumps(deleted)
-            if as_json
-            else f"{name}: DELETE_COMPLETE in {terminal.duration(seconds)}"
-        )
-        return ExitCode.OK
-    good = root.record.status == COMPLETE and root.record.action != ROLLBACK
-    code = ExitCode.OK if good else ExitCode.FAILED
-    if as_json:
-        terminal.say(json.dumps({**values.stack(root), "exit_code": int(code)}))
-        return code
-    state = terminal.styled(
-        f"{root.record.action}_{root.record.status}", "good" if good else "bad"
-    )
-    terminal.say(f"{name}: {state} in {terminal.duration(seconds)}")
-    for line in values.output_lines(root) if good else _why(settings, root):
-        terminal.say(line)
-    return code
+    settings: Settings, options: argparse.Namespace, root: Stack, seconds: float
+) -> _Outcome:
+    record = root.record
+    data = values.stack(settings, root)
+    took = terminal.duration(seconds)
+    if record.status == COMPLETE and record.action != ROLLBACK:
+        if not options.json:
+            state = terminal.stated(str(Shown.OK))
+            pair = f"{record.action}_{record.status}"
+            terminal.say(f"stack {options.name}: {state} ({pair}) in {took}")
+            for line in values.output_lines(root):
+                terminal.say(line)
+        return _Outcome(ExitCode.OK, data, None)
+    why = sessions.reason_of(root)
+    if record.action == ROLLBACK and record.status == COMPLETE:
+        why = why.removeprefix("rolled back after: ")
+        message = f"stack {options.name}: rolled back after {took}: {why}"
+    else:
+        message = f"stack {options.name}: {record.action} failed after {took}: {why}"
+    ways = _ways(settings, options, root)
+    if not options.json:
+        say_failure(message, ways)
+    else:
+        terminal.complain(f"error: {terminal.line(message)}")
+    hint = f"`{ways[0][1]}`" if ways else ""
+    return _Outcome(ExitCode.FAILED, data, envelope.Failure("failed", message, hint))
 
 
-def _why(settings: Settings, root: Stack) -> list[str]:
-    """Return why a stack has failed, the last lines of standard error, and the commands that show all output."""
+def say_failure(message: str, ways: Sequence[tuple[str, str]]) -> None:
+    """Print what has failed and why, and the commands that show more, repeat it, or undo it."""
+    terminal.complain(f"error: {terminal.line(message)}")
+    room = max((len(label) for label, _ in ways), default=0)
+    for label, command in ways:
+        terminal.say(f"  {label:<{room}}  {terminal.line(command)}", error=True)
+
+
+def _ways(
+    settings: Settings, options: argparse.Namespace, root: Stack
+) -> list[tuple[str, str]]:
+    """Return the ways out of a failed action: what shows its output, what tries again, and what undoes it."""
     from heat_config_stack.lifecycle import deployments  # noqa: PLC0415  # only after a failure
 
-    store, conceal, undone = (
-        root.world.store,
-        root.world.conceal,
-        root.record.undone or {"reason": "", "runs": []},
-    )
-    room = terminal.width() - 1 if terminal.is_live() else 0
-    began = f"rolled back after: {undone['reason']}" if undone["reason"] else ""
-    reasons = [
-        terminal.line(conceal.text(reason))
-        for reason in (began, root.record.reason)
-        if reason
+    store, undone = root.world.store, root.record.undone or {"runs": []}
+    logs = [each["id"] for each in undone["runs"]]
+    logs += [
+        deployments.path_of(store, each.id) for each in deployments.failed_last(root)
     ]
-    lines = [
-        line
-        for reason in reasons
-        for line in (textwrap.wrap(reason, room) if room else [reason])
+    ways = [
+        ("all output", settings.command("log", f"{root.name}/{each}")) for each in logs
     ]
-    runs = [
-        (each["path"], each["stderr"], f"{root.name}/{each['id']}")
-        for each in undone["runs"]
-    ]
-    for failed in deployments.failed_last(root):
-        path = deployments.path_of(store, failed.id)
-        runs.append(
-            (
-                path,
-                str(failed.outputs.get("deploy_stderr") or ""),
-                f"{root.name}/{path}",
-            )
-        )
-    for path, stderr, name in runs:
-        lines += last_words(settings, f"{root.name}/{path}", conceal.text(stderr), name)
-    lines += _way_out(settings, root)
-    return [
-        terminal.clipped(line, room)
-        if room and line.startswith("  |")
-        else terminal.wrapped(line, 2, room)
-        for line in lines
-    ]
+    action, name = root.record.action, root.name
+    again = settings.command("stack", "update", "--existing", name)
+    force = ("give up", settings.command("stack", "delete", "--force", name))
+    delete = settings.command("stack", "delete", name)
+    if action == DELETE:
+        return [*ways, ("try again", delete), force]
+    if action == ROLLBACK and root.record.status == FAILED:
+        return [*ways, ("try again", delete if root.defined is None else again), force]
+    if action in (SUSPEND, RESUME):
+        resume = settings.command("stack", "resume", name)
+        back = [("resume", resume)] if action == SUSPEND else []
+        return [*ways, *back, ("repair", again)]
+    if action in (CREATE, UPDATE, ROLLBACK, ADOPT):
+        file = getattr(options, "applied", None)
+        plain = file is not None and not _has_values(options)
+        apply = settings.command("apply", str(file)) if plain else again
+        return [*ways, ("try again", apply), ("undo", delete)]
+    word = f"snapshot {action.lower()}" if action in (SNAPSHOT, RESTORE) else "check"
+    if action == CHECK:
+        return [*ways, ("try again", settings.command("stack", word, name))]
+    return [*ways, ("try again", again)]
 
 
-def last_words(settings: Settings, title: str, stderr: str, name: str) -> list[str]:
-    """Return the last lines of what a run has printed, and the command that shows all of it by a name."""
-    shown = [
-        f"  | {terminal.line(line)}"
-        for line in stderr.rstrip().splitlines()[-_STDERR_LINES:]
-    ]
-    printed = [f"{terminal.line(title)} printed last:", *shown] if shown else []
-    return [
-        *printed,
-        f"`{terminal.line(settings.command('log', name))}` shows all of its output",
-    ]
-
-
-def _way_out(settings: Settings, root: Stack) -> list[str]:
-    """Return the commands that lead out of a failed action, if repeating it may never succeed."""
-    if root.record.action == DELETE:
-        force = settings.command("stack", "delete", "--force", root.name)
-        return [
-            f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"
-        ]
-    if root.record.action == ROLLBACK and root.record.status == FAILED:
-        words = ("delete",) if root.defined is None else ("update", "--existing")
-        again, force = (
-            terminal.line(settings.command("stack", *each, root.name))
-            for each in (words, ("delete", "--force"))
-        )
-        return [
-            f"`{again}` tries again to delete the rest, and `{force}` forgets what cannot be deleted"
-        ]
-    if root.record.action not in (SUSPEND, RESUME):
-        return []
-    resume = terminal.line(settings.command("stack", "resume", root.name))
-    update = terminal.line(settings.command("stack", "update", "--existing", root.name))
-    first = (
-        f"`{resume}` and then, even if that fails, "
-        if root.record.action == SUSPEND
-        else ""
-    )
-    return [
-        f"{first}`{update}` resumes what is suspended; name a `--template` with it if that has to be fixed"
-    ]
+def _has_values(options: argparse.Namespace) -> bool:
+    """Return whether a command line has more for a template than its file: then the file alone is another thing."""
+    names = ("environment", "parameter", "parameter_file", "attribute", "inputs")
+    more = (*names, "substitute", "server", "wants_name", "rollback", "user_data")
+    return any(getattr(options, name, None) for name in more)
 
 
 def new_definition(options: argparse.Namespace, name: str, types: Types) -> Definition:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.kinds import is_packed
 from heat_config_agent.model.errors import StateError, UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state import followed
@@ -169,6 +170,17 @@ def check(settings: Settings, name: str, origin: dict[str, Any]) -> None:
         problem,
         hint=f"--name OTHER makes another stack, and --name {name} replaces this one",
     )
+
+
+def shown(settings: Settings, name: str) -> dict[str, Json] | None:
+    """Return the file that a stack is made of, with its digest; None if it is not known."""
+    known = kept(settings, name)
+    source = f"{followed.folder(settings.state, name)}/current/"
+    if not known:
+        return None
+    path = str(known["path"])
+    digest = f"sha256:{known['digest']}" if known["digest"] else None
+    return {"path": path.removeprefix(source), "digest": digest}
 
 
 def kept(settings: Settings, name: str) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from heat_config_agent.cli import terminal
+from heat_config_agent.cli import envelope, terminal
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
@@ -20,7 +21,8 @@ from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import preview, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.preview import REPLACED, UPDATED, Change
-from heat_config_stack.records.records import CREATE, DELETE, RESUME
+from heat_config_stack.records import listing
+from heat_config_stack.records.records import CREATE, DELETE, INIT, RESUME
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource_types.deployment import SoftwareDeployment
 from heat_config_stack.resource_types.members import Group
@@ -31,21 +33,77 @@ if TYPE_CHECKING:
     from heat_config_stack.cli.stack.forecast import StackRefusal
 
 
-_STYLES = {
-    preview.ADDED: "good",
-    preview.REMOVED: "bad",
-    preview.REPLACED: "warn",
-    preview.UPDATED: "warn",
-    preview.AGAIN: "warn",
+_VERBS = {
+    preview.ADDED: "add",
+    preview.REMOVED: "remove",
+    preview.UPDATED: "update",
+    preview.REPLACED: "replace",
+    preview.AGAIN: "repeat",
+    preview.LEFT_OUT: "skip",
+    preview.TEMPORARY: "temporary",
 }
+"""Effect on a resource → the word in the column CHANGE; an unchanged one keeps its word."""
+
+_REASONS = {
+    preview.ADDED: "new",
+    preview.REMOVED: "the template does not have it any more",
+    preview.AGAIN: "its last action has not succeeded",
+    preview.LEFT_OUT: "it is for another server",
+}
+"""Effect → why, where the values do not say it."""
+
+_HEADER = ("CHANGE", "NAME", "TYPE", "WHY")
+
+_QUIET = (preview.UNCHANGED, "skip")
+"""The words of changes that are no work."""
+
+
+@dataclass
+class _Row:
+    """A resource of a plan."""
+
+    change: str
+    name: str
+    type: str
+    runs: Sequence[str] = ()
+    """The actions for which scripts run, each after the name of an inner resource."""
+    values: Sequence[str] = ()
+    """The values that change; lines that begin with a blank belong to the one before."""
+    reason: str = ""
+    refused: Sequence[StackRefusal] = ()
+
+    @property
+    def why(self) -> str:
+        """Why it changes, what it runs, and what the policy refuses of that, in one line."""
+        parts = [each for each in self.values if not each.startswith(" ")]
+        parts = parts or [self.reason]
+        if self.runs:
+            parts.append(f"runs {', '.join(self.runs)}")
+        parts += [f"{each.name} {each.action} {each.sentence}" for each in self.refused]
+        return "; ".join(filter(None, parts))
+
+    def as_json(self) -> dict[str, object]:
+        """Return it as JSON."""
+        return {
+            "change": self.change,
+            "name": self.name,
+            "type": self.type or None,
+            "why": self.why,
+            "runs": list(self.runs),
+            "values": list(self.values),
+            "refused": [
+                {"name": each.name, "action": each.action, "message": each.sentence}
+                for each in self.refused
+            ],
+        }
 
 
 def show(
     settings: Settings,
+    options: Any,
     definition: Definition,
     stack: Stack | None,
     *,
-    as_json: bool,
     server: str = "",
 ) -> int:
     """Print what a definition would change in a stack, which is None if it is new. Raises `Invalid`."""
@@ -77,46 +135,140 @@ def show(
         for each in changes
     ]
     conceal = concealer(definition, stack)
-    values = {each.name: _differences(each, ids, conceal) for each in changes}
-    parameters = parameter_differences(definition, stack)
-    runs = {
-        each.name: list(dict.fromkeys(_runs(each, each.name, new))) for each in changes
-    }
     refused, mistake = _refusals(settings, definition, stack, changes)
-    if as_json:
-        terminal.say(
-            json.dumps(
-                [
-                    _values(each, runs[each.name], values[each.name], refused, mistake)
-                    for each in changes
-                ]
+    rows = [
+        _Row(
+            _VERBS.get(each.effect, each.effect),
+            each.name,
+            each.type,
+            list(dict.fromkeys(_runs(each, each.name, new))),
+            _differences(each, ids, conceal),
+            _REASONS.get(each.effect, ""),
+            [refusal for refusal in refused if refusal.outer == each.name],
+        )
+        for each in changes
+    ]
+    parameters = parameter_differences(definition, stack)
+    name = definition.identity.name
+    return _print(options, name, rows, parameters=parameters, mistake=mistake)
+
+
+def show_turn(stack: Stack, options: Any) -> int:
+    """Print what it would do to suspend, resume or check a stack."""
+    return _print(options, stack.name, list(_turned(stack, str(options.turn).upper())))
+
+
+def show_deletion(settings: Settings, options: Any) -> int:
+    """Print what it would do to delete stacks."""
+    rows: list[_Row] = []
+    for name in options.names:
+        if listing.kept(settings.state, name) is not None:
+            rows += _removed(sessions.look(settings, name), len(options.names) > 1)
+    return _print(options, ", ".join(options.names), rows)
+
+
+def show_adoption(
+    options: Any, definition: Definition, resources: Mapping[str, Any]
+) -> int:
+    """Print what it would do to adopt the resources of another stack."""
+    rows = []
+    for name, each in definition.resources.items():
+        there = resources.get(name)
+        identity = there.get("resource_id") if isinstance(there, Mapping) else None
+        why = f"it exists as {identity}" if identity else "new"
+        rows.append(_Row("adopt" if identity else "add", name, each.type, reason=why))
+    return _print(options, definition.identity.name, rows)
+
+
+def _removed(stack: Stack, is_one_of_several: bool) -> Iterator[_Row]:
+    outer = f"{stack.name}/" if is_one_of_several else ""
+    for row in _turned(stack, DELETE):
+        yield replace(row, change="remove", name=f"{outer}{row.name}")
+
+
+def _turned(stack: Stack, action: str) -> Iterator[_Row]:
+    """Yield the resources of a stack with the runs that an action of the whole stack makes."""
+    for record in stack.records():
+        resource = stack.resource(record)
+        former = forecast.former_actions(resource, record.name)
+        runs = [
+            action if path == record.name else f"{path} {action}"
+            for path, each in former
+            if each.has_run() and each.runs(action)
+        ]
+        is_there = record.action != INIT or bool(runs)
+        yield _Row(
+            action.lower() if is_there else preview.UNCHANGED,
+            record.name,
+            resource.type(),
+            runs,
+            reason="" if runs else "nothing is run for it",
+        )
+
+
+def _print(
+    options: Any,
+    name: str,
+    rows: Sequence[_Row],
+    *,
+    parameters: Sequence[str] = (),
+    mistake: str = "",
+) -> int:
+    """Print a plan; return 9 if there is work and --exit-code asks for that, else 0."""
+    due = [row for row in rows if row.change not in _QUIET]
+    code = (
+        ExitCode.DRIFTED
+        if due and getattr(options, "exit_code", False)
+        else ExitCode.OK
+    )
+    if options.json:
+        envelope.begin("plan", is_on=True)
+        failure = envelope.Failure("drifted", _summary(name, due)) if code else None
+        data = {
+            "stack": name,
+            "changes": [row.as_json() for row in rows],
+            "parameters": list(parameters),
+            "due": len(due),
+            "problem": mistake or None,
+            "mistakes": [],
+        }
+        envelope.result(data, code=code, error=failure)
+        return code
+    is_shown = getattr(options, "all", False)
+    shown = [row for row in rows if is_shown or row.change != preview.UNCHANGED]
+    cells = [(row.change, row.name, row.type or "-", row.why) for row in shown]
+    left = len(rows) - len(shown)
+    if left:
+        cells.append(
+            (
+                preview.UNCHANGED,
+                f"{left} {'more ' if shown else ''}(--all shows them)",
+                "",
+                "",
             )
         )
-        return ExitCode.OK
-    lines = terminal.table(
-        [
-            (each.effect, each.name, each.type, ", ".join(runs[each.name]))
-            for each in changes
-        ]
-    )
-    for each, line in zip(changes, lines, strict=True):
-        terminal.say(terminal.styled(line, _STYLES.get(each.effect, "quiet")))
-        for difference in values[each.name]:
-            terminal.say(f"           {terminal.line(difference)}")
-    if parameters:
-        terminal.say("parameters")
-    for difference in parameters:
-        terminal.say(f"           {terminal.line(difference)}")
-    for line in terminal.table(
-        [(each.name, each.action, each.sentence) for each in refused]
-    ):
-        terminal.say(terminal.styled(line, "bad"))
+    lines = terminal.table(cells, header=_HEADER, empty="no resources")
+    for line in lines[:1]:
+        terminal.say(line)
+    for row, line in zip([*shown, None], lines[1:], strict=False):
+        terminal.say(line)
+        for value in row.values if row is not None else ():
+            if value.startswith(" "):
+                terminal.say(f"           {terminal.line(value)}")
+    for number, difference in enumerate(parameters):
+        word = "parameters" if number == 0 else ""
+        terminal.say(f"{word:<11}{terminal.line(difference)}")
     if mistake:
-        terminal.say(
-            terminal.styled(f"nothing new begins: {terminal.line(mistake)}", "bad")
-        )
-    terminal.say(f"{terminal.count(len(changes), 'resource')}; nothing was done")
-    return ExitCode.OK
+        terminal.say(f"nothing new begins: {terminal.line(mistake)}")
+    terminal.say(f"{terminal.line(_summary(name, due))}; nothing was done")
+    return code
+
+
+def _summary(name: str, due: Sequence[_Row]) -> str:
+    """Return how many resources a plan changes, and how."""
+    counts = Counter(row.change for row in due)
+    said = ", ".join(f"{number} to {verb}" for verb, number in counts.items())
+    return f"stack {name}: {said or 'nothing to do'}"
 
 
 def _for_server(
@@ -254,29 +406,6 @@ def _differences(
     for each in change.inner:
         lines += _differences(each, replaced, conceal, f"{each.name}.")
     return [line if line.startswith(" ") else f"{outer}{line}" for line in lines]
-
-
-def _values(
-    change: Change,
-    runs: list[str],
-    changed: list[str],
-    refused: list[StackRefusal],
-    mistake: str,
-) -> dict[str, object]:
-    own = [
-        {"name": refusal.name, "action": refusal.action, "says": refusal.sentence}
-        for refusal in refused
-        if refusal.outer == change.name
-    ]
-    more = {"nothing_begins": mistake} if mistake else {"refused": own} if own else {}
-    return {
-        "name": change.name,
-        "type": change.type,
-        "change": change.effect,
-        "runs": runs,
-        "values": changed,
-        **more,
-    }
 
 
 def _refusals(

@@ -16,9 +16,10 @@ from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import (
     AgentError,
+    ExitCode,
     LockedError,
+    NotFoundError,
     StateError,
-    UsageError,
 )
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
@@ -66,6 +67,13 @@ class _Nobody:
         raise AssertionError(deployment)
 
 
+class TimeIsOverError(AgentError):
+    """The time is over that the command may wait."""
+
+    exit_code = ExitCode.TIMED_OUT
+    code = "timeout"
+
+
 class _Watched:
     """This machine as the servers of a stack, with a view of the progress. It is opened when there is work for it."""
 
@@ -74,7 +82,7 @@ class _Watched:
     ) -> None:
         """Work in the folder of the stack, whose lock the caller holds."""
         self._folder, self._settings, self._view = folder, settings, view
-        self._end = processes.since_boot() + limit if limit else None
+        self._end = processes.since_boot() + limit if limit is not None else None
         self.progress = Progress(view)
         self._opened: ThisMachine | None = None
 
@@ -103,14 +111,17 @@ class _Watched:
     def withdraw(self, deployment: DeploymentRecord) -> None:
         self._machine.withdraw(deployment)
 
+    def stop(self, world: World, reason: str) -> None:
+        self._machine.stop(world, reason)
+
     @property
     def busy(self) -> bool:
         return self._opened is not None and self._opened.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
-            raise AgentError(
-                "the time of --timeout is over; runs that have begun continue",
+            raise TimeIsOverError(
+                "the time of --wait-for is over; runs that have begun go on",
                 hint="run the command again to continue",
             )
         self._machine.work(
@@ -133,7 +144,7 @@ def types(directories: tuple[str, ...]) -> Types:
 
     loaded = plugins.load(map(Path, directories))
     for each in (*loaded.disabled, *loaded.remarks):
-        terminal.say(f"warning: {terminal.line(each)}", error=True)
+        terminal.warn(each)
     return known_types(loaded.types)
 
 
@@ -143,12 +154,13 @@ def there(settings: Settings, name: str) -> bool:
     return kept is not None and not kept.blank
 
 
-def missing(settings: Settings, name: str) -> UsageError:
+def missing(settings: Settings, name: str) -> NotFoundError:
     """Return the error that there is no stack of that name."""
     close = meant(name, listing.names(settings.state))
-    return UsageError(
+    return NotFoundError(
         f"there is no stack {name}",
         hint=close or f"`{settings.command('stack', 'list')}` shows them all",
+        subject=("stack", name),
     )
 
 
@@ -308,9 +320,12 @@ def _with_why(event: dict[str, Any], session: Session) -> dict[str, Any]:
             deployment.status == FAILED
             and deployments.path_of(session.store, deployment.id) == event["path"]
         ):
+            conceal = session.world.conceal
+            stderr = str(deployment.outputs.get("deploy_stderr") or "")
             return {
                 **event,
-                "why": session.world.conceal.text(deployments.why(deployment)),
+                "why": conceal.text(deployments.why(deployment)),
+                "stderr": conceal.text(stderr),
             }
     return event
 
@@ -318,15 +333,37 @@ def _with_why(event: dict[str, Any], session: Session) -> dict[str, Any]:
 def why_failed(settings: Settings, name: str) -> str:
     """Return the state of a stack that has failed, and why, in the words of the tools of its deployments."""
     stack = look(settings, name)
+    why = reason_of(stack)
+    return f"{stack.record.action}_{stack.record.status}{f': {why}' if why else ''}"
+
+
+def reason(settings: Settings, name: str) -> str:
+    """Return why a stack has failed, in the words of the tools of its deployments."""
+    return reason_of(look(settings, name, lambda _text: None))
+
+
+def reason_of(stack: Stack) -> str:
+    """Return why a stack has failed, or was rolled back, in the words of the tools of its deployments."""
     store, record = stack.world.store, stack.record
     failed = [
         f"{deployments.path_of(store, each.id)}: {deployments.why(each)}"
         for each in deployments.failed_last(stack)
     ]
-    reason = "; ".join(failed) or record.reason
-    return stack.conceal.text(
-        f"{record.action}_{record.status}" + (f": {reason}" if reason else "")
-    )
+    why = "; ".join(failed) or record.reason
+    undone = rolled_back_after(stack)
+    parts = [why] if record.status == FAILED or not undone else []
+    return stack.conceal.text("; ".join([*parts, *([undone] if undone else [])]))
+
+
+def rolled_back_after(stack: Stack) -> str:
+    """Return why a stack was rolled back, in the words of the tools of its deployments; empty if it was not."""
+    undone = stack.record.undone
+    if not undone:
+        return ""
+    runs = [
+        f"{each['path']}: {each['why']}" for each in undone["runs"] if each.get("why")
+    ]
+    return f"rolled back after: {'; '.join(runs) or undone['reason']}"
 
 
 def all_resources(settings: Settings, name: str) -> dict[str, ResourceRecord]:

@@ -117,7 +117,7 @@ def earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
         (each.path, each.action): each.end - each.work for each in spans(root, entries)
     }
     work = {
-        path: Earlier("working", action, seconds)
+        path: Earlier("running", action, seconds)
         for path, (action, seconds) in _unfinished(root).items()
     }
     for name, each in ((name, each.record) for name, each in root.resources.items()):
@@ -127,7 +127,7 @@ def earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
             each.passed == root.record.attempt and each.action != INIT
         ):
             if each.updated < root.record.updated:
-                work[name] = Earlier("unchanged")
+                work[name] = Earlier("ok", reason="unchanged")
                 continue
             work[name] = Earlier("ok", each.action, past.get((name, each.action)))
     return work

@@ -8,9 +8,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.diagnostics.words import meant
-from heat_config_agent.model.errors import AgentError, ExitCode, UsageError, blame
+from heat_config_agent.model.errors import (
+    AgentError,
+    ExitCode,
+    NotFoundError,
+    UsageError,
+    blame,
+)
 from heat_config_hooks.words import CERTAIN
 from heat_config_stack.cli.stack import sessions
 from heat_config_stack.resource import type_schemas
@@ -35,7 +41,7 @@ def list_(options: argparse.Namespace) -> int:
     types = sessions.types(state_options.of(options).words("plugin_dirs"))
     rows = [row for row in _rows(types, long=options.long) if _fits(row, wanted)]
     if options.json:
-        terminal.say(json.dumps(rows))
+        envelope.result({"resource_types": rows})
         return ExitCode.OK
     header = (
         "TYPE",
@@ -74,7 +80,7 @@ def _rows(types: Types, *, long: bool) -> Iterator[dict[str, str | None]]:
             "support_status": status.status,
             "version": status.version,
             "handling": type_schemas.handling(class_),
-            **({"description": type_schemas.description(class_)} if long else {}),
+            "description": type_schemas.description(class_) if long else None,
         }
 
 
@@ -127,9 +133,10 @@ def show(options: argparse.Namespace) -> int:
     class_ = types.known(name)
     if class_ is None:
         close = meant(name, type_schemas.names(types), CERTAIN)
-        raise AgentError(
+        raise NotFoundError(
             f"there is no resource type {name!r}",
             hint=close or "`heat-config-agent stack resource type list` shows them",
+            subject=("resource_type", name),
         )
     handling = type_schemas.handling(class_)
     try:
@@ -144,28 +151,35 @@ def show(options: argparse.Namespace) -> int:
     if options.template_type:
         _show_template(
             type_schemas.generated_template(values, options.template_type),
+            options.template_type,
             as_json=options.json,
         )
         return ExitCode.OK
     about = type_schemas.description(class_) if _is_about(handling) else ""
     if options.json:
-        described = (
-            {"description": about or "No description given"} if options.long else {}
-        )
-        terminal.say(
-            json.dumps({**values, **described, "handling": handling}, default=repr)
-        )
+        described = {**values, "description": about or None, "handling": handling}
+        envelope.result(json.loads(json.dumps(described, default=repr)))
         return ExitCode.OK
     _show(values, about, handling, class_)
     return ExitCode.OK
 
 
-def _show_template(template: Mapping[str, Any], *, as_json: bool) -> None:
+def _show_template(template: Mapping[str, Any], kind: str, *, as_json: bool) -> None:
     """Print a template as YAML, or as JSON."""
     import yaml  # noqa: PLC0415  # 15 ms, which only this option needs
 
     if as_json:
-        terminal.say(json.dumps(template, default=repr))
+        plain = json.loads(json.dumps(template, default=repr))
+        envelope.begin("template", is_on=True)
+        envelope.result(
+            {
+                "stack_name": None,
+                "language": kind,
+                "file": None,
+                "text": None,
+                "template": plain,
+            }
+        )
         return
     # without references to parts that are repeated
     plain = json.loads(json.dumps(template, default=repr))

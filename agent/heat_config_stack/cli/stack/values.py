@@ -5,24 +5,33 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import Concealer, is_secret
+from heat_config_agent.model import states
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import blame
 from heat_config_agent.model.positions import Json
+from heat_config_agent.model.states import Shown
+from heat_config_agent.model.wording import stamp
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed, lock
 from heat_config_stack.definition import Unresolved, resolve
 from heat_config_stack.records import listing
+from heat_config_stack.records.listing import Kept
 from heat_config_stack.records.records import (
     CHECK,
+    COMPLETE,
     DELETE,
+    FAILED,
     IN_PROGRESS,
     INIT,
     RESUME,
+    ROLLBACK,
     SUSPEND,
+    ResourceRecord,
     StackRecord,
 )
 
@@ -31,8 +40,8 @@ if TYPE_CHECKING:
     from heat_config_stack.resource.resource import Resource
 
 
-HIDDEN = "******"
-"""The text that replaces a hidden value, as in Heat."""
+HIDDEN = MASK
+"""The text that replaces a hidden value."""
 
 
 def shown_parameters(stack: Stack) -> dict[str, Json]:
@@ -65,25 +74,77 @@ def moment(seconds: float) -> str | None:
     )
 
 
-def brief(record: StackRecord) -> dict[str, Json]:
-    """Return a stack as `list` shows it."""
+def listed_stack(settings: Settings, kept: Kept) -> dict[str, Json]:
+    """Return a stack as `list` shows it, in the state that `status` shows."""
+    record = kept.record
+    if record is None:
+        return {
+            **_brief(StackRecord("", kept.name)),
+            "id": None,
+            "stack_status": "DAMAGED",
+            "creation_time": None,
+            "state": str(Shown.UNKNOWN),
+            "action": None,
+            "since": None,
+            "interrupted": False,
+            "resources": 0,
+            "failed_resources": 0,
+            "source": None,
+            "message": f"its records cannot be read: {kept.trouble}",
+        }
+    broken = interrupted(settings, record)
+    state = shown(record, is_broken=bool(broken))
+    why = broken or _failed(settings, kept, state)
+    return {
+        **_brief(record),
+        "state": str(Shown.FAILED if why and not broken else state),
+        "interrupted": bool(broken),
+        "resources": kept.resources,
+        "failed_resources": kept.bad,
+        "source": whence(settings, record.name),
+        "message": why or repeated(settings, kept),
+    }
+
+
+def _failed(settings: Settings, kept: Kept, state: Shown) -> str:
+    """Return why a stack, a workflow of it or an earlier DELETE has failed; empty if none has."""
+    reasons = [f"the workflow {name} has failed: {why}" for name, why in kept.workflows]
+    if state is Shown.FAILED or kept.left:
+        from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load, and only after a failure
+
+        if state is Shown.FAILED:
+            return sessions.reason(settings, kept.name) or "it has failed"
+        reasons.append(sessions.why_left(settings, kept.name, kept.left))
+    return "; ".join(reasons)
+
+
+def shown(record: StackRecord, *, is_broken: bool) -> Shown:
+    """Return the state of a stack; `is_broken` says that its action was interrupted, and nothing continues it."""
+    if is_broken:
+        return Shown.UNKNOWN
+    if record.action == ROLLBACK and record.status == COMPLETE:
+        return Shown.FAILED
+    return states.of_stack(record.status)
+
+
+def whence(settings: Settings, name: str) -> str | None:
+    """Return the source that a stack follows, as SOURCE@REVISION; None if it was made by hand."""
+    source = followed.read(settings.state, name)
+    if source is None or source.document:
+        return None
+    return f"{name}@{followed.short(source.revision)}" if source.revision else name
+
+
+def _brief(record: StackRecord) -> dict[str, Json]:
     return {
         "id": record.id,
         "stack_name": record.name,
         "stack_status": f"{record.action}_{record.status}",
         "creation_time": moment(record.created),
         "updated_time": moment(record.updated),
-    }
-
-
-def damaged(name: str) -> dict[str, Json]:
-    """Return the row of `list` for a stack whose record cannot be read."""
-    return {
-        "id": None,
-        "stack_name": name,
-        "stack_status": "DAMAGED",
-        "creation_time": None,
-        "updated_time": None,
+        "state": str(shown(record, is_broken=False)),
+        "action": record.action,
+        "since": stamp(record.updated or record.created),
     }
 
 
@@ -131,17 +192,70 @@ def _is_followed_on(settings: Settings, record: StackRecord) -> bool:
     return source is not None and bool(source.begun)
 
 
-def stack(root: Stack) -> dict[str, Json]:
+def stack(settings: Settings, root: Stack) -> dict[str, Json]:
     """Return a stack as `show` shows it."""
+    from heat_config_stack.cli.stack import origin, sessions  # noqa: PLC0415  # the list of stacks needs none of it
+
     defined = root.defined
+    broken = interrupted(settings, root.record)
+    state = shown(root.record, is_broken=bool(broken))
+    message = sessions.reason_of(root) if state is Shown.FAILED else broken
     return {
-        **brief(root.record),
-        "stack_status_reason": root.world.conceal.text(_reason(root.record)),
+        **_brief(root.record),
+        "stack_status_reason": broken or root.world.conceal.text(_reason(root.record)),
+        "state": str(state),
+        "interrupted": bool(broken),
+        "message": message,
+        "source": whence(settings, root.name),
+        "template": origin.shown(settings, root.name),
+        "resources": counted(root),
         "description": defined.description if defined else "",
         "disable_rollback": not root.record.rollback,
         "parameters": shown_parameters(root),
         "outputs": [output(root, name) for name in defined.outputs] if defined else [],
     }
+
+
+def deleted(name: str) -> dict[str, Json]:
+    """Return a stack that was deleted just now."""
+    return {
+        "id": None,
+        "stack_name": name,
+        "stack_status": "DELETE_COMPLETE",
+        "creation_time": None,
+        "updated_time": None,
+        "state": str(Shown.OK),
+        "action": DELETE,
+        "since": stamp(time.time()),
+        "stack_status_reason": "",
+        "interrupted": False,
+        "message": "",
+        "source": None,
+        "template": None,
+        "resources": {},
+        "description": "",
+        "disable_rollback": True,
+        "parameters": {},
+        "outputs": [],
+    }
+
+
+def counted(root: Stack) -> dict[str, Json]:
+    """Return the number of resources of a stack in each state."""
+    counts: dict[str, Json] = {}
+    for _, each in every(root, 0):
+        word = str(state_of(each.record))
+        counts[word] = int(str(counts.get(word, 0))) + 1
+    return counts
+
+
+def state_of(record: ResourceRecord) -> Shown:
+    """Return the state of a resource."""
+    if record.is_left_out:
+        return Shown.SKIPPED
+    if record.action == INIT:
+        return Shown.WAITING
+    return states.of_stack(record.status)
 
 
 def _reason(record: StackRecord) -> str:
@@ -162,6 +276,7 @@ def output(
         "output_key": name,
         "description": declared.description,
         "output_value": None,
+        "output_error": None,
     }
     try:
         value = root.output(name)
@@ -187,7 +302,7 @@ def output_lines(root: Stack) -> list[str]:
 
 def written(answer: Mapping[str, Any]) -> str:
     """Return the value of an output as text."""
-    if "output_error" in answer:
+    if answer["output_error"] is not None:
         return f"({answer['output_error']})"
     value = answer["output_value"]
     return (
@@ -228,7 +343,24 @@ def resource(path: str, member: Resource) -> dict[str, Json]:
         "resource_type": member.type(),
         "resource_status": "LEFT_OUT" if record.is_left_out else "_".join(record.state),
         "updated_time": moment(record.updated or record.created),
+        "state": str(state_of(record)),
+        "action": None if record.action == INIT else record.action,
+        "since": stamp(record.updated or record.created),
+        "message": _message(member),
     }
+
+
+def _message(member: Resource) -> str:
+    """Return why a resource has failed, in the words of its tool, or why nothing was run for it."""
+    record, store = member.record, cast("Stack", member.stack).world.store
+    if record.status == FAILED:
+        from heat_config_stack.lifecycle import deployments  # noqa: PLC0415  # only after a failure
+
+        for each in store.deployments.values():
+            if each.resource == record.id and each.status == FAILED:
+                return member.stack.conceal.text(deployments.why(each))
+        return member.stack.conceal.text(record.reason)
+    return record.reason if record.is_left_out else ""
 
 
 def resource_in_full(root: Stack, path: str, member: Resource) -> dict[str, Json]:
@@ -276,19 +408,6 @@ def _needing(member: Resource) -> Iterator[str]:
             yield name
 
 
-def event(
-    record: Mapping[str, Any], stack_name: str, conceal: Concealer
-) -> dict[str, Json]:
-    """Return an event with the path of its resource, or with the name of the stack."""
-    seconds = int(record["time"])
-    return {
-        "event_time": f"{(moment(seconds) or '')[:-1]}.{(record['time'] - seconds) * 1000:03.0f}Z",
-        "resource_name": record["path"] or stack_name,
-        "resource_status": f"{record['action']}_{record['status']}",
-        "resource_status_reason": conceal.text(record["reason"]),
-    }
-
-
 def nodes(root: Stack) -> list[dict[str, Json]]:
     """Return the nodes of a service in the order of the template."""
     from heat_config_stack.lifecycle import nodes as states  # noqa: PLC0415  # the list of stacks needs none of it
@@ -299,11 +418,21 @@ def nodes(root: Stack) -> list[dict[str, Json]]:
         {
             "node": name,
             "type": node.type,
-            "state": state_of[name],
+            "state": str(_node_state(state_of[name])),
+            "node_state": state_of[name],
             "host": node.host or None,
         }
         for name, node in defined.items()
     ]
+
+
+_NODES = {"initial": Shown.WAITING, "error": Shown.FAILED}
+
+
+def _node_state(word: str) -> Shown:
+    """Return the state of a node for the state of TOSCA's interface: `creating` and the like are under way."""
+    going_on = Shown.RUNNING if word.endswith("ing") else Shown.OK
+    return _NODES.get(word, going_on)
 
 
 def node_in_full(root: Stack, name: str) -> dict[str, Json]:
