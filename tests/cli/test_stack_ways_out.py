@@ -248,9 +248,7 @@ def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
     template = write(machine, "CREATE", 0)
     assert stack(machine, "create", "-t", template, "one").code == 0
     assert (
-        json.loads(machine.agent("show", "d", "--json").out)["inputs"][
-            "deploy_resource_name"
-        ]
+        machine.agent("show", "d", "--json").data["inputs"]["deploy_resource_name"]
         == "d"
     )
     assert machine.agent("log", "d").code == 0
