@@ -59,7 +59,7 @@ def test_output_of_an_earlier_run_is_printed(machine: Machine) -> None:
     )
     assert (oldest.code, oldest.out) == (before.code, before.out) == (0, "first\n")
     assert re.fullmatch(
-        r"run 1 of 2, [-\d: ]+: CREATE, failed: exit code 3: why\nwhy\n", oldest.err
+        r"run 1 of 2, [-\dT:.]+Z: CREATE, failed: exit code 3: why\nwhy\n", oldest.err
     )
 
 
@@ -71,19 +71,20 @@ def test_runs_are_listed(machine: Machine) -> None:
 
     shown, listed = (
         machine.agent("show", "d1").out,
-        machine.agent("show", "d1", "--json").json["runs"],
+        machine.agent("show", "d1", "--json").data["runs"],
     )
 
     rows = shown.partition("runs (`heat-config-agent log d1 --run N")[2].splitlines()[
         1:
     ]
     assert [row.split()[:3] for row in rows] == [
-        ["1", "CREATE", "failed"],
-        ["2", "CREATE", "ok"],
+        ["RUN", "STATE", "ACTION"],
+        ["1", "failed", "CREATE"],
+        ["2", "ok", "CREATE"],
     ]
-    assert [(each["run"], each["failed"], each["reason"]) for each in listed] == [
-        (1, True, "exit code 3"),
-        (2, False, ""),
+    assert [(each["run"], each["state"], each["reason"]) for each in listed] == [
+        (1, "failed", "exit code 3"),
+        (2, "ok", ""),
     ]
     assert listed[0]["ended"] <= listed[1]["started"]
 
@@ -100,7 +101,7 @@ def test_run_that_is_not_kept_is_refused(machine: Machine, number: str) -> None:
         assert (done.code, done.out) == (2, "")
         assert "'x' is not the number of a run, such as 1 or -1" in done.err
     else:
-        assert (done.code, done.out) == (1, "")
+        assert (done.code, done.out) == (8, "")
         assert (
             f"there is no run {number} of d1: the output of 2 runs is kept" in done.err
         )
@@ -160,8 +161,8 @@ def test_attempts_of_a_retried_command_are_kept(machine: Machine) -> None:
         f"attempt {n}\n" for n in (1, 2, 3)
     ]
     assert [
-        each["failed"] for each in machine.agent("show", "d1", "--json").json["runs"]
-    ] == [True, True, False]
+        each["state"] for each in machine.agent("show", "d1", "--json").data["runs"]
+    ] == ["failed", "failed", "ok"]
 
 
 @pytest.mark.slow
@@ -171,7 +172,7 @@ def test_no_more_than_ten_earlier_runs_are_kept(machine: Machine) -> None:
     options = {"retry": {"codes": [100], "times": earlier.KEPT + 2, "delay": 0.01}}
     machine.apply([deployment(config=script, options=options)])
 
-    runs = machine.agent("show", "d1", "--json").json["runs"]
+    runs = machine.agent("show", "d1", "--json").data["runs"]
 
     assert [each["run"] for each in runs] == list(range(1, earlier.KEPT + 2))
     assert machine.agent("log", "d1", "--run", "1").out == "attempt 3\n"
@@ -235,7 +236,7 @@ def test_damaged_facts_of_an_earlier_run_are_left_out(
     facts = json.loads(about.read_text())
     about.write_text(json.dumps({**facts, "started": None}).replace("null", started, 1))
 
-    shown = machine.agent("show", "d1", "--json").json
+    shown = machine.agent("show", "d1", "--json").data
 
     assert [run["started"] is None for run in shown["runs"]] == [True, False]
     assert machine.agent("show", "d1").code == 0
@@ -356,15 +357,15 @@ def test_runs_of_all_actions_of_a_resource_are_listed(machine: Machine) -> None:
             {},
         )
 
-    runs = machine.agent("show", "shop/app", "--json").json["runs"]
+    runs = machine.agent("show", "shop/app", "--json").data["runs"]
     printed = [
         machine.agent("log", "shop/app", "--run", str(each["run"])) for each in runs
     ]
 
-    assert [(each["action"], each["failed"]) for each in runs] == [
-        ("CREATE", True),
-        ("CREATE", False),
-        ("UPDATE", False),
+    assert [(each["action"], each["state"]) for each in runs] == [
+        ("CREATE", "failed"),
+        ("CREATE", "ok"),
+        ("UPDATE", "ok"),
     ]
     assert [each.out for each in printed] == [
         "CREATE ***\n",

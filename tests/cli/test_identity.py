@@ -106,8 +106,8 @@ def test_component_gets_its_action(machine: Machine) -> None:
 def test_plan_says_which_action_will_run(machine: Machine) -> None:
     """A plan has the ids and actions of the run, and leaves nothing on disk."""
     path = machine.write([site(machine)])
-    first = machine.apply(path, "--plan", "--json").json["steps"][0]
-    assert (first["action"], first["step"], machine.state.exists()) == (
+    first = machine.apply(path, "--plan", "--json").data["changes"][0]
+    assert (first["action"], first["change"], machine.state.exists()) == (
         "CREATE",
         "run",
         False,
@@ -116,7 +116,7 @@ def test_plan_says_which_action_will_run(machine: Machine) -> None:
     machine.write([site(machine, "two")])
 
     assert (
-        machine.apply(path, "--plan", "--json").json["steps"][0]["action"] == "UPDATE"
+        machine.apply(path, "--plan", "--json").data["changes"][0]["action"] == "UPDATE"
     )
     assert log(machine) == ["CREATE one"]
 
@@ -132,7 +132,7 @@ def test_id_shows_nothing_of_the_content(machine: Machine) -> None:
         ran = machine.command(
             "heat-config-apply", ["--state-dir", str(state), "--json", str(path)], {}
         )
-        ids.append(ran.json["deployments"][0]["id"])
+        ids.append(ran.data["deployments"][0]["id"])
         assert (state / "edition-key").stat().st_mode & 0o777 == 0o600
 
     assert len(set(ids)) == 2
@@ -199,9 +199,7 @@ def test_deployments_with_and_without_ids_are_two(machine: Machine) -> None:
 
     assert len(log(machine)) == 2
     assert (
-        json.loads(machine.apply(machine.folder / "site.json", "--json").out)[
-            "summary"
-        ]["skipped"]
+        machine.apply(machine.folder / "site.json", "--json").data["summary"]["skipped"]
         == 2
     )
 
@@ -211,8 +209,8 @@ def test_server_has_to_give_ids(machine: Machine) -> None:
     path = machine.write([site(machine)])
     ran = machine.apply(None, "--json", HEAT_SHELL_CONFIG=str(path))
 
-    assert ran.json["mistakes"] == [
-        {"path": "[0].id", "problem": "every deployment needs an id"}
+    assert [(each["path"], each["problem"]) for each in ran.data["mistakes"]] == [
+        ("[0].id", "every deployment needs an id")
     ]
     assert log(machine) == []
 
@@ -372,7 +370,7 @@ def apply_over(
     settings = machine.write(f"[agent]\nparallel = {parallel}\n", "agent.conf")
 
     def known() -> int:
-        return len(machine.agent("status", "--json").json["deployments"])
+        return len(machine.agent("status", "--json").data["deployments"])
 
     before = known()
     process = machine.start_apply([*entries], "--config", str(settings))
@@ -406,7 +404,7 @@ def test_edition_runs_after_the_former_one_with_the_action_that_its_end_decides(
     assert log(machine) == ["CREATE one", "one ends", f"{action} two"]
     assert "not sent" not in said + machine.agent("status").out
     assert apply(machine, site(machine, "two")).code == 0
-    assert machine.agent("status", "--json").json["deployments"][-1]["action"] == action
+    assert machine.agent("status", "--json").data["deployments"][-1]["action"] == action
     assert len(log(machine)) == 3
 
 

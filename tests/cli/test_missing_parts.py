@@ -117,9 +117,9 @@ def test_tool_with_a_missing_part_is_not_ready(
     said = done.data
     assert not said["ready"], said
     assert " is not installed; " in said["message"]
-    [result] = failed.json["deployments"]
-    assert (failed.code, result["result"]["deploy_status_code"]) == (1, 127), result
-    assert said["message"] in result["result"]["deploy_stderr"]
+    [result] = failed.data["deployments"]
+    assert (failed.code, result["values"]["deploy_status_code"]) == (1, 127), result
+    assert said["message"] in result["values"]["deploy_stderr"]
 
 
 @pytest.mark.parametrize(("processor", "part"), PROCESSED)

@@ -56,17 +56,17 @@ def test_real_metadata_is_planned(machine: Machine, sample: dict[str, Any]) -> N
     planned = machine.apply(sample, "--plan", "--json")
 
     assert planned.code == 0, planned.err
-    assert planned.json["mistakes"] == []
-    steps = planned.json["steps"]
+    assert planned.data["mistakes"] == []
+    steps = planned.data["changes"]
     assert [each["id"] for each in steps] == [
         each["id"] for each in sample["deployments"]
     ]
-    assert [each["step"] for each in steps] == [
+    assert [each["change"] for each in steps] == [
         "run" if tool else "skip" for tool in TOOLS
     ]
-    assert [each["tool"] if each["step"] == "run" else None for each in steps] == list(
-        TOOLS
-    )
+    assert [
+        each["tool"] if each["change"] == "run" else None for each in steps
+    ] == list(TOOLS)
     assert [each["options"] for each in steps] == list(OPTIONS)
 
 
@@ -82,10 +82,10 @@ def test_a_real_component_is_planned_for_each_action(
         "value"
     ] = action
 
-    (step,) = machine.apply([component], "--plan", "--json").json["steps"]
+    (step,) = machine.apply([component], "--plan", "--json").data["changes"]
 
     wanted = {"CREATE": "ansible", "SUSPEND": "puppet"}.get(action, "script")
-    assert (step["step"], step["action"], step["tool"]) == ("run", action, wanted)
+    assert (step["change"], step["action"], step["tool"]) == ("run", action, wanted)
 
 
 def test_real_scripts_are_run(
@@ -105,10 +105,10 @@ def test_real_scripts_are_run(
         {**sample, "deployments": scripts}, "--json", "--deliver-for", "0"
     )
 
-    assert [each["failed"] for each in ran.json["deployments"]] == [False, False]
+    assert [each["state"] for each in ran.data["deployments"]] == ["ok", "ok"]
     assert [each.verb for each in heat.signals] == verbs
-    for given, found in zip(scripts, ran.json["deployments"], strict=True):
-        result = found["result"]
+    for given, found in zip(scripts, ran.data["deployments"], strict=True):
+        result = found["values"]
         assert heat.values(given["id"]) == ([result] if verbs else [])
         assert (result["deploy_stderr"], result["deploy_status_code"]) == ("", 0)
         assert set(result) == {"deploy_stdout", "deploy_stderr", "deploy_status_code"}
@@ -152,9 +152,9 @@ def test_real_metadata_is_carried_out(machine: Machine, sample: dict[str, Any]) 
 
     ran = machine.apply(sample, "--json", "--deliver-for", "0")
 
-    states = [each["state"] for each in ran.json["deployments"]]
-    assert ran.json["summary"]["ok"] == 6
-    assert (states[3], states[7]) == (None, None)
+    states = [each["state"] for each in ran.data["deployments"]]
+    assert ran.data["summary"]["ok"] == 6
+    assert (states[3], states[7]) == ("skipped", "skipped")
     for given, wanted in zip(sample["deployments"], TOOLS, strict=True):
         if wanted in ("ansible", "puppet", "json-file"):
             got = json.loads((machine.hooks / f"{wanted}.{given['id']}").read_text())

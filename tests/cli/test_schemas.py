@@ -106,3 +106,24 @@ def test_line_that_asks_for_json_is_recognised(
 ) -> None:
     """An option after `--` is a name, and the help is for people."""
     assert answers.is_asked_for(arguments) is asked
+
+
+RECORDED = [
+    pytest.param(line, id=f"{path.stem}-{number}")
+    for path in sorted(answers.RECORDED.glob("*.jsonl"))
+    for number, line in enumerate(answers.recorded(path.stem), 1)
+]
+
+
+@pytest.mark.parametrize("line", RECORDED)
+def test_earlier_answer_can_still_be_read(line: dict[str, Any]) -> None:
+    """Each key of an answer that was recorded is still listed, and its value still of that kind."""
+    assert answers.wrong_now(line) == []
+
+
+def test_key_that_went_is_missed() -> None:
+    """An earlier answer with a key that is no longer listed is a fault; one without a new key is not."""
+    value = json.loads(answer())
+    del value["warnings"]
+    assert answers.wrong_now(value) == []
+    assert answers.wrong_now({**value, "gone": 1})

@@ -57,7 +57,7 @@ def test_secret_in_the_names_of_a_deployment_is_masked(machine: Machine) -> None
     machine.agent("retry", "d1")
     machine.apply([given])
     assert (
-        list(machine.agent("show", "d1", "--json").json["inputs"]).count("in_***") == 1
+        list(machine.agent("show", "d1", "--json").data["inputs"]).count("in_***") == 1
     )
     assert machine.apply([], "--config", str(_pruning(machine))).code == 0
     assert shown(machine, "d1")["name"] == "db-***"

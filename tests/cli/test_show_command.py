@@ -25,16 +25,13 @@ def test_show_tells_all_of_one(machine: Machine, heat: SignalServer) -> None:
 
     shown, facts = (
         machine.agent("show", "web"),
-        machine.agent("show", "--json", "web").json,
+        machine.agent("show", "--json", "web").data,
     )
 
-    assert (facts["id"], facts["name"], facts["state"]) == (
-        "abcdef01",
-        "web",
-        "signalled",
-    )
+    assert (facts["id"], facts["name"]) == ("abcdef01", "web")
+    assert (facts["state"], facts["result"]) == ("ok", "sent")
     assert facts["inputs"]["who"] == "world"
-    assert facts["result"] == heat.values()[0]
+    assert facts["values"] == heat.values()[0]
     for words in (
         "web",
         "abcdef01",
@@ -43,7 +40,7 @@ def test_show_tells_all_of_one(machine: Machine, heat: SignalServer) -> None:
         "who: world",
         "hello world",
         "answer: 42",
-        "POST to http://127.0.0.1",
+        "sent: POST to http://127.0.0.1",
     ):
         assert words in shown.out
 
@@ -59,7 +56,7 @@ def test_show_shortens_long_output_for_people(machine: Machine) -> None:
     assert (
         len(
             machine.agent("show", "--json", "d1")
-            .json["result"]["deploy_stdout"]
+            .data["values"]["deploy_stdout"]
             .splitlines()
         )
         == 1000

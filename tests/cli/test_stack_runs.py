@@ -113,11 +113,8 @@ def test_interrupted_stack_is_shown_with_the_command_that_continues_it(
             is True
         )
         assert why in machine.agent("status").out
-        assert (
-            machine.agent("status", "--json")
-            .json["interrupted_stacks"]["s"]
-            .startswith(why)
-        )
+        [shown] = machine.agent("status", "--json").data["stacks"]
+        assert (shown["state"], shown["message"].startswith(why)) == ("unknown", True)
         for words in (
             ["status", "--check"],
             ["wait", "s"],
@@ -195,9 +192,8 @@ def test_requested_run_is_shown_until_it_has_run(
 
     why = "s/child/app, s/web run again as requested: `heat-config-agent stack update --existing s"
     assert why in machine.agent("status").out
-    assert (
-        machine.agent("status", "--json").json["repeated_stacks"]["s"].startswith(why)
-    )
+    [shown] = machine.agent("status", "--json").data["stacks"]
+    assert shown["asked"].startswith(why)
     assert why in stack(machine, "list").out
     assert "as requested" not in machine.agent("status", "--check").out
 

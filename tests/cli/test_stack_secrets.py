@@ -127,8 +127,7 @@ class Stack:
         """Look at all of its deployments as `heat-config-apply` says that one should."""
         state = ("--state-dir", str(self.machine.state / "stacks/t"))
         ids = [
-            each["id"]
-            for each in json.loads(self("status", "--json", *state).out)["deployments"]
+            each["id"] for each in self("status", "--json", *state).data["deployments"]
         ]
         return [
             self(*words, *state, each)

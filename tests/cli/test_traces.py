@@ -23,7 +23,7 @@ def printed(machine: Machine, given: dict[str, object], of_agent: str = "") -> s
     """Apply a deployment with a variable of the agent's own, and return what it printed."""
     done = machine.apply([given], "--json", TRACEPARENT=of_agent)
     assert done.code == 0, done.out + done.err
-    return str(done.json["deployments"][0]["result"]["deploy_stdout"]).strip()
+    return str(done.data["deployments"][0]["values"]["deploy_stdout"]).strip()
 
 
 def test_a_script_has_the_trace(machine: Machine) -> None:
@@ -76,11 +76,11 @@ def test_another_form_is_not_passed_on(machine: Machine, value: str) -> None:
     done = machine.apply(
         [deployment("d1", SHOWS, inputs={"traceparent": value})], "--json"
     )
-    assert (done.code, done.json["deployments"][0]["result"]["deploy_stdout"]) == (
+    assert (done.code, done.data["deployments"][0]["values"]["deploy_stdout"]) == (
         0,
         "trace: none\n",
     )
-    assert done.json["warnings"] == [
+    assert [each["message"] for each in done.json["warnings"]] == [
         "d1: the input traceparent is not passed on: W3C Trace Context has another form"
     ]
 

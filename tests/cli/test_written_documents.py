@@ -71,7 +71,8 @@ def test_mistakes_of_programs_are_one_object(machine: Machine) -> None:
     ran = applied(machine, MISSPELT, "site.yaml", "--json")
 
     assert (ran.code, ran.json["exit_code"]) == (2, 2)
-    assert ran.json["mistakes"][0] == {
+    assert ran.json["error"]["mistakes"][0] == {
+        "code": None,
         "file": "site.yaml",
         "line": 1,
         "column": 27,
@@ -371,7 +372,7 @@ def test_folder_is_its_documents_in_the_order_of_names(machine: Machine) -> None
 
     first, second = machine.apply(folder, "--json"), machine.apply(folder)
 
-    assert [each["id"] for each in first.json["deployments"]] == ["d1", "d2", "d3"]
+    assert [each["id"] for each in first.data["deployments"]] == ["d1", "d2", "d3"]
     assert (first.code, second.code) == (0, 0)
     assert runs(machine) == ["d1", "d2", "d3"]
 
@@ -394,17 +395,23 @@ def test_file_removed_from_a_folder_has_no_deployments(machine: Machine) -> None
         machine, a__yaml=json.dumps([counted(machine, "d1")]), b__yaml=json.dumps([bad])
     )
     assert machine.apply(folder).code == 1
-    assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+    failed = machine.agent("status", "--failed", "--json").data["deployments"]
+    assert [(each["name"], each["reason"]) for each in failed] == [
+        ("bad", "exit code 3")
+    ]
     (folder / "b.yaml").rename(machine.folder / "b.yaml")
-    assert machine.apply(folder).out.splitlines()[-1] == "1 deployment: 1 skipped"
+    assert machine.apply(folder).out == "1 deployment: nothing to do\n"
     assert (machine.agent("status", "--failed").code, runs(machine)) == (0, ["d1"])
 
     (machine.folder / "b.yaml").rename(folder / "b.yaml")
     assert (
-        machine.apply(folder).out.splitlines()[-1]
-        == "2 deployments: 2 skipped, 1 of them failed earlier"
+        machine.apply(folder).out
+        == "2 deployments: nothing to do (1 failed before: bad)\n"
     )
-    assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+    failed = machine.agent("status", "--failed", "--json").data["deployments"]
+    assert [(each["name"], each["reason"]) for each in failed] == [
+        ("bad", "exit code 3")
+    ]
 
 
 def test_lost_file_of_a_folder_is_said_and_keeps_its_deployments(
@@ -423,7 +430,10 @@ def test_lost_file_of_a_folder_is_said_and_keeps_its_deployments(
         done = machine.apply(folder, *words)
         assert done.code == 1
         assert f"cannot read {folder}/b.yaml: No such file or directory" in done.err
-    assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+    failed = machine.agent("status", "--failed", "--json").data["deployments"]
+    assert [(each["name"], each["reason"]) for each in failed] == [
+        ("bad", "exit code 3")
+    ]
 
 
 def test_file_of_a_broken_disk_is_not_gone(
@@ -606,11 +616,11 @@ def test_config_that_a_tool_cannot_use_has_its_place(machine: Machine) -> None:
     )
 
     assert ran.code == 1
-    [failed] = ran.json["deployments"]
-    assert failed["result"]["deploy_status_code"] == 125
+    [failed] = ran.data["deployments"]
+    assert failed["values"]["deploy_status_code"] == 125
     assert (
         "site.yaml:3:3: web.config: expected the text of a script"
-        in failed["result"]["deploy_stderr"]
+        in failed["values"]["deploy_stderr"]
     )
 
 
@@ -621,9 +631,9 @@ def test_mistake_in_a_member_of_a_config_has_its_place(machine: Machine) -> None
         machine, f"- name: web\n  group: json-file\n{config}", "site.yaml", "--json"
     )
 
-    [failed] = ran.json["deployments"]
-    assert failed["result"]["deploy_status_code"] == 125
+    [failed] = ran.data["deployments"]
+    assert failed["values"]["deploy_status_code"] == 125
     assert (
         'site.yaml:5:5: web.config["./b[1].json"]: '
-        in failed["result"]["deploy_stderr"]
+        in failed["values"]["deploy_stderr"]
     )

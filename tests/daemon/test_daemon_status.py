@@ -109,16 +109,17 @@ def test_status_shows_whether_the_daemon_runs_and_what_it_does(
     wait_until(lambda: daemon.health().get("doing") == "running d1", LONG)
     done = daemon.command("status", "--check")
     assert (done.code, done.out) == (0, "the agent is well: running d1\n")
-    said = daemon.command("status", "--json").json
+    said = daemon.command("status", "--json").data
     assert (said["healthy"], said["problems"]) == (True, [])
     assert (said["agent"]["running"], said["agent"]["process"]) == (True, daemon.pid)
-    [source] = said["agent"]["sources"]
-    assert (source["name"], source["working"], source["failures"]) == ("local", True, 0)
+    [source] = said["sources"]
+    assert (source["name"], source["state"], source["message"]) == ("local", "ok", "")
     shown = daemon.command("status").out
     assert f"agent: running d1 (process {daemon.pid})" in shown
-    assert "source local: answered" in shown
+    [row] = [line.split() for line in shown.splitlines() if line.startswith("local ")]
+    assert row[:5] == ["local", "ok", "-", "source", "-"]
     daemon.stop()
-    said = daemon.command("status", "--json").json
+    said = daemon.command("status", "--json").data
     assert (said["healthy"], said["agent"]["running"], said["agent"]["doing"]) == (
         False,
         False,
@@ -269,8 +270,9 @@ def test_skipped_entry_is_shown_with_the_reason(
     (deployed / "d2.json").write_text("{}")
     daemon.start()
     daemon.put([{"id": "d1", "name": "idle"}, deployment("d2", "#!/bin/sh\n")])
-    wait_until(lambda: machine.agent("status", "--json").json["skipped"], LONG)
-    skipped = machine.agent("status", "--json").json["skipped"]
+    wait_until(lambda: machine.agent("status", "--json").data["deployments"], LONG)
+    skipped = machine.agent("status", "--json").data["deployments"]
+    assert {each["state"] for each in skipped} == {"skipped"}
     assert [(each["id"], each["reason"]) for each in skipped] == [
         ("d1", "no `group` is given: nothing to run"),
         ("d2", "another agent began it and recorded no result"),
@@ -282,7 +284,7 @@ def test_skipped_entry_is_shown_with_the_reason(
     )
     assert (
         " ".join(row.split())
-        == "idle d1 - - skipped - no `group` is given: nothing to run"
+        == "idle skipped - - - - no `group` is given: nothing to run"
     )
     daemon.put([{"id": "d1", "name": "idle"}, deployment("d3", "#!/bin/sh\n")])
     wait_until(lambda: "d3" in machine.status(), LONG)

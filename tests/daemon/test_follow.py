@@ -28,7 +28,9 @@ pytestmark = [
 def followed(daemon: Daemon) -> dict[str, Any]:
     """Return the first stack that follows a source, as `status` shows it; empty for none."""
     done = daemon.machine.agent("status", "--json", "--config", str(daemon.path))
-    stacks: list[dict[str, Any]] = json.loads(done.out)["followed"]
+    stacks: list[dict[str, Any]] = [
+        each for each in done.data["sources"] if each["kind"] == "followed"
+    ]
     return stacks[0] if stacks else {}
 
 

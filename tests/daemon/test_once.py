@@ -25,8 +25,8 @@ def test_once_polls_every_source_and_exits_with_the_outcome(
     done = daemon.command("run", "--once", "--json")
     assert done.code == 0, done.err
     assert done.json["exit_code"] == 0
-    assert [each["id"] for each in done.json["deployments"]] == ["d1"]
-    assert done.json["summary"]["ok"] == 1, done.json
+    assert [each["id"] for each in done.data["deployments"]] == ["d1"]
+    assert done.data["summary"]["ok"] == 1, done.json
     assert len(heat.signals) == 1
 
     daemon.put([deployment("d2", "#!/bin/sh\nexit 1\n")])

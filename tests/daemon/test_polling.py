@@ -171,10 +171,10 @@ def test_a_server_that_hangs_delays_no_other_source(
     assert checked.code == 1
     assert "source request is failing: " in checked.out
     assert "Signature" not in checked.out + json.dumps(daemon.health()) + daemon.log
-    said = daemon.command("status", "--json").json
-    assert [
-        each["name"] for each in said["agent"]["sources"] if not each["working"]
-    ] == ["request"]
+    said = daemon.command("status", "--json").data
+    assert [each["name"] for each in said["sources"] if each["state"] != "ok"] == [
+        "request"
+    ]
     assert daemon.command("status").code == 0
 
     serve(server, {"deployments": [deployment("late", counting(machine, "late"))]})

@@ -127,7 +127,7 @@ def test_a_deployment_that_asks_for_a_reboot(
     assert len(lines(reboots)) == 1
     assert "d3" not in ran(machine)
     assert heat.values("d1") == []
-    assert "d1" in str(daemon.command("status", "--json").json["agent"]["reboot"])
+    assert "d1" in str(daemon.command("status", "--json").data["agent"]["reboot"])
     daemon.stop()
 
     daemon.start()  # without a boot in between it still waits for one
@@ -393,7 +393,7 @@ def test_a_followed_stack_asks_for_a_reboot(
     wait_until(lambda: len(lines(reboots)) == 1, LONG)
     assert (
         "waits for a reboot of the machine"
-        in daemon.command("status", "--json").json["followed"][0]["trouble"]
+        in daemon.command("status", "--json").data["sources"][-1]["message"]
     )
     time.sleep(1.2)
     assert len(lines(reboots)) == len(lines(log)) == 1
@@ -403,7 +403,7 @@ def test_a_followed_stack_asks_for_a_reboot(
     daemon.start(*boot())
     wait_until(
         lambda: (
-            daemon.command("status", "--json").json["followed"][0]["revision"]
+            daemon.command("status", "--json").data["sources"][-1]["revision"]
             is not None
         ),
         LONG,
@@ -471,7 +471,7 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     go.touch()
     assert daemon.command("source", "sync", "web", "--again").code == 0
     wait_until(
-        lambda: daemon.command("status", "--json").json["followed"][0]["state"] == "ok",
+        lambda: daemon.command("status", "--json").data["sources"][-1]["state"] == "ok",
         LONG,
     )
     assert lines(log) == ["one red"] * 2

@@ -90,8 +90,8 @@ def test_replaced_deployment_is_explained_before_and_after_its_delete(
     done = "shop/web: Heat has replaced it, and the DELETE of the old one ran after the CREATE of the new one"
     wait_until(lambda: done in shown("status"), LONG)
     assert "heat-config-agent retry new" in shown("status")
-    [told] = daemon.command("status", "--json").json["replaced"]
-    assert (told["title"], told["old"], told["new"]) == ("shop/web", "gone", "new")
+    [told] = daemon.command("status", "--json").data["replaced"]
+    assert (told["name"], told["old"], told["new"]) == ("shop/web", "gone", "new")
 
     daemon.command("retry", "new")
     wait_until(lambda: ran(machine) == ["old", "new", "gone", "new"], LONG)
@@ -127,7 +127,7 @@ def test_other_pairs_of_deployments_are_not_called_replaced(
     )
     daemon.wait_state("gone" if kind == "deleted alone" else "new", "unasked")
     assert "of the new one" not in daemon.command("status").out + daemon.log
-    assert daemon.command("status", "--json").json["replaced"] == []
+    assert daemon.command("status", "--json").data["replaced"] == []
 
 
 def test_resource_that_is_created_after_its_delete_is_not_called_replaced(
@@ -140,7 +140,7 @@ def test_resource_that_is_created_after_its_delete_is_not_called_replaced(
             [component(machine, given, "DELETE" if given == "gone" else "CREATE")]
         )
         daemon.wait_state(given, "unasked")
-    assert daemon.command("status", "--json").json["replaced"] == []
+    assert daemon.command("status", "--json").data["replaced"] == []
 
 
 def test_result_of_a_temporary_url_cannot_be_mistaken(
@@ -162,7 +162,7 @@ def test_result_of_a_temporary_url_cannot_be_mistaken(
         daemon.put(document)
         daemon.wait_state(document[-1]["id"], "finished")
     daemon.wait_state("gone", "finished")
-    [told] = daemon.command("status", "--json").json["replaced"]
-    assert "may have undone it" in told["says"]
-    assert "Heat may take" not in told["says"]
-    assert "retry new" in told["todo"]
+    [told] = daemon.command("status", "--json").data["replaced"]
+    assert "may have undone it" in told["message"]
+    assert "Heat may take" not in told["message"]
+    assert "retry new" in told["hint"]

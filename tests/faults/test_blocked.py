@@ -62,7 +62,7 @@ def expect(daemon: Daemon, systemd: Systemd, metrics: Path, cause: str) -> None:
     assert checked.code == 1
     assert line in checked.out
     assert "next try at " in checked.out
-    said = daemon.command("status", "--json").json
+    said = daemon.command("status", "--json").data
     assert not said["healthy"]
     assert [cause in each["cause"] for each in said["agent"]["blocked"]] == [True]
     for words in (["d2"], []):

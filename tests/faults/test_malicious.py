@@ -59,12 +59,12 @@ def results(machine: Machine) -> dict[str, dict[str, Any]]:
     """Return what became of each deployment, by name."""
     done = machine.agent("status", "--json")
     assert done.code == 0, done.err
-    return {each["name"]: each for each in done.json["deployments"]}
+    return {each["name"]: each for each in done.data["deployments"]}
 
 
 def values(done: Done) -> dict[str, dict[str, Any]]:
     """Return what the results of a command with --json are, by id."""
-    return {each["id"]: each["result"] for each in done.json["deployments"]}
+    return {each["id"]: each["values"] for each in done.data["deployments"]}
 
 
 def paths(machine: Machine) -> list[str]:
@@ -464,7 +464,7 @@ def test_input_that_cannot_be_a_variable_is_named_with_the_reason(
         "d1: the input CLASSPATH is not in the environment, because that variable affects Java; "
         "it is in $HEAT_INPUTS_FILE"
     )
-    assert sentence in done.json["warnings"]
+    assert sentence in [each["message"] for each in done.json["warnings"]]
     assert "/x.jar" not in json.dumps(done.json["warnings"])
 
 

@@ -64,7 +64,8 @@ def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:
         assert "Traceback" not in written.err, written.err
         assert written.code in (0, 1, 2)
         assert written.code < 2 or all(
-            each["line"] and each["problem"] for each in written.json["mistakes"]
+            each["line"] and each["problem"]
+            for each in written.json["error"]["mistakes"]
         )
 
         def applied() -> Done:
@@ -80,14 +81,14 @@ def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:
 
         done = applied()
         assert "Traceback" not in done.err, done.err
-        results = done.json
+        results = done.data
         wrong = {
             each.id
             for each in metadata.parse(Document(source="x", content=given)).deployments
             if each.mistakes
         }
         for each in results["deployments"]:
-            if each.get("result") and not int(each["result"]["deploy_status_code"]):
+            if each["values"] and not int(each["values"]["deploy_status_code"]):
                 assert (
                     each["id"] not in wrong
                     or sum(one["id"] == each["id"] for one in results["deployments"])
@@ -101,7 +102,7 @@ def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:
         assert results["exit_code"] in (
             (1,) if failed or results["mistakes"] else (0, 5)
         )
-        assert applied().json["summary"]["ok"] == 0
+        assert applied().data["summary"]["ok"] == 0
 
 
 @pytest.mark.fault(

@@ -766,7 +766,7 @@ def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> N
     apply.communicate(timeout=pace.seconds(60))
     assert apply.returncode == 1
     wait_until(lambda: not living(str(machine.folder)), seconds=60)
-    result = machine.agent("show", "d1", "--json").json["result"]
+    result = machine.agent("show", "d1", "--json").data["values"]
     assert result["deploy_status_code"] == 143
     assert ("TASK [hang]" in result["deploy_stdout"]) == (callback == "default")
     assert "TASK [next]" not in result["deploy_stdout"]

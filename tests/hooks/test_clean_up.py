@@ -188,18 +188,18 @@ def test_the_plan_shows_what_would_be_cleaned_up(
     assert "its deployment has left the metadata: clean up" in done.out
     steps = {
         each["id"]: each
-        for each in machine.apply([OTHER], "--plan", "--json").json["steps"]
+        for each in machine.apply([OTHER], "--plan", "--json").data["changes"]
     }
-    assert (steps["d1-left"]["step"], steps["d1-left"]["action"]) == ("run", "(left)")
+    assert (steps["d1-left"]["change"], steps["d1-left"]["action"]) == ("run", "(left)")
     assert podman.running() == {"web"}
     assert "d1-left" not in machine.status()
 
     assert machine.apply([OTHER]).code == 0
     steps = {
         each["id"]: each
-        for each in machine.apply([site, OTHER], "--plan", "--json").json["steps"]
+        for each in machine.apply([site, OTHER], "--plan", "--json").data["changes"]
     }
-    assert steps["d1"]["step"] == "run"
+    assert steps["d1"]["change"] == "run"
     assert podman.containers() == {}
 
 

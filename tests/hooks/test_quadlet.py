@@ -176,8 +176,8 @@ class Inside:
         done = self.machine.run(
             "heat-config-apply", "--json", "-", stdin=json.dumps([given])
         )
-        [found] = done.json["deployments"]
-        result = found["result"]
+        [found] = done.data["deployments"]
+        result = found["values"]
         assert isinstance(result, dict), done.out
         return result
 

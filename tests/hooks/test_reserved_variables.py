@@ -212,4 +212,4 @@ def test_package_manager_of_a_script_reads_no_settings_from_inputs(
     assert done.code == 0, done.out
     assert "APT_CONFIG=" not in done.out
     sentence = "the input APT_CONFIG is not in the environment, because that variable affects package managers"
-    assert any(sentence in warning for warning in done.json["warnings"])
+    assert any(sentence in warning["message"] for warning in done.json["warnings"])

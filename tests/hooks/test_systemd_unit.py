@@ -314,8 +314,8 @@ class Inside:
         done = self.machine.run(
             "heat-config-apply", "--json", "-", stdin=json.dumps([given])
         )
-        [found] = done.json["deployments"]
-        result = found["result"]
+        [found] = done.data["deployments"]
+        result = found["values"]
         assert isinstance(result, dict), done.out
         assert done.code == (1 if result["deploy_status_code"] else 0), done.err
         return result

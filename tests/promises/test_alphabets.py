@@ -130,9 +130,9 @@ def test_a_life_by_the_command(abroad: Machine, heat: SignalServer) -> None:
     assert TEXT in abroad.agent("show", "d1").out
     assert HEX in abroad.agent("log", "d1").out
     assert "größe €-d1" in json.dumps(
-        abroad.agent("status", "--json").json, ensure_ascii=False
+        abroad.agent("status", "--json").data, ensure_ascii=False
     )
-    assert "1 skipped" in abroad.apply(document).out
+    assert ": nothing to do" in abroad.apply(document).out
     assert "größe €-d1" in abroad.agent("status", LC_ALL="C.UTF-8").out
 
 

@@ -111,9 +111,7 @@ def test_stacks_go_on(sample: Path, machine: Machine, heat: SignalServer) -> Non
     followed = json.loads((machine.state / "follow/web/record.json").read_text())
     settings = f"[agent]\nstate_dir = {machine.state}\n[follow web]\nurl = file:///gone\npath = stack.yaml\n"
     config = machine.write(settings, "agent.conf")
-    shown = json.loads(machine.agent("status", "--json", "--config", str(config)).out)[
-        "followed"
-    ]
+    shown = machine.agent("status", "--json", "--config", str(config)).data["sources"]
     assert [(each["name"], each["revision"]) for each in shown] == [
         ("web", followed["revision"])
     ]

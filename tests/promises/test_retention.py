@@ -102,10 +102,10 @@ def test_secrets_of_what_is_done_go(machine: Machine, heat: SignalServer) -> Non
     assert machine.apply(given).code == 0
     assert ran(machine) == ["d1"]
     assert machine.agent("log", "d1").out == f"it is {'*' * len(SECRET)}\n"
-    shown = machine.agent("show", "d1", "--json").json
+    shown = machine.agent("show", "d1", "--json").data
     assert shown["inputs"]["api_token"] == "***"
-    assert shown["result"]["token"] == "***"
-    assert shown["result"]["deploy_status_code"] == 0
+    assert shown["values"]["token"] == "***"
+    assert shown["values"]["deploy_status_code"] == 0
 
 
 def test_leftover_process_prints_no_secret_once_secrets_are_forgotten(
@@ -255,7 +255,7 @@ def test_departed_deployment_leaves_only_its_id(machine: Machine) -> None:
     assert set(machine.status()) == {"d1"}
     assert {
         each["id"]
-        for each in machine.agent("status", "--json", "--all").json["deployments"]
+        for each in machine.agent("status", "--json", "--all").data["deployments"]
     } == {"d1", "d2"}
     assert "1 older deployment without details" in machine.agent("status").out
     assert "it was pruned" in machine.agent("log", "d2").err
@@ -277,7 +277,7 @@ def test_current_deployment_loses_only_its_output(machine: Machine) -> None:
     assert machine.status()["d1"]["state"] == "unasked"
     assert "it was pruned" in machine.agent("log", "d1").err
     assert (
-        machine.agent("show", "d1", "--json").json["result"]["deploy_status_code"] == 0
+        machine.agent("show", "d1", "--json").data["values"]["deploy_status_code"] == 0
     )
     machine.apply(given)
     assert ran(machine) == ["d1"]
@@ -294,7 +294,7 @@ def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(
     old(machine, 3)
     machine.apply([])
     assert not {"deployed/d1.json", "heat-config-script/d1"} & holds(machine)
-    assert machine.agent("show", "d1", "--json").json["result"]["token"] == "***"
+    assert machine.agent("show", "d1", "--json").data["values"]["token"] == "***"
     heat.signals.clear()
     heat.always = Answer()
 

@@ -104,7 +104,7 @@ def test_make_run_needs_no_privileges_and_stays_in_its_folder(clone: Path) -> No
 def test_every_example_can_be_applied(machine: Machine, example: Path) -> None:
     """An example ends well, and a second time there is nothing to do."""
     assert machine.apply(example).code == 0
-    assert machine.apply(example, "--json").json["summary"]["skipped"] == len(
+    assert machine.apply(example, "--json").data["summary"]["skipped"] == len(
         machine.status()
     )
 
@@ -116,8 +116,8 @@ def test_the_example_of_a_hook_is_one(machine: Machine) -> None:
     )
     machine.hook("shout", source)
     given = deployment(config="quiet\n", group="shout", outputs=["length", "other"])
-    [found] = machine.apply([given], "--json").json["deployments"]
-    assert found["result"] == {
+    [found] = machine.apply([given], "--json").data["deployments"]
+    assert found["values"] == {
         "deploy_stdout": "QUIET\n",
         "deploy_stderr": "",
         "deploy_status_code": 0,

@@ -332,7 +332,9 @@ def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None
     """After each step one of the two is enabled, and never do both run; the next run ends it. Nothing is run twice."""
     deploy(image, script("d1", heat))
     eventually(image, lambda: len(heat.values("d1")) == 1)
-    deeds = [each["deed"] for each in migrate(image, "--plan", "--json").json["steps"]]
+    deeds = [
+        each["deed"] for each in migrate(image, "--plan", "--json").data["changes"]
+    ]
     assert deeds == ["wait", "variables", "enable", "disable", "stop", "start"]
 
     for each in deeds:

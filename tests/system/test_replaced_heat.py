@@ -70,10 +70,10 @@ def test_advice_for_a_replaced_deployment_frees_its_stack(
     machine = Machine(tmp_path / "agent")
     machine.state = agent.state
     eventually(lambda: "ran after" in _told(machine), lambda: agent.log)
-    [told] = machine.agent("status", "--json").json["replaced"]
-    assert told["title"] == f"{name}/web"
-    assert "Heat may take its result for the new one's" in told["says"]
-    assert f"whose config is {told['old']}, to COMPLETE by Heat's API" in told["todo"]
+    [told] = machine.agent("status", "--json").data["replaced"]
+    assert told["name"] == f"{name}/web"
+    assert "Heat may take its result for the new one's" in told["message"]
+    assert f"whose config is {told['old']}, to COMPLETE by Heat's API" in told["hint"]
 
     assert cloud.stack_get(name).status == "UPDATE_IN_PROGRESS"
     cloud.complete_deployment(told["old"])
@@ -110,7 +110,7 @@ def test_unhealthy_deployment_is_reported_as_every_replaced_one(
     order = f"{name}/web: Heat is replacing it, and the DELETE of the old one runs after the CREATE of the new one"
     assert order in agent.log
     if transport == "HEAT_SIGNAL":
-        [told] = machine.agent("status", "--json").json["replaced"]
+        [told] = machine.agent("status", "--json").data["replaced"]
         cloud.complete_deployment(told["old"])
     cloud.wait(name, "UPDATE_COMPLETE")
     eventually(lambda: "Heat has replaced it" in _told(machine), lambda: agent.log)
@@ -148,5 +148,5 @@ def test_unhealthy_server_needs_a_hand_for_its_old_deployments(
 def _told(machine: Machine) -> str:
     """Return the sentences about replaced deployments."""
     return " ".join(
-        each["says"] for each in machine.agent("status", "--json").json["replaced"]
+        each["message"] for each in machine.agent("status", "--json").data["replaced"]
     )

@@ -155,7 +155,7 @@ class Parser(argparse.ArgumentParser):
                 and left
                 and "=" not in word
                 and word in by_name
-                and (not left[0].startswith("-") or left[0] == "-")
+                and _is_value(left[0])
             ):
                 options.append(left.pop(0))
         has_dashes = any(word.startswith("-") and word != "-" for word in arguments)
@@ -173,6 +173,11 @@ class Parser(argparse.ArgumentParser):
             f"{self.place()}there is no option {name}",
             hint=hint or f"`{self.prog} --help` lists all",
         )
+
+
+def _is_value(word: str) -> bool:
+    """Return whether a word may be the value of the option before it: `-` and a negative number may be."""
+    return not word.startswith("-") or word == "-" or word[1:].isdecimal()
 
 
 def command_first(words: Sequence[str]) -> list[str]:

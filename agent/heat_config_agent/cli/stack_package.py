@@ -87,6 +87,7 @@ class StackRow:
             "since": wording.stamp(self.since or None),
             "resources": self.resources,
             "message": self.message,
+            "asked": self.asked,
         }
 
 

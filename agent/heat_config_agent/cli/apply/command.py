@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from heat_config_agent import __version__
@@ -156,9 +157,16 @@ def main(arguments: Sequence[str]) -> int:
         if content is not None and not terminal.complaints:
             files.replace(settings.state / shortcut.FILE, content)
 
-    code = _apply(settings, documents, options.only, settled, as_json=options.json)
-    if troubles and code is ExitCode.OK:
-        code = ExitCode.FAILED
+    ended = partial(_ended, drop_in=drop_in, has_troubles=bool(troubles))
+    return _apply(
+        settings, documents, options.only, settled, ended, as_json=options.json
+    )
+
+
+def _ended(code: ExitCode, *, drop_in: bool, has_troubles: bool) -> ExitCode:
+    """Return the exit code of the command for that of the deployments."""
+    if has_troubles and code is ExitCode.OK:
+        return ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
 
 
@@ -404,12 +412,13 @@ def _apply(
     documents: list[Document],
     only: Sequence[str],
     idle: Callable[[float], None],
+    ended: Callable[[ExitCode], ExitCode],
     *,
     as_json: bool,
 ) -> ExitCode:
-    """Apply documents. After a run without work, call `idle` with the time until which that holds.
+    """Apply documents, and return the exit code that `ended` makes of that of the deployments.
 
-    The time is in seconds since boot.
+    After a run without work, call `idle` with the time until which that holds, in seconds since boot.
     """
     report: progress.Lines | progress.Collected = (
         progress.Collected() if as_json else progress.Lines(settings)
@@ -452,7 +461,7 @@ def _apply(
         book.close()
         code = progress.exit_code(steps, entries, applier.mistakes)
         hold = applier.work.queue.hold or (WAITS if applier.work.reboots else "")
-        report.summary(steps, entries, applier.mistakes, code, hold)
+        report.summary(steps, entries, applier.mistakes, ended(code), hold)
         place.announcer.close()
         if (
             code is ExitCode.OK
@@ -462,7 +471,7 @@ def _apply(
             with contextlib.suppress(OSError):
                 # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
-    return code
+    return ended(code)
 
 
 def _carry_out_requests(settings: Settings, place: Workplace, report: Report) -> bool:

@@ -713,7 +713,10 @@ def _above(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
     if agent["running"]:
         above += [terminal.line(each) for each in overview.problems]
         above += [
-            terminal.line(f"{each.get('name')}: {each['lost']} notices lost")
+            terminal.line(
+                f"{each.get('name')}: {each['lost']} notices lost"
+                + (f": {each['trouble']}" if each.get("trouble") else "")
+            )
             for each in _maps(agent["channels"])
             if each.get("lost")
         ]
