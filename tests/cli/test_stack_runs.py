@@ -188,7 +188,8 @@ def test_requested_run_is_shown_until_it_has_run(
     assert machine.apply(None, str(path)).code == 0
     quiet = machine.agent("status").out
     for name in ("s/web", "s/child/app"):
-        assert machine.agent(command, name).code == 0
+        yes = ["--yes"] if command == "forget" else []
+        assert machine.agent(command, *yes, name).code == 0
 
     why = "s/child/app, s/web run again as requested: `heat-config-agent stack update --existing s"
     assert why in machine.agent("status").out
