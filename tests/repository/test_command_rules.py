@@ -33,7 +33,10 @@ COMMANDS = dict([*leaves(agent.parser()), *leaves(apply.parser())])
 WITHOUT_JSON = {
     "completion": "a shell reads it",
     "help": "people read it; --schema prints JSON anyway",
-    "run": "the daemon, whose state other commands print",
+    "stack abandon": "it prints what `stack adopt` reads, in the form of Heat's client",
+    "template export": "it prints a template or a script",
+    "template pack": "it writes an archive",
+    "template schema": "it prints a JSON Schema",
 }
 """Command → why it has no answer in JSON."""
 
@@ -42,6 +45,7 @@ FREE = {
     "N": "a number",
     "TEXT": "any text",
     "JSON": "any value",
+    "--capability": "any template may have any",
 }
 """The name of a value → why nothing completes it."""
 
@@ -81,12 +85,14 @@ METAVARS = {
 """The names of values: one for each thing."""
 
 SHORT = {
+    "-c": {"--capability"},
     "-e": {"--environment"},
     "-f": {"--file", "--follow"},
     "-h": {"--help"},
     "-n": {"--nested-depth"},
-    "-o": {"--output"},
+    "-o": {"--output", "--output-file"},
     "-q": {"--quiet"},
+    "-r": {"--recursive"},
     "-t": {"--template"},
     "-v": {"--verbose"},
     "-y": {"--yes"},
@@ -111,12 +117,10 @@ PREVIEWED = (
     "retry",
     "setup",
     "source sync",
-    "stack abandon",
     "stack adopt",
     "stack create",
     "stack delete",
     "stack resume",
-    "stack snapshot delete",
     "stack snapshot restore",
     "stack suspend",
     "stack update",
@@ -192,6 +196,7 @@ def test_values_are_completed(command: str) -> None:
             values.values(line, action.option_strings, name)
             or values.files(line, action.option_strings, name)
             or FREE.get(name)
+            or any(option in FREE for option in action.option_strings)
         )
         assert known, action
 
