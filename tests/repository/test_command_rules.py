@@ -35,7 +35,6 @@ WITHOUT_JSON = {
     "help": "people read it; --schema prints JSON anyway",
     "stack abandon": "it prints what `stack adopt` reads, in the form of Heat's client",
     "template export": "it prints a template or a script",
-    "template pack": "it writes an archive",
     "template schema": "it prints a JSON Schema",
 }
 """Command → why it has no answer in JSON."""
@@ -85,14 +84,12 @@ METAVARS = {
 """The names of values: one for each thing."""
 
 SHORT = {
-    "-c": {"--capability"},
     "-e": {"--environment"},
     "-f": {"--file", "--follow"},
     "-h": {"--help"},
     "-n": {"--nested-depth"},
     "-o": {"--output", "--output-file"},
     "-q": {"--quiet"},
-    "-r": {"--recursive"},
     "-t": {"--template"},
     "-v": {"--verbose"},
     "-y": {"--yes"},
