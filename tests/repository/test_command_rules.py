@@ -20,9 +20,9 @@ from heat_config_agent.model.errors import ExitCode
 def leaves(
     parser: argparse.ArgumentParser, name: str = ""
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield every command with its name."""
+    """Yield every command with its name; some groups are commands too."""
     inner = lines.commands_of(parser)
-    if inner is None:
+    if inner is None or getattr(parser, "is_command", False):
         yield name or parser.prog, parser
     for word, each in (inner or {}).items():
         yield from leaves(each, f"{name} {word}".strip())

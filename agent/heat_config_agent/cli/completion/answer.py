@@ -103,8 +103,8 @@ def _before(line: Line) -> Iterator[Offer]:
 
 
 def _commands(line: Line, word: str) -> Iterator[Offer]:
-    """Yield the commands of a group that begin with the word; none if its argument is already there."""
-    if line.arguments:
+    """Yield the commands of a group that begin with the word; none where an argument of the group is meant."""
+    if line.arguments or (not word and line.argument() is not None):
         return
     for offer in line.commands():
         if offer.word.startswith(word):
