@@ -33,7 +33,8 @@ COMMANDS = dict([*leaves(agent.parser()), *leaves(apply.parser())])
 WITHOUT_JSON = {
     "completion": "a shell reads it",
     "help": "people read it; --schema prints JSON anyway",
-    "run": "the daemon, whose state other commands print",
+    "template export": "it prints a template",
+    "template schema": "it prints a JSON Schema",
 }
 """Command → why it has no answer in JSON."""
 
@@ -42,6 +43,7 @@ FREE = {
     "N": "a number",
     "TEXT": "any text",
     "JSON": "any value",
+    "KEY=VALUE": "any capability",
 }
 """The name of a value → why nothing completes it."""
 
