@@ -146,9 +146,7 @@ def test_the_line_about_a_deployment_is_there_once(machine: Machine) -> None:
 
 def test_wait_shows_on_a_terminal_for_what_it_waits(machine: Machine) -> None:
     """The line is drawn again, it goes with the end of the wait, and the reason is said once."""
-    command = [BIN / "heat-config-agent", "wait", "web", "--state-dir", machine.state]
-
-    with window(machine.folder, command, machine.environment) as terminal:
+    with window(machine.folder, waiting(machine), machine.environment) as terminal:
         terminal.wait_for("note: no agent is running", also="waiting ")
         machine.apply([deployment("d1", name="web")])
         rows = terminal.ended()
@@ -159,11 +157,14 @@ def test_wait_shows_on_a_terminal_for_what_it_waits(machine: Machine) -> None:
 
 def test_interrupted_wait_says_nothing_of_runs(machine: Machine) -> None:
     """It has begun none, so there is nothing that goes on."""
-    command = [BIN / "heat-config-agent", "wait", "web", "--state-dir", machine.state]
-
-    with window(machine.folder, command, machine.environment) as terminal:
+    with window(machine.folder, waiting(machine), machine.environment) as terminal:
         terminal.wait_for("waiting ")
         terminal.type("C-c")
         rows = terminal.ended()
 
     assert rows[-1] == "interrupted"
+
+
+def waiting(machine: Machine) -> list[str | Path]:
+    """Return the command that waits for a deployment which is not there yet."""
+    return [BIN / "heat-config-agent", "wait", "web", "--state-dir", machine.state]
