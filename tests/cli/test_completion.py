@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli import agent
 from heat_config_agent.cli.completion import shells
 from heat_config_agent.cli.completion.answer import Answer
 from heat_config_agent.cli.completion.line import Offer
@@ -46,7 +46,7 @@ def shop(machine: Machine) -> Machine:
     machine.apply(
         [
             deployment("4be13a2c-1", name="greeting"),
-            deployment("9c2d77aa-1", name="my deployment"),
+            deployment("9c2d77aa-1", name="my deployment", outputs=["answer"]),
         ]
     )
     machine.apply(machine.write(SHOP, "shop.yaml"))
@@ -72,7 +72,7 @@ def complete(machine: Machine, *words: str, **environment: str) -> list[str]:
 
 def words(machine: Machine, line: str, word: str = "") -> list[str]:
     """Return the words that may stand at the end of a line of `heat-config-agent` with the machine's state."""
-    first, *rest = line.split()
+    first, *rest = shlex.split(line)
     before = ["heat-config-agent", first, "--state-dir", str(machine.state), *rest]
     *found, last = complete(machine, *before, word) or [":words"]
     assert last == ":words"
@@ -116,6 +116,12 @@ def test_option_of_the_line_is_not_offered_again(machine: Machine) -> None:
     assert complete(machine, *begin, "--env") == ["--environment", ":words"]
 
 
+def test_commands_are_those_of_the_help(machine: Machine) -> None:
+    """bash, which shows no descriptions, gets the same commands without loading them."""
+    described = complete(machine, "heat-config-agent", "")
+    assert complete(machine, "--line", "heat-config-agent ", "") == described
+
+
 def test_option_has_its_help(machine: Machine) -> None:
     """Zsh and fish show the description after the tab."""
     out = answered(machine, "heat-config-agent", "stat")
@@ -130,11 +136,13 @@ def test_option_has_its_help(machine: Machine) -> None:
         ("show", "", ["greeting", "my deployment", "shop"]),
         ("show", "sh", ["shop"]),
         ("log", "4b", ["4be13a2c-1"]),
-        ("retry", "", ["greeting", "my deployment"]),
+        ("retry greeting", "", ["my deployment", "shop"]),
         ("stack show", "", ["shop"]),
         ("stack delete", "", ["shop"]),
         ("stack delete shop", "", []),
         ("stack create", "", []),
+        ("deployment output my\\ deployment", "", ["answer"]),
+        ("stack update shop --clear-parameter", "l", ["loud"]),
         ("stack resource show shop", "s", ["shelf", "stock"]),
         ("stack event list shop --resource", "st", ["stock"]),
         ("stack output show shop", "", ["answer"]),
@@ -187,12 +195,22 @@ def test_settings_of_the_line_count(shop: Machine) -> None:
     assert complete(shop, *line) == ["shop", ":words"]
 
 
+def test_source_of_the_settings_is_offered(shop: Machine) -> None:
+    """A source that is followed is offered where sources are meant, and where any thing is."""
+    path = shop.write("[follow web]\nurl = /srv/site\n", "agent.conf")
+    begin = ("heat-config-agent", "--config", str(path))
+    assert complete(shop, *begin, "source", "sync", "") == ["web", ":words"]
+    assert complete(shop, *begin, "source", "sync", "web", "") == []
+    assert complete(shop, *begin, "show", "we") == ["web", ":words"]
+
+
 def test_tool_of_the_machine_is_offered(machine: Machine) -> None:
     """A hook in a directory on the line is a tool like the built-in ones."""
     machine.hook("mine", "#!/bin/sh\n")
     line = (
         "heat-config-agent",
-        *(("tool", "show") if "tool" in agent.COMMANDS else ("hooks",)),
+        "tool",
+        "show",
         "--hooks-dir",
         str(machine.hooks),
         "mi",

@@ -139,3 +139,29 @@ def test_the_line_about_a_deployment_is_there_once(machine: Machine) -> None:
         assert len(terminal.all()) == 1
         rows = finished(machine, terminal)
     assert [row.split()[0] for row in rows if row[:1].strip()] == ["ok", "1"]
+
+
+def test_wait_shows_on_a_terminal_for_what_it_waits(machine: Machine) -> None:
+    """The line is drawn again, it goes with the end of the wait, and the reason is said once."""
+    with window(machine.folder, waiting(machine), machine.environment) as terminal:
+        terminal.wait_for("note: no agent is running", also="waiting ")
+        machine.apply([deployment("d1", name="web")])
+        rows = terminal.ended()
+
+    assert rows[-1] == "web (CREATE): ok"
+    assert not [row for row in rows if row.startswith("waiting ")]
+
+
+def test_interrupted_wait_says_nothing_of_runs(machine: Machine) -> None:
+    """It has begun none, so there is nothing that goes on."""
+    with window(machine.folder, waiting(machine), machine.environment) as terminal:
+        terminal.wait_for("waiting ")
+        terminal.type("C-c")
+        rows = terminal.ended()
+
+    assert rows[-1] == "interrupted"
+
+
+def waiting(machine: Machine) -> list[str | Path]:
+    """Return the command that waits for a deployment which is not there yet."""
+    return [BIN / "heat-config-agent", "wait", "web", "--state-dir", machine.state]

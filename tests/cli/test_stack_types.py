@@ -234,7 +234,7 @@ def test_a_misspelt_type_of_a_capability(machine: Machine) -> None:
             f"heat_template_version: 2018-08-31\ncapabilities: {{resource_type: '{text}'}}\n"
         )
     types(machine, "list")  # writes the settings
-    words = ["capabilities", "-f", "wrong.yaml", "right.yaml", "new.yaml", "--config"]
+    words = ["find", "--all", "wrong.yaml", "right.yaml", "new.yaml", "--config"]
     done = machine.command(
         "heat-config-agent",
         ["template", *words, str(machine.folder / "agent.conf")],

@@ -63,23 +63,24 @@ def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "said", "code"),
     [
-        ("[agent]\nnonsense = 1\n", "cannot use the settings in "),
+        ("[agent]\nnonsense = 1\n", "cannot use the settings in ", ExitCode.USAGE),
         (
             "[agent]\nstate_dir = /dev/null/state\n",
             "cannot use the state directory /dev/null/state: /dev/null is",
+            ExitCode.LACKING,
         ),
     ],
 )
 def test_daemon_without_a_start_tells_systemd_why(
-    daemon: Daemon, systemd: Systemd, content: str, said: str
+    daemon: Daemon, systemd: Systemd, content: str, said: str, code: ExitCode
 ) -> None:
     """The last status line has the sentence of the error: `systemctl status` shows it when the process has ended."""
     daemon.path.write_text(content)
     daemon.start(wait=False, NOTIFY_SOCKET=str(systemd.path))
     assert systemd.until("STATUS=")[-1].startswith(f"STATUS=not running: {said}")
-    assert daemon.wait() == ExitCode.USAGE
+    assert daemon.wait() == code
 
 
 @pytest.mark.parametrize(

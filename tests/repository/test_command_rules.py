@@ -20,9 +20,9 @@ from heat_config_agent.model.errors import ExitCode
 def leaves(
     parser: argparse.ArgumentParser, name: str = ""
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield every command with its name."""
+    """Yield every command with its name; some groups are commands too."""
     inner = lines.commands_of(parser)
-    if inner is None:
+    if inner is None or getattr(parser, "is_command", False):
         yield name or parser.prog, parser
     for word, each in (inner or {}).items():
         yield from leaves(each, f"{name} {word}".strip())
@@ -33,7 +33,9 @@ COMMANDS = dict([*leaves(agent.parser()), *leaves(apply.parser())])
 WITHOUT_JSON = {
     "completion": "a shell reads it",
     "help": "people read it; --schema prints JSON anyway",
-    "run": "the daemon, whose state other commands print",
+    "stack abandon": "it prints what `stack adopt` reads, in the form of Heat's client",
+    "template export": "it prints a template or a script",
+    "template schema": "it prints a JSON Schema",
 }
 """Command → why it has no answer in JSON."""
 
@@ -42,6 +44,7 @@ FREE = {
     "N": "a number",
     "TEXT": "any text",
     "JSON": "any value",
+    "--capability": "any template may have any",
 }
 """The name of a value → why nothing completes it."""
 
@@ -85,7 +88,7 @@ SHORT = {
     "-f": {"--file", "--follow"},
     "-h": {"--help"},
     "-n": {"--nested-depth"},
-    "-o": {"--output"},
+    "-o": {"--output", "--output-file"},
     "-q": {"--quiet"},
     "-t": {"--template"},
     "-v": {"--verbose"},
@@ -111,12 +114,10 @@ PREVIEWED = (
     "retry",
     "setup",
     "source sync",
-    "stack abandon",
     "stack adopt",
     "stack create",
     "stack delete",
     "stack resume",
-    "stack snapshot delete",
     "stack snapshot restore",
     "stack suspend",
     "stack update",
@@ -192,6 +193,7 @@ def test_values_are_completed(command: str) -> None:
             values.values(line, action.option_strings, name)
             or values.files(line, action.option_strings, name)
             or FREE.get(name)
+            or any(option in FREE for option in action.option_strings)
         )
         assert known, action
 

@@ -128,6 +128,11 @@ def _parameters(line: Line, word: str, settings: Settings) -> Iterator[Offer]:
             yield from (Offer(f"{key}={each}") for each in _possible(declared))
 
 
+def _parameter_names(line: Line, _word: str, settings: Settings) -> Iterator[Offer]:
+    for name, declared in _declared(line, settings).items():
+        yield Offer(name, _about(declared))
+
+
 def _declared(line: Line, settings: Settings) -> Mapping[str, Any]:
     """Return the declarations of the parameters of the template on the line, or of the stack or workflow on it."""
     if template := _template(line):
@@ -202,6 +207,7 @@ def _template_servers(line: Line, word: str, settings: Settings) -> Iterator[Off
 
 _OF_TEMPLATE: Mapping[str, Callable[[Line, str, Settings], Iterable[Offer]]] = {
     "parameters": _parameters,
+    "names of parameters": _parameter_names,
     "nodes of the template": _template_nodes,
     "resources of the template": _template_resources,
     "servers": _template_servers,

@@ -45,7 +45,7 @@ def add_values(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--parameter-file",
-        metavar="NAME=PATH",
+        metavar="NAME=FILE",
         action="append",
         default=[],
         help="a parameter whose value is the content of a file; may be repeated",

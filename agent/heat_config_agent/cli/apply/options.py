@@ -38,7 +38,7 @@ TEMPLATE = (
     Option(
         "--parameter-file",
         "with a template: a parameter whose value is in a file; may be repeated",
-        "NAME=PATH",
+        "NAME=FILE",
         repeated=True,
     ),
     Option(

@@ -51,13 +51,9 @@ _FILES = {
     "template pack FILE": Files(_TEMPLATES),
     "template export FILE": Files(_TEMPLATES),
     "NAME=FILE": Files(),
-    "NAME=PATH": Files(),
     "NODE=FILE": Files(_TEMPLATES),
 }
 """The name of a value, an option, or a command with the name of its argument → the files that are meant."""
-
-_SHOWN = frozenset({"show", "log", "status", "wait"})
-"""The commands that take a stack or a source where they take a deployment."""
 
 _NEW = frozenset({"stack create", "stack adopt"})
 """The commands whose stack does not exist yet."""
@@ -77,7 +73,6 @@ def values(line: Line, names: Iterable[str], metavar: str) -> Values | None:
         *(f"{line.name} {name}" for name in names),
         *names,
         f"{line.name} {metavar}",
-        f"{line.name.partition(' ')[0]} {metavar}",
         metavar,
     ):
         if key in _VALUES:
@@ -103,16 +98,15 @@ def _path(text: str) -> Path:
     return Path(text).expanduser()
 
 
-def _deployments(line: Line, word: str) -> Iterator[Offer]:
-    """Yield what has a name; only if nothing of that name is there, the resources and the ids."""
+def _things(line: Line, word: str) -> Iterator[Offer]:
+    """Yield deployments, stacks and sources; only if nothing has such a name, the resources and the ids."""
     chosen = settings(line)
     from heat_config_agent.state import followed, journal  # noqa: PLC0415  # few lines need it
 
     own = _current(journal.read(chosen.state).values())
     offers = [Offer(entry.title, _about(entry)) for entry in own]
-    if line.name in _SHOWN:
-        offers += _stacks_of(chosen)
-        offers += _sources_of(chosen)
+    offers += _stacks_of(chosen)
+    offers += _sources_of(chosen)
     for name, place in followed.documents(chosen.state):
         entries = _current(journal.read(place).values())
         offers += (Offer(f"{name}/{each.title}", _about(each)) for each in entries)
@@ -205,16 +199,32 @@ def _documents(line: Line, word: str) -> Iterator[Offer]:
 
     named = line.given.get("FILE", ())
     if not named:
-        return iter(_deployments(line, word))
+        return _things(line, word)
     return documents.deployments(map(_path, named))
 
 
+def _outputs(line: Line, _word: str) -> Iterator[Offer]:
+    """Yield the outputs of the deployment on the line."""
+    from heat_config_agent.cli.deployments import named  # noqa: PLC0415
+    from heat_config_agent.model.deployment import STANDARD_OUTPUTS  # noqa: PLC0415
+
+    entry = named.find(settings(line), line.first("NAME"), None, newest=True).entry
+    declared = entry.document.get("outputs")
+    names = (
+        [each.get("name") for each in declared if isinstance(each, dict)]
+        if isinstance(declared, list)
+        else []
+    )
+    for name in dict.fromkeys([*(entry.values or ()), *names]):
+        if isinstance(name, str) and name not in STANDARD_OUTPUTS:
+            yield Offer(name)
+
+
 _VALUES: dict[str, Values] = {
-    "NAME": _deployments,
-    "ID": _deployments,
+    "NAME": _things,
+    "deployment output OUTPUT": _outputs,
     "--only": _documents,
     "STACK": _stacks,
-    "stack NAME": _stacks,
     "SOURCE": _sources,
     "TOOL": _tools,
     "ACTION": _actions,
@@ -230,9 +240,9 @@ _VALUES: dict[str, Values] = {
     "TYPE": _of_stack_package("types"),
     "--filter": _of_stack_package("filters"),
     "--server": _of_stack_package("servers"),
+    "--clear-parameter": _of_stack_package("names of parameters"),
     "NAME=VALUE": _of_stack_package("parameters"),
     "NAME=FILE": _of_stack_package("parameters"),
-    "NAME=PATH": _of_stack_package("parameters"),
     "NODE=FILE": _of_stack_package("nodes of the template"),
     "RESOURCE.NAME=VALUE": _of_stack_package("resources of the template"),
     "stack snapshot create --name": lambda _line, _word: (),
