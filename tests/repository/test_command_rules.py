@@ -83,6 +83,9 @@ METAVARS = {
 }
 """The names of values: one for each thing."""
 
+ONE_THING = {"STACK", "SOURCE", "SNAPSHOT", "TOOL", "TYPE"}
+"""The names of values that mean the same in every command."""
+
 SHORT = {
     "-e": {"--environment"},
     "-f": {"--file", "--follow"},
@@ -199,17 +202,17 @@ def test_values_are_completed(command: str) -> None:
 
 
 def test_one_thing_is_explained_once() -> None:
-    """An argument of one name has one help, wherever it stands."""
+    """An argument of one name has one help, wherever it stands; a stack that does not exist yet is another thing."""
     texts: dict[str, set[str]] = defaultdict(set)
-    for parser in COMMANDS.values():
+    for command, parser in COMMANDS.items():
         for action in actions(parser):
-            if not action.option_strings and action.metavar in (
-                "STACK",
-                "SOURCE",
-                "SNAPSHOT",
-                "TOOL",
+            name = str(action.metavar)
+            if (
+                name in ONE_THING
+                and not action.option_strings
+                and command not in values.NEW
             ):
-                texts[str(action.metavar)].add(str(action.help))
+                texts[name].add(str(action.help).partition("; default")[0])
     assert {name: found for name, found in texts.items() if len(found) > 1} == {}
 
 

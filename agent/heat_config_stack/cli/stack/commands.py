@@ -693,7 +693,7 @@ def _add_graph(inner: state_options.Commands) -> None:
         "name",
         metavar="STACK",
         nargs="?",
-        help="a stack; alternatively, give a template with -t",
+        help=f"{_STACK}; default: the template of --template",
     )
     template_options.add(parser)
     parser.add_argument(
