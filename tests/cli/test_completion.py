@@ -116,6 +116,12 @@ def test_option_of_the_line_is_not_offered_again(machine: Machine) -> None:
     assert complete(machine, *begin, "--env") == ["--environment", ":words"]
 
 
+def test_commands_are_those_of_the_help(machine: Machine) -> None:
+    """bash, which shows no descriptions, gets the same commands without loading them."""
+    described = complete(machine, "heat-config-agent", "")
+    assert complete(machine, "--line", "heat-config-agent ", "") == described
+
+
 def test_option_has_its_help(machine: Machine) -> None:
     """Zsh and fish show the description after the tab."""
     out = answered(machine, "heat-config-agent", "stat")

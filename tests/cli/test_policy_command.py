@@ -66,7 +66,7 @@ def test_a_rule_refuses_with_its_name_and_file(
     assert sentence in governed.agent("show", "d1").out
     explained = governed.agent("policy", "explain")
     assert explained.code == 0
-    assert f"d1  CREATE  {sentence}" in explained.out
+    assert f"d1    refused  CREATE  {sentence}" in explained.out
     assert "1 deployment would be refused today" in explained.out
 
 
@@ -108,7 +108,7 @@ def test_deployment_that_every_rule_allows_runs(
     assert done.code == 0, done.out
     assert proof.read_text() == "ran\n"
     assert (
-        "0 deployments would be refused today"
+        "no deployment would be refused today"
         in governed.agent("policy", "explain").out
     )
 
@@ -130,10 +130,7 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         0,
         f"there is no policy: {POLICY} does not exist, and everything is allowed\n",
     )
-    assert (
-        json.loads(governed.agent("policy", "explain", "--json").out)["present"]
-        is False
-    )
+    assert governed.agent("policy", "--json").data["present"] is False
 
 
 @pytest.mark.slow
@@ -186,7 +183,8 @@ def test_a_mistake_stops_new_work_until_it_is_corrected(
     assert heat.signals == []
     explained = governed.agent("policy", "explain")
     assert explained.code == 1
-    assert why in explained.out
+    assert explained.err.startswith("error: nothing new begins: ")
+    assert why in explained.err
     governed.policy("tools = script")
     assert governed.apply(given).code == 0
     assert proof.read_text() == "ran\n"
@@ -449,7 +447,7 @@ def test_a_deployment_that_was_accepted_before_obeys_the_policy(
     governed.apply(given)
     governed.policy("tools = ansible")
     assert (
-        "d1  CREATE  refused by the rule tools"
+        "d1    refused  CREATE  refused by the rule tools"
         in governed.agent("policy", "explain").out
     )
     governed.agent("resume")

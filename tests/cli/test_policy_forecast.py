@@ -112,7 +112,7 @@ def test_a_stack_says_what_is_refused_of_what_may_follow(governed: Governed) -> 
     apply(governed, "site.yaml")
     governed.policy("tools = python")
     assert explained(governed) == [
-        f"site/{name} {action} {TOOLS}"
+        f"site/{name} refused {action} {TOOLS}"
         for name, action in (
             ("plain", "CREATE"),
             ("plain", "DELETE"),

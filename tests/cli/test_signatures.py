@@ -214,5 +214,5 @@ def test_a_policy_whose_signers_cannot_be_trusted_allows_nothing(
         done = governed.apply([deployment("d1", script(proof))])
         assert done.code != 0
         assert why in done.out + done.err
-        assert why in governed.agent("policy", "explain").out
+        assert why in governed.agent("policy", "explain").err
     assert not proof.exists()

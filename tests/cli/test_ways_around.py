@@ -409,7 +409,7 @@ def test_a_cleanup_obeys_the_policy(governed: Governed, machine: Machine) -> Non
         governed.policy(rule)
         explained = " ".join(governed.agent("policy", "explain").out.split())
         assert (
-            f"web (left) refused by the rule {rule.split()[0]} of {POLICY}: {why}"
+            f"web refused (left) refused by the rule {rule.split()[0]} of {POLICY}: {why}"
             in explained
         )
         governed.apply([deployment("other")], **variables)

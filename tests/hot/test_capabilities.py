@@ -598,20 +598,20 @@ def test_warnings_about_capabilities_pass_a_strict_validation(machine: Machine) 
 def test_templates_are_found(machine: Machine) -> None:
     """Templates with all requested capabilities are found in subfolders, and no others."""
     both = "docker/controller.yaml\npuppet/controller.yaml\n"
-    asked = ("find", "-r", "-c", "resource_type=My::Controller")
+    asked = ("find", "--recursive", "--capability", "resource_type=My::Controller")
     assert run(machine, *asked, ".") == Done(0, both, "")
     assert run(machine, *asked, "./puppet", "docker", "puppet/controller.yaml") == Done(
         0, "puppet/controller.yaml\ndocker/controller.yaml\n", ""
     )
     assert (
-        run(machine, *asked, "-c", "deployment=docker", ".").out
+        run(machine, *asked, "--capability", "deployment=docker", ".").out
         == "docker/controller.yaml\n"
     )
     assert (
-        run(machine, *asked, "-c", "resource_type=My::Compute", ".").out
+        run(machine, *asked, "--capability", "resource_type=My::Compute", ".").out
         == "docker/controller.yaml\n"
     )
-    done = run(machine, *asked, "-c", "deployment=chef", ".")
+    done = run(machine, *asked, "--capability", "deployment=chef", ".")
     assert (done.code, done.out) == (8, "")
     assert done.err == (
         "error: no template has resource_type=My::Controller and deployment=chef "
@@ -622,7 +622,7 @@ def test_templates_are_found(machine: Machine) -> None:
 @pytest.mark.usefixtures("controllers")
 def test_without_r_only_the_files_of_a_folder_are_looked_at(machine: Machine) -> None:
     """A file that is named is looked at, whatever its name."""
-    asked = ("find", "-c", "deployment=puppet")
+    asked = ("find", "--capability", "deployment=puppet")
     assert (done := run(machine, *asked, ".")).code == 8
     assert done.out == ""
     assert run(machine, *asked, "puppet", "README") == Done(
@@ -633,7 +633,15 @@ def test_without_r_only_the_files_of_a_folder_are_looked_at(machine: Machine) ->
 @pytest.mark.usefixtures("controllers")
 def test_for_machines_files_have_their_capabilities(machine: Machine) -> None:
     """The answer for programs has each file with its capabilities."""
-    done = run(machine, "find", "-r", "-c", "deployment=docker", "--json", ".")
+    done = run(
+        machine,
+        "find",
+        "--recursive",
+        "--capability",
+        "deployment=docker",
+        "--json",
+        ".",
+    )
     [found] = done.data["templates"]
     assert found == {
         "file": "docker/controller.yaml",
@@ -646,11 +654,13 @@ def test_for_machines_files_have_their_capabilities(machine: Machine) -> None:
 
 def test_unreadable_template_is_reported(machine: Machine, controllers: Path) -> None:
     """The others are printed all the same, and the exit code tells."""
-    done = run(machine, "find", "-c", "deployment=puppet", "odd.txt", "puppet")
+    done = run(
+        machine, "find", "--capability", "deployment=puppet", "odd.txt", "puppet"
+    )
     assert (done.code, done.out) == (1, "puppet/controller.yaml\n")
     assert done.err.startswith("odd.txt:2:1: error: it is not YAML")
     put(controllers, bad=template("{deployment: [puppet, null]}"))
-    done = run(machine, "find", "-c", "deployment=puppet", ".")
+    done = run(machine, "find", "--capability", "deployment=puppet", ".")
     said = "bad.yaml:2:37: error: capabilities.deployment[1]: a capability is text, a number or a boolean, not null\n"
     assert done == Done(1, "", said)
 
@@ -710,19 +720,25 @@ def test_missing_file_of_an_environment_is_reported_where_it_is_named(
     ("arguments", "said"),
     [
         (
-            ["find", "-c", "a=b", "lost"],
+            ["find", "--capability", "a=b", "lost"],
             "error: cannot read lost: No such file or directory",
         ),
         (
             ["find", "."],
-            "error: no capability is required (name it with -c KEY=VALUE, or have all shown with --all)",
+            "error: no capability is required (name it with --capability KEY=VALUE, or have all shown with --all)",
         ),
         (
-            ["find", "--all", "-c", "a=b", "."],
+            ["find", "--all", "--capability", "a=b", "."],
             "error: --all and --capability exclude each other",
         ),
-        (["find", "-c", "ab", "."], "error: -c takes KEY=VALUE, not 'ab'"),
-        (["find", "-c", "=b", "."], "error: -c takes KEY=VALUE, not '=b'"),
+        (
+            ["find", "--capability", "ab", "."],
+            "error: --capability takes KEY=VALUE, not 'ab'",
+        ),
+        (
+            ["find", "--capability", "=b", "."],
+            "error: --capability takes KEY=VALUE, not '=b'",
+        ),
         (
             ["find", "--all", "no.yaml"],
             "error: no.yaml is neither a template nor an environment",

@@ -73,7 +73,9 @@ def test_a_valid_template_shows_its_parameters(machine: Machine, good: Path) -> 
 
 def test_for_machines_it_is_what_heat_gives(machine: Machine, good: Path) -> None:
     """The keys of `openstack orchestration template validate`, and our own beside them."""
-    done = validate(machine, "-t", str(good), "--parameter", "size=4", "--json")
+    done = validate(
+        machine, "-t", str(good), "--parameter", "size=4", "--format", "json"
+    )
     assert done.code == 0
     assert json.loads(done.out) == {
         "file": str(good),
@@ -145,7 +147,7 @@ def test_mistakes_are_shown_with_their_places(machine: Machine, good: Path) -> N
 def test_for_machines_mistakes_have_their_parts(machine: Machine, good: Path) -> None:
     """The exit code is the same."""
     good.write_text(VERSION + "resources: {r: {}}\n")
-    done = validate(machine, "good.yaml", "--json")
+    done = validate(machine, "good.yaml", "--format", "json")
     assert done.code == 1
     assert json.loads(done.out) == {
         "file": "good.yaml",
@@ -153,6 +155,7 @@ def test_for_machines_mistakes_have_their_parts(machine: Machine, good: Path) ->
         "open": [],
         "mistakes": [
             {
+                "code": None,
                 "problem": "Each resource must contain a type key.",
                 "hint": None,
                 "path": "resources.r",
@@ -257,10 +260,12 @@ def test_wrong_usage_is_one_sentence(
 
 def values(machine: Machine, *arguments: str) -> dict[str, Any]:
     """Return the values of parameters that were given."""
-    found = json.loads(validate(machine, "good.yaml", "--json", *arguments).out)[
-        "Parameters"
-    ]
-    return {name: each["Value"] for name, each in found.items() if "Value" in each}
+    [found] = validate(machine, "good.yaml", "--json", *arguments).data["files"]
+    return {
+        name: each["Value"]
+        for name, each in found["heat"]["Parameters"].items()
+        if "Value" in each
+    }
 
 
 @pytest.mark.usefixtures("good")

@@ -67,6 +67,9 @@ def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
         assert [path.name for path in folder.glob("*heat*")] == ["heat.slice"]
         (folder / "heat.slice").unlink()
 
+        done = machine.run(command, "setup", "--dry-run")
+        assert (done.code, "write   /etc/systemd/system/" in done.out) == (0, True)
+        assert not list(folder.glob("*heat*"))
         for _ in range(2):
             done = machine.run(command, "setup")
             assert (done.code, done.err) == (0, "")
@@ -91,6 +94,15 @@ def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
         assert done.code == 0, done.err
 
         done = machine.run(command, "setup", "--remove")
+        assert (done.code, done.out) == (2, "")
+        assert "give --yes" in done.err
+        done = machine.run(command, "setup", "--remove", "--plan")
+        header, *rows = done.out.splitlines()
+        assert header.split() == ["CHANGE", "NAME", "TYPE", "WHY"]
+        assert f"stop    {NAME}" in done.out
+        assert rows[-1] == "nothing was done"
+        assert {path.name for path in folder.glob("*heat*")} >= set(UNITS)
+        done = machine.run(command, "setup", "--remove", "--yes")
         assert (done.code, done.err) == (0, "")
         assert not list(folder.glob("*heat*"))
         assert not list(folder.glob("*/heat*"))
@@ -98,10 +110,7 @@ def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
         assert shown(machine, "ActiveState", "heat-config-agent@app") == "inactive"
         assert (machine.disk / "var/lib/heat-config-agent/journal").exists()
         assert (machine.disk / "etc/heat-config-agent/agent.conf").exists()
-        assert (
-            machine.run(command, "setup", "--remove").out
-            == "there is nothing to remove\n"
-        )
+        assert machine.run(command, "setup", "--remove").out == "nothing to remove\n"
 
         (machine.disk / "usr/lib/systemd/system" / UNITS[0]).write_text(
             "[Service]\nExecStart=true\n"
@@ -123,7 +132,7 @@ def test_setup_works_in_an_image_that_is_being_built(wheel: Path) -> None:
         assert {path.name for path in folder.glob("*heat*")} == set(UNITS)
         assert machine.inside("systemctl", "enable", NAME).code == 0
 
-        done = machine.inside(command, "setup", "--remove")
+        done = machine.inside(command, "setup", "--remove", "-y")
         assert (done.code, done.err) == (0, "")
         assert not list(folder.glob("*heat*"))
         assert not list(folder.glob("*/heat*"))

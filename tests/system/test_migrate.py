@@ -194,15 +194,15 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     planned = migrate(image, "--plan")
     assert planned.code == 0, planned.out + planned.err
     assert "os-refresh-config (process " in planned.out
-    refused = migrate(image, "--wait", "0")
-    assert refused.code == 1
+    refused = migrate(image, "--wait-for", "0")
+    assert refused.code == 7
     assert "is at work" in refused.err
     assert units(image) == BEFORE
 
     # What they have begun is waited for.
     ended: list[Done] = []
     thread = threading.Thread(
-        target=lambda: ended.append(migrate(image, "--wait", "100"))
+        target=lambda: ended.append(migrate(image, "--wait-for", "100"))
     )
     thread.start()
     (image.disk / "root/go").touch()
@@ -240,13 +240,11 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     assert heat.values("d3")[0]["deploy_stdout"] == "/var/lib/heat-config/working\n"
 
     # Once more, and nothing is left to do.
-    again = migrate(image, "--json").json
-    assert (again["refused"], again["planned"], again["trouble"]) == (
-        False,
-        False,
-        None,
-    )
-    assert all(each["already"] for each in again["steps"]), again["steps"]
+    done_again = migrate(image, "--json")
+    again = done_again.data
+    assert (done_again.code, again["refused"], again["planned"]) == (0, False, False)
+    changes = {each["change"] for each in again["changes"]}
+    assert changes == {"unchanged"}, again["changes"]
     assert units(image) == AFTER
     # Heat has answered
     eventually(
@@ -284,9 +282,7 @@ def test_foreign_scripts_refuse_the_migration(image: Booted) -> None:
 
     assert (refused.code, shown.code) == (1, 1)
     said = [
-        each["says"]
-        for each in refused.json["findings"]
-        if each["verdict"] == "refused"
+        each["message"] for each in refused.data["checks"] if each["state"] == "refused"
     ]
     assert len(said) == 2, said
     assert (
@@ -295,7 +291,7 @@ def test_foreign_scripts_refuse_the_migration(image: Booted) -> None:
     )
     assert "/etc/mine.conf will no longer be generated from it" in said[1]
     assert "--without-scripts" in shown.out
-    assert shown.out.endswith("there is an obstacle: nothing was done\n")
+    assert shown.err == "error: 2 obstacles: nothing was done\n"
     assert units(image) == BEFORE
     assert migrate(image, "--plan", "--without-scripts").code == 0
 
@@ -332,9 +328,8 @@ def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None
     """After each step one of the two is enabled, and never do both run; the next run ends it. Nothing is run twice."""
     deploy(image, script("d1", heat))
     eventually(image, lambda: len(heat.values("d1")) == 1)
-    deeds = [
-        each["deed"] for each in migrate(image, "--plan", "--json").data["changes"]
-    ]
+    planned = migrate(image, "--plan", "--json").data["changes"]
+    deeds = [each["change"] for each in planned]
     assert deeds == ["wait", "variables", "enable", "disable", "stop", "start"]
 
     for each in deeds:
@@ -426,7 +421,7 @@ def test_a_command_of_ones_own_is_waited_for(image: Booted) -> None:
 
     unasked, refused = (
         migrate(image),
-        migrate(image, "--without-scripts", "--wait", "0"),
+        migrate(image, "--without-scripts", "--wait-for", "0"),
     )
 
     assert "runs a command of your own" in unasked.out
@@ -489,7 +484,7 @@ def test_an_image_that_is_being_made() -> None:
             "migrate",
             "--plan",
         )
-        assert machine.inside(*nobody).code == 2
+        assert machine.inside(*nobody).code == 10
         assert "only root can migrate" in machine.inside(*nobody).err
         put(
             machine.disk / f"etc/systemd/system/{OURS}.service",

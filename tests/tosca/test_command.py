@@ -77,7 +77,7 @@ def test_each_file_is_one_line_of_json(machine: Machine, files: dict[str, str]) 
     names = [
         files[name] for name in ("good", "wrong", "hot", "bad-hot", "plain", "warned")
     ]
-    done = validate(machine, "--json", *names)
+    done = validate(machine, "--format", "json", *names)
     lines = [json.loads(line) for line in done.out.splitlines()]
     assert [each["file"] for each in lines] == names
     assert [each["valid"] for each in lines] == [True, False, True, False, False, True]
@@ -102,14 +102,37 @@ def test_each_file_is_one_line_of_json(machine: Machine, files: dict[str, str]) 
     )
 
 
+def test_answer_for_programs_has_every_file(
+    machine: Machine, files: dict[str, str]
+) -> None:
+    """One object has all files, and all mistakes in its error."""
+    names = [files[name] for name in ("good", "wrong", "hot", "warned")]
+    done = validate(machine, "--json", *names)
+    assert (done.code, done.json["kind"]) == (1, "validation")
+    found = done.data["files"]
+    assert [each["file"] for each in found] == names
+    assert [each["valid"] for each in found] == [True, False, True, True]
+    assert [each["heat"] is None for each in found] == [True, True, False, True]
+    error = done.json["error"]
+    assert error["code"] == "template"
+    assert [each["problem"] for each in error["mistakes"]] == [
+        "there is no node type B"
+    ]
+    done = validate(machine, "--json", "--format", "json", files["good"])
+    assert done.code == 2
+    assert done.json["error"]["message"] == "--json and --format exclude each other"
+
+
 def test_missing_file_is_reported(
     machine: Machine, files: dict[str, str], tmp_path: Path
 ) -> None:
     """With the exit code for that; the other files are checked all the same."""
     for name in ("none.csar", "none.yaml"):
         done = validate(machine, "--json", str(tmp_path / name), files["good"])
-        found = [json.loads(line) for line in done.out.splitlines()]
-        assert ([each["valid"] for each in found], done.code) == ([False, True], 2)
+        found = [each["valid"] for each in done.data["files"]]
+        assert (found, done.code) == ([False, True], 2)
+        [mistake] = done.json["error"]["mistakes"]
+        assert name in mistake["problem"]
 
 
 def test_strict_takes_warnings_for_mistakes(
@@ -122,6 +145,8 @@ def test_strict_takes_warnings_for_mistakes(
         1,
         "with --strict, warnings are mistakes",
     )
+    done = validate(machine, "--strict", "--json", files["warned"])
+    assert done.json["error"]["message"] == "with --strict, warnings are mistakes"
 
 
 GIVEN = HEAD + (
@@ -148,7 +173,7 @@ def test_values_of_inputs_are_checked(
     (tmp_path / "given.yaml").write_text(GIVEN)
     options = [part for each in inputs for part in ("--input", each)]
     done = validate(machine, "--json", *options, str(tmp_path / "given.yaml"))
-    found = json.loads(done.out)
+    [found] = done.data["files"]
     assert [each["code"] for each in found["mistakes"]] == codes
     assert found["open"] == []
     assert all(each["line"] in range(3, 7) for each in found["mistakes"])
@@ -157,11 +182,10 @@ def test_values_of_inputs_are_checked(
 def test_inputs_without_a_value_are_left_open(machine: Machine, tmp_path: Path) -> None:
     """Those that are required."""
     (tmp_path / "given.yaml").write_text(GIVEN)
-    found = json.loads(
-        validate(
-            machine, "--json", "--input", "size=3", str(tmp_path / "given.yaml")
-        ).out
+    done = validate(
+        machine, "--json", "--input", "size=3", str(tmp_path / "given.yaml")
     )
+    [found] = done.data["files"]
     assert [(each["code"], each["path"]) for each in found["open"]] == [
         ("open-input", "topology_template.inputs.names"),
         ("open-input", "topology_template.inputs.version"),

@@ -27,7 +27,7 @@ from heat_config_agent.migration import (
     survey,
     units,
 )
-from heat_config_agent.model.errors import AgentError
+from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.state import lock
 from heat_config_hooks import files
@@ -38,6 +38,13 @@ _TICK = 0.1
 
 _GRACE = 10.0
 """Seconds between TERM and KILL for an os-collect-config that its unit does not stop."""
+
+
+class BusyError(AgentError):
+    """The old programs were still at work when the time to wait was over."""
+
+    exit_code = ExitCode.TIMED_OUT
+    code = "timeout"
 
 
 @dataclass
@@ -53,7 +60,7 @@ class Wait:
     def until(
         self, attempt: Callable[[contextlib.ExitStack], str]
     ) -> contextlib.ExitStack:
-        """Repeat an attempt until it succeeds, and return the resources that it holds then. Raises AgentError.
+        """Repeat an attempt until it succeeds, and return the resources that it holds then. Raises BusyError.
 
         An attempt returns why it has not succeeded yet, or an empty text.
         """
@@ -63,8 +70,8 @@ class Wait:
                 if not reason:
                     return held.pop_all()
             if time.monotonic() > self.deadline:
-                hint = "run the command again when that has ended, or wait longer with --wait"
-                raise AgentError(f"{reason}, and must not be cut short", hint=hint)
+                hint = "run the command again when that has ended, or wait longer with --wait-for"
+                raise BusyError(f"{reason}, and must not be cut short", hint=hint)
             if reason != self.reason:
                 self.reason = reason
                 self.waits(reason)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
+from typing import Any
 
-from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.cli.help_format import HelpFormatter
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.deployments import cleanup, metadata
 from heat_config_agent.deployments.plan import Known
 from heat_config_agent.engine.survey import refusals
@@ -26,7 +25,7 @@ from heat_config_stack.records import listing
 _EXPLAIN = """\
 : Show the rules of this machine's policy, and which deployments it would refuse if they were new today: those of the
 journal that have not left the metadata, the cleanups that follow if they leave, and those of stacks in each action of
-their life. Nothing is changed. `heat-config-apply --plan FILE` shows the same for a document or a template.
+their life. Nothing is changed. `heat-config-agent plan FILE` shows the same for a document or a template.
 """
 
 _EXIT_CODES = """\
@@ -38,26 +37,22 @@ exit codes:
 
 
 def add(commands: state_options.Commands) -> None:
-    """Declare the command and its subcommand."""
-    parser = commands.add_parser(
-        "policy",
-        help="show the policy of this machine, and what it refuses",
-        description=(__doc__ or "").partition(": ")[2],
-        formatter_class=HelpFormatter,
+    """Declare the command and its subcommand, which mean the same."""
+    brief = "show the policy of this machine, and what it refuses"
+    parser: Any = state_options.command(
+        commands, "policy", brief, _EXPLAIN, epilog=_EXIT_CODES
     )
-    parser.set_defaults(run=run, config=None, state_dir=None, json=False)
+    parser.is_command = True
     inner = parser.add_subparsers(
-        metavar="COMMAND", title="commands (default: explain)"
+        prog=parser.prog, metavar="COMMAND", title="commands (default: explain)"
     )
+    brief = "show the rules, and what they refuse today"
     explain = state_options.command(
-        inner,
-        "explain",
-        "show the rules, and what they refuse today",
-        _EXPLAIN,
-        epilog=_EXIT_CODES,
+        inner, "explain", brief, _EXPLAIN, epilog=_EXIT_CODES
     )
-    explain.add_argument("--json", action="store_true", help="print one JSON object")
-    explain.set_defaults(run=run)
+    for each in (parser, explain):
+        state_options.add_json(each)
+        each.set_defaults(run=run, kind="policy")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,6 +62,11 @@ def run(options: argparse.Namespace) -> int:
     refused, unknown = (
         _refused(settings, policy) if policy and not policy.mistake else ([], 0)
     )
+    failure = None
+    if policy and policy.mistake:
+        failure = envelope.Failure("failed", f"nothing new begins: {policy.mistake}")
+        terminal.complain(f"error: {terminal.line(failure.message)}")
+    code = ExitCode.FAILED if failure else ExitCode.OK
     if options.json:
         values = {
             "file": POLICY,
@@ -74,21 +74,19 @@ def run(options: argparse.Namespace) -> int:
             "mistake": (policy.mistake if policy else "") or None,
             "rules": dict(policy.lines) if policy else {},
             "refused": [
-                {"name": name, "action": action, "says": text}
+                {"name": name, "state": "refused", "action": action, "message": text}
                 for name, action, text in refused
             ],
             "unknown": unknown,
         }
-        terminal.say(json.dumps(values))
+        envelope.result(values, code=code, error=failure)
     elif policy is None:
         terminal.say(
             f"there is no policy: {POLICY} does not exist, and everything is allowed"
         )
-    elif policy.mistake:
-        terminal.say(f"nothing new begins: {terminal.line(policy.mistake)}")
-    else:
+    elif failure is None:
         _show(policy, refused, unknown)
-    return ExitCode.FAILED if policy and policy.mistake else ExitCode.OK
+    return code
 
 
 def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> None:
@@ -97,9 +95,18 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
         [(f"  {name}", value) for name, value in policy.lines.items()]
     ):
         terminal.say(line)
-    for line in terminal.table(refused):
+    rows = [(name, "refused", action, text) for name, action, text in refused]
+    if rows:
+        terminal.say("")
+    header = ("NAME", "STATE", "ACTION", "DETAILS")
+    for line in terminal.table(rows, header=header):
         terminal.say(line)
-    terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today")
+    count = terminal.count(len(refused), "deployment")
+    terminal.say(
+        f"\n{count} would be refused today"
+        if refused
+        else "no deployment would be refused today"
+    )
     if policy.signers is not None:
         terminal.say("signatures were checked only for documents that the daemon keeps")
     if unknown:

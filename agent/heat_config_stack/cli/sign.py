@@ -339,7 +339,7 @@ def add(commands: state_options.Commands) -> None:
     _add_file(parser, "sign the configs, not the files")
     parser.add_argument(
         "--key",
-        metavar="KEY",
+        metavar="FILE",
         required=True,
         help="the private key, or the public one of a key in ssh-agent",
     )

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.model.errors import ExitCode, UsageError
@@ -90,20 +90,18 @@ def add(commands: state_options.Commands) -> None:
     validate.add_argument(
         "--strict", action="store_true", help="treat warnings as mistakes"
     )
-    validate.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON object for each file, on a line",
-    )
+    state_options.add_json(validate)
     validate.add_argument(
         "--format",
         choices=("text", "json", "github", "sarif"),
         default="text",
-        help="text for people; json as --json; github prints workflow commands, which GitHub shows next to the lines; "
+        help="text for people; json prints an object for each file, on a line, with what Heat's own validation "
+        "returns; github prints workflow commands, which GitHub shows next to the lines; "
         "sarif prints one SARIF 2.1.0 log",
     )
     state_options.CONFIG.add(validate)
-    validate.set_defaults(run=run, state_dir=None)
+    state_options.add_common(validate)
+    validate.set_defaults(run=run, kind="validation", state_dir=None)
     _add_pack(inner)
     _add_export(inner)
     _add_schema(inner)
@@ -122,16 +120,18 @@ def _add_pack(inner: state_options.Commands) -> None:
     )
     parser.add_argument(
         "file",
-        metavar="FOLDER|FILE",
+        metavar="FILE",
         help="a folder with a service template, or the template",
     )
     parser.add_argument(
         "-o",
         "--output",
-        metavar="ARCHIVE",
+        metavar="FILE",
         help="the archive (default: the name of the folder or file, with .csar)",
     )
-    parser.set_defaults(run=pack, state_dir=None)
+    state_options.add_common(parser)
+    state_options.add_json(parser)
+    parser.set_defaults(run=pack, kind="archive", state_dir=None)
 
 
 def _add_export(inner: state_options.Commands) -> None:
@@ -158,6 +158,7 @@ def _add_export(inner: state_options.Commands) -> None:
         "that has the tool script (Bash, Python and executables only)",
     )
     template_options.add_inputs(parser)
+    state_options.add_common(parser)
     parser.set_defaults(run=export, state_dir=None, environment=(), parameter_file=())
 
 
@@ -170,6 +171,7 @@ def _add_schema(inner: state_options.Commands) -> None:
         formatter_class=HelpFormatter,
     )
     state_options.CONFIG.add(parser)
+    state_options.add_common(parser)
     parser.set_defaults(run=schema, state_dir=None)
 
 
@@ -203,7 +205,11 @@ def pack(options: argparse.Namespace) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Validate templates, and print what was found in the format that is asked for."""
-    options.json = options.json or options.format != "text"
+    if options.json:
+        if options.format != "text":
+            raise UsageError("--json and --format exclude each other")
+        return _answer(options)
+    options.json = options.format != "text"
     if options.format not in ("github", "sarif"):
         return _validate(options, lambda values: terminal.say(json.dumps(values)))
     from heat_config_stack.cli import annotations  # noqa: PLC0415  # only these formats need it
@@ -233,6 +239,50 @@ def run(options: argparse.Namespace) -> int:
     for line in lines:
         terminal.say(line)
     return code
+
+
+def _answer(options: argparse.Namespace) -> int:
+    """Validate templates, and print one object for a program."""
+    reports: list[dict[str, Any]] = []
+    code = _validate(options, reports.append)
+    files = [_of_file(report) for report in reports]
+    failure = None
+    if code != ExitCode.OK:
+        mistakes = [
+            {key: value for key, value in mistake.items() if key != "stage"}
+            for each in files
+            for mistake in each["mistakes"]
+        ]
+        names = ", ".join(each["file"] for each in files if not each["valid"])
+        message = f"{terminal.count(len(mistakes), 'mistake')} in {names}"
+        failure = envelope.Failure(
+            "template",
+            message if names else "with --strict, warnings are mistakes",
+            mistakes=mistakes,
+        )
+    envelope.result({"files": files}, code=code, error=failure)
+    return code
+
+
+_MISTAKE = ("file", "line", "column", "path", "code", "problem", "hint", "stage")
+_HEAT: dict[str, Any] = {"Description": "", "Parameters": {}, "ParameterGroups": []}
+
+
+def _of_file(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what was found in a file, with all keys."""
+    lists = {
+        name: [
+            {key: each.get(key) for key in _MISTAKE} for each in report.get(name, ())
+        ]
+        for name in ("mistakes", "warnings", "open")
+    }
+    heat = {key: report[key] for key in _HEAT if key in report}
+    return {
+        "file": report["file"],
+        "valid": report["valid"],
+        **lists,
+        "heat": {**_HEAT, **heat} if heat else None,
+    }
 
 
 def _validate(

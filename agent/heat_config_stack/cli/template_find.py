@@ -45,11 +45,8 @@ def add(commands: state_options.Commands) -> None:
     find.add_argument(
         "file", metavar="FILE", nargs="+", help="a template, or a folder of templates"
     )
+    find.add_argument("--recursive", action="store_true", help="search subfolders too")
     find.add_argument(
-        "-r", "--recursive", action="store_true", help="search subfolders too"
-    )
-    find.add_argument(
-        "-c",
         "--capability",
         metavar="KEY=VALUE",
         action="append",
@@ -73,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     if options.all and required:
         raise UsageError("--all and --capability exclude each other")
     if not options.all and not required:
-        hint = "name it with -c KEY=VALUE, or have all shown with --all"
+        hint = "name it with --capability KEY=VALUE, or have all shown with --all"
         raise UsageError("no capability is required", hint=hint)
     if options.all:
         search = capabilities.named(options.file, recursive=options.recursive)
@@ -116,7 +113,7 @@ def _required(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise UsageError(f"-c takes KEY=VALUE, not {pair!r}")
+            raise UsageError(f"--capability takes KEY=VALUE, not {pair!r}")
         required[key] = (*required.get(key, ()), value)
     return required
 

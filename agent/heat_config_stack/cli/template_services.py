@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from heat_config_agent.cli import terminal
+from heat_config_agent.cli import envelope, terminal
 from heat_config_agent.cli.mistakes import mistake_line, mistake_values
 from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid
@@ -197,8 +197,18 @@ def pack(options: argparse.Namespace) -> int:
         ]
         checked = replace(checked, mistakes=named_itself)  # the archive has metadata
     if checked.mistakes:
-        show(checked, alone=True)
-        return ExitCode.FAILED if checked.is_readable else ExitCode.USAGE
+        code = ExitCode.FAILED if checked.is_readable else ExitCode.USAGE
+        if not options.json:
+            show(checked, alone=True)
+            return code
+        count = terminal.count(len(checked.mistakes), "mistake")
+        failure = envelope.Failure(
+            "template",
+            f"{count} in {name}",
+            mistakes=[mistake_values(mistake) for mistake in checked.mistakes],
+        )
+        envelope.result(None, code=code, error=failure)
+        return code
     if os.path.isfile(name) and not named.paths:  # noqa: PTH113
         raise UsageError(
             f"{name} is an archive already", hint="name a folder or a service template"
@@ -223,6 +233,9 @@ def pack(options: argparse.Namespace) -> int:
             hint="use paths relative to the template",
         )
     number = len(members) - (METADATA in members)
+    if options.json:
+        envelope.result({"file": target, "files": number, "entry": entry})
+        return ExitCode.OK
     terminal.say(
         terminal.line(
             f"{target} has {terminal.count(number, 'file')}; its entry is {entry}"

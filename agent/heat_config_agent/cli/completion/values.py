@@ -55,7 +55,7 @@ _FILES = {
 }
 """The name of a value, an option, or a command with the name of its argument → the files that are meant."""
 
-_NEW = frozenset({"stack create", "stack adopt"})
+NEW = frozenset({"stack create", "stack adopt"})
 """The commands whose stack does not exist yet."""
 
 
@@ -153,7 +153,7 @@ def _sources_of(chosen: Settings) -> Iterator[Offer]:
 
 
 def _stacks(line: Line, _word: str) -> Iterable[Offer]:
-    return () if line.name in _NEW else _stacks_of(settings(line))
+    return () if line.name in NEW else _stacks_of(settings(line))
 
 
 def _sources(line: Line, _word: str) -> Iterable[Offer]:

@@ -8,14 +8,14 @@ changes nothing. After an interruption, run it again.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
+from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 
 if TYPE_CHECKING:
     from heat_config_agent.migration import Plan, Step
@@ -28,12 +28,19 @@ exit codes:
   0  this agent has replaced them, or with --plan, it can
   1  there is an obstacle, or a step failed
   2  bad usage
+  7  os-collect-config was still at work when the time of --wait-for was over
+  10 another user than root cannot migrate
 """
-
-_STYLES = {"ok": "", "warning": "warn", "refused": "bad"}
 
 PATIENCE = 60.0
 """Seconds to wait for work that the other programs have begun."""
+
+_WAIT_FOR = Option(
+    "--wait-for",
+    "how long to wait for work that os-collect-config has begun (default 1m)",
+    "TIME",
+    read=seconds,
+)
 
 
 def add(commands: state_options.Commands) -> None:
@@ -45,12 +52,7 @@ def add(commands: state_options.Commands) -> None:
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="show each step and its reason, and change nothing",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    state_options.add_plan(parser)
     parser.add_argument(
         "--without-scripts",
         action="store_true",
@@ -61,23 +63,10 @@ def add(commands: state_options.Commands) -> None:
         action="store_true",
         help="do not start the agent: you, or the next boot, do",
     )
-    parser.add_argument(
-        "--wait",
-        type=_seconds,
-        default=PATIENCE,
-        metavar="SECONDS",
-        help="how long to wait for work that os-collect-config has begun (default %(default).0f)",
-    )
-    parser.set_defaults(run=run)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text) if text.replace(".", "", 1).isdecimal() else -1.0
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(
-            f"expected a number of seconds, 0 or more, not {text!r}"
-        )
-    return seconds
+    _WAIT_FOR.add(parser)
+    state_options.add_common(parser)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="migration")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -85,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     from heat_config_agent.migration import planning, steps, survey  # noqa: PLC0415  # psutil, for this command alone
 
     if os.geteuid() != 0:
-        raise UsageError(
+        raise StateError(
             "only root can migrate",
             hint="it changes systemd units, and reads files that only root may read",
         )
@@ -96,32 +85,59 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         _show(plan)
     if options.plan or plan.refused:
-        if options.json:
-            _print(plan, plan.steps, planned=True)
-        else:
-            _show_plan(plan)
-        return ExitCode.FAILED if plan.refused else ExitCode.OK
+        return _planned(plan, as_json=options.json)
+    patience = vars(options)[_WAIT_FOR.variable]
     done: list[Step] = []
     trouble = None
     try:
         for step in steps.carry_out(
-            inventory, plan, patience=options.wait, waits=_waits
+            inventory,
+            plan,
+            patience=PATIENCE if patience is None else patience,
+            waits=_waits,
         ):
             done.append(step)
             if not options.json:
-                _say("already" if step.done else "done", step)
+                _say(step)
     except AgentError as error:
         trouble = error
+    code = ExitCode.OK if trouble is None else trouble.exit_code
+    back = " && ".join(plan.back) if len(plan.back) > 1 else ""
+    if trouble is not None:
+        terminal.complain(f"error: {terminal.line(str(trouble))}")
+        if back and any(not each.done for each in done):
+            terminal.say(f"to go back: {terminal.line(back)}", error=True)
     if options.json:
-        _print(plan, done, planned=False, trouble=trouble)
+        failure = None
+        if trouble is not None:
+            failure = envelope.Failure(trouble.code, trouble.brief, trouble.hint)
+        envelope.result(_values(plan, done, planned=False), code=code, error=failure)
     elif trouble is None:
-        _hint(plan)
-    if trouble is None:
-        return ExitCode.OK
-    terminal.say(f"error: {terminal.line(str(trouble))}", error=True)
-    if len(plan.back) > 1 and any(not each.done for each in done):
-        terminal.say(f"to go back: {terminal.line(' && '.join(plan.back))}", error=True)
-    return ExitCode.FAILED
+        _hint(back)
+    return code
+
+
+def _planned(plan: Plan, *, as_json: bool) -> int:
+    """Show the steps of a plan, or the obstacles that forbid them."""
+    code = ExitCode.FAILED if plan.refused else ExitCode.OK
+    refused = [each for each in plan.findings if each.verdict.value == "refused"]
+    count = terminal.count(len(refused), "obstacle")
+    if as_json:
+        failure = None
+        if refused:
+            message = f"{count}: {refused[0].text}"
+            failure = envelope.Failure("refused", message, refused[0].todo)
+        values = _values(plan, plan.steps, planned=True)
+        envelope.result(values, code=code, error=failure)
+        return code
+    rows = [(_change(step), step.about, _type(step), _why(step)) for step in plan.steps]
+    for line in terminal.table(rows, header=("CHANGE", "NAME", "TYPE", "WHY")):
+        terminal.say(line)
+    if refused:
+        terminal.complain(f"error: {count}: nothing was done")
+    else:
+        terminal.say("\nthese are the steps; nothing was done")
+    return code
 
 
 def _waits(reason: str) -> None:
@@ -129,77 +145,84 @@ def _waits(reason: str) -> None:
 
 
 def _show(plan: Plan) -> None:
-    for each in plan.findings:
-        word = terminal.styled(
-            terminal.padded(each.verdict.value, 7), _STYLES[each.verdict.value]
+    """Print the findings, the worst first, each with its remedy."""
+    rows = [
+        (
+            each.verdict.value,
+            each.about,
+            f"{each.text} (to do: {each.todo})" if each.todo else each.text,
         )
-        todo = f" → {each.todo}" if each.todo else ""
-        text = terminal.wrapped(
-            terminal.line(f"{each.text}{todo}"), 19, terminal.room(), begin=19
+        for each in sorted(
+            plan.findings, key=lambda each: _ORDER.index(each.verdict.value)
         )
-        terminal.say(f"{word}  {terminal.padded(each.about, 8)}  {text}")
+    ]
+    for line in terminal.table(rows, header=("STATE", "CHECK", "DETAILS")):
+        terminal.say(line)
     terminal.say("")
 
 
-def _show_plan(plan: Plan) -> None:
-    for each in plan.steps:
-        _say("already" if each.done else "to do", each)
-    terminal.say("")
-    if plan.refused:
-        terminal.say(terminal.styled("there is an obstacle: nothing was done", "bad"))
-    else:
-        terminal.say("these are the steps; nothing was done")
+_ORDER = ("refused", "warning", "ok")
 
 
-def _say(word: str, step: Step) -> None:
+def _change(step: Step) -> str:
+    return "unchanged" if step.done else step.deed.value
+
+
+def _type(step: Step) -> str:
+    return {"wait": "program", "variables": "file", "message": "file"}.get(
+        step.deed.value, "unit"
+    )
+
+
+def _why(step: Step) -> str:
+    """Return the reason of a step, after the step itself if its change and its name do not say all of it."""
+    told = f"{step.deed.value} {step.about}"
+    return (
+        step.why if step.text == told and not step.done else f"{step.text}: {step.why}"
+    )
+
+
+def _say(step: Step) -> None:
+    word = "skipped" if step.done else "ok"
     text = terminal.wrapped(
         terminal.line(f"{step.text}: {step.why}"), 9, terminal.room(), begin=9
     )
-    terminal.say(f"{terminal.padded(word, 7)}  {text}")
+    shown = terminal.stated(word) + " " * (7 - len(word))
+    terminal.say(f"{shown}  {text}")
 
 
-def _hint(plan: Plan) -> None:
+def _hint(back: str) -> None:
     terminal.say("")
     terminal.say(
         "`heat-config-agent status` shows the state of the agent and of every deployment"
     )
-    if len(plan.back) > 1:
-        text = f"to go back, when status shows nothing running or waiting: {' && '.join(plan.back)}"
+    if back:
+        text = f"to go back, when status shows nothing running or waiting: {back}"
         terminal.say(terminal.wrapped(terminal.line(text), 2, terminal.room()))
 
 
-def _print(
-    plan: Plan,
-    steps: Iterable[Step],
-    *,
-    planned: bool,
-    trouble: AgentError | None = None,
-) -> None:
-    findings = [
-        {
-            "verdict": finding.verdict.value,
-            "about": finding.about,
-            "says": finding.text,
-            "todo": finding.todo or None,
-        }
-        for finding in plan.findings
-    ]
-    shown = [
-        {
-            "deed": step.deed.value,
-            "about": step.about,
-            "says": step.text,
-            "why": step.why,
-            "already": step.done,
-        }
-        for step in steps
-    ]
-    values = {
+def _values(plan: Plan, steps: Iterable[Step], *, planned: bool) -> dict[str, object]:
+    return {
         "planned": planned,
         "refused": plan.refused,
-        "findings": findings,
-        "steps": shown,
+        "checks": [
+            {
+                "name": finding.about,
+                "state": finding.verdict.value,
+                "message": finding.text,
+                "hint": finding.todo or None,
+            }
+            for finding in plan.findings
+        ],
+        "changes": [
+            {
+                "change": _change(step),
+                "name": step.about,
+                "type": _type(step),
+                "why": step.why,
+                "message": step.text,
+            }
+            for step in steps
+        ],
         "back": list(plan.back),
-        "trouble": str(trouble) if trouble else None,
     }
-    terminal.say(json.dumps(values))

@@ -39,11 +39,12 @@ daemon follows them.
 exit codes:
   0    ended by TERM or INT; with --once, success
   1    with --once: a deployment failed, or a document or an entry of it could not be read
-  2    bad usage or configuration
+  2    bad usage or configuration; --json without --once
   3    with --once: Heat did not answer, or no source did if no transport is known
   4    another agent holds the lock
   5    with --once: every run succeeded, but a result could not be delivered
   6    with --once: a deployment waits for a reboot of the machine
+  10   a state directory that cannot be used
   130  with --once: interrupted; runs that have begun go on
 """
 
@@ -62,12 +63,8 @@ def add(commands: state_options.Commands) -> None:
         action="store_true",
         help="ask every source once, do the work, and exit",
     )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="with --once: print one JSON object at the end",
-    )
-    parser.set_defaults(run=run)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="apply")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,9 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
+from heat_config_hooks.values import dataclass
 
 PLACE = Path("/etc/systemd/system")
 SETTINGS = Path("/etc/heat-config-agent")
@@ -36,7 +37,20 @@ exit codes:
   0  the units are in place, or with --remove, they are gone
   1  a file cannot be written, or systemd refuses
   2  bad usage, or units are there that this command has not written: nothing was changed
+  10 another user than root cannot do that
 """
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change of the machine."""
+
+    change: str
+    """Its verb: write, create, stop or remove."""
+    name: str
+    type: str
+    """unit, folder or service."""
+    why: str
 
 
 def add(commands: state_options.Commands) -> None:
@@ -53,28 +67,49 @@ def add(commands: state_options.Commands) -> None:
         action="store_true",
         help="stop and disable the services, and delete the units; settings, state and runs stay",
     )
-    parser.set_defaults(run=run)
+    state_options.add_plan(parser)
+    state_options.add_yes(parser)
+    state_options.add_common(parser)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="setup")
 
 
 def run(options: argparse.Namespace) -> int:
     """Write or remove the units."""
     if os.geteuid() != 0:
-        raise UsageError("only root can do that", hint=f"it writes to {PLACE}")
+        raise StateError("only root can do that", hint=f"it writes to {PLACE}")
     try:
-        if options.remove:
-            _remove()
-        else:
-            _install()
+        changes = (_remove if options.remove else _install)(options)
     except OSError as error:
         raise AgentError(
             f"cannot change {error.filename or PLACE}: {error.strerror}"
         ) from error
+    if options.json:
+        values = {
+            "planned": options.plan,
+            "changes": [vars(change) for change in changes],
+        }
+        envelope.result(values)
+        return ExitCode.OK
+    for line in terminal.table(
+        [(each.change, each.name, each.type, each.why) for each in changes],
+        header=("CHANGE", "NAME", "TYPE", "WHY"),
+        empty="nothing to remove" if options.remove else "nothing to do",
+    ):
+        terminal.say(line)
+    if options.plan and changes:
+        terminal.say("\nnothing was done")
+    elif not options.plan and not options.remove:
+        terminal.say(f"to start the daemon: systemctl enable --now {_SERVICES[0]}")
     return ExitCode.OK
 
 
-def _install() -> None:
+def _install(options: argparse.Namespace) -> list[_Change]:
     units = _units()
-    for name in units:
+    changes = []
+    if not SETTINGS.is_dir():
+        changes.append(_Change("create", str(SETTINGS), "folder", "for settings"))
+    for name, text in units.items():
         packaged = next(
             (folder / name for folder in PACKAGED if (folder / name).exists()), None
         )
@@ -84,11 +119,19 @@ def _install() -> None:
                 hint="remove the package first",
             )
         path = PLACE / name
-        if os.path.lexists(path) and not _is_ours(path):
+        is_there = os.path.lexists(path)
+        if is_there and not _is_ours(path):
             raise UsageError(
                 f"{path} was not written by this command",
                 hint="move it away, then run this again",
             )
+        why = "new"
+        if is_there:
+            same = path.read_text(encoding="utf-8") == MARK + text
+            why = "as it is" if same else "it has changed"
+        changes.append(_Change("write", str(path), "unit", why))
+    if options.plan:
+        return changes
     PLACE.mkdir(parents=True, exist_ok=True)
     SETTINGS.mkdir(mode=0o755, exist_ok=True)
     for name, text in units.items():
@@ -96,27 +139,37 @@ def _install() -> None:
         part.write_text(MARK + text)
         part.chmod(0o644)
         part.replace(PLACE / name)
-        terminal.say(f"wrote {PLACE / name}")
     _systemctl("daemon-reload")
-    terminal.say(f"to start the daemon: systemctl enable --now {_SERVICES[0]}")
+    return changes
 
 
-def _remove() -> None:
+def _remove(options: argparse.Namespace) -> list[_Change]:
     ours = [path for path in sorted(PLACE.glob("heat*")) if _is_ours(path)]
     services = [path.name for path in ours if path.name in _SERVICES]
     if any(path.name == _TEMPLATE for path in ours):
         services += _instances()
+    changes = [_Change("stop", name, "service", "its unit goes") for name in services]
+    changes += [
+        _Change("remove", str(path), "unit", "this command has written it")
+        for path in ours
+    ]
+    if options.plan:
+        return changes
+    if ours:
+        units = terminal.count(len(ours), "unit")
+        terminal.confirmed(
+            f"stop and disable {', '.join(services) or 'nothing'}, and delete {units}",
+            options,
+        )
     if services:
         _systemctl("disable", *(["--now"] if _is_booted() else []), *services)
     for path in ours:
         path.unlink()
-        terminal.say(f"removed {path}")
     _systemctl("daemon-reload")
     with contextlib.suppress(OSError):
         # it is not there, or has settings in it, which stay
         SETTINGS.rmdir()
-    if not ours:
-        terminal.say("there is nothing to remove")
+    return changes
 
 
 def _instances() -> list[str]:
