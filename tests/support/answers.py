@@ -22,9 +22,6 @@ from jsonschema import Draft202012Validator
 
 from heat_config_agent.cli import schemas
 
-ALL = False
-"""True once every command prints its answer in an envelope; until then, other output is let through."""
-
 _WITHOUT_DATA = {"usage"}
 """The kinds of answers that never have data."""
 
@@ -47,9 +44,7 @@ def wrong(out: str, code: int) -> list[str]:
     try:
         *events, answer = [json.loads(line) for line in lines]
     except ValueError as error:
-        return [f"a line is not JSON: {error}"] if ALL else []
-    if not ALL and not (isinstance(answer, dict) and "format" in answer):
-        return []
+        return [f"a line is not JSON: {error}"]
     faults = [
         fault for each in events for fault in (*_of("line", each), *_of_data(each))
     ]
