@@ -540,7 +540,7 @@ def _values(options: argparse.Namespace, overview: _Overview) -> dict[str, objec
         stacks = [each for each in stacks if _stack_line(each).is_unfinished]
     if options.failed or options.unfinished:
         skipped = []
-    counted = Counter(line.state for line in overview.lines)
+    counted = _counts(overview.lines)
     return {
         "host": _host(),
         "state_directory": str(overview.settings.state),
@@ -628,6 +628,15 @@ def _agent_values(agent: Mapping[str, object]) -> dict[str, object]:
     }
 
 
+def _counts(lines: Iterable[_Line]) -> Counter[str]:
+    """Return the number of stacks and deployments in each state, and of sources in other states than ok."""
+    return Counter(
+        line.state
+        for line in lines
+        if line.tool != "source" or line.state != Shown.OK.value
+    )
+
+
 def _host() -> str:
     return os.uname().nodename
 
@@ -692,7 +701,7 @@ def _above(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
         if agent["running"]
         else "no agent is running"
     )
-    counted = Counter(line.state for line in lines)
+    counted = _counts(lines)
     counts = [
         f"{counted[each.value]} {each}" for each in _COUNTED if counted[each.value]
     ]
