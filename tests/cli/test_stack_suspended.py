@@ -118,7 +118,7 @@ def test_update_after_a_failed_suspension_starts_everything_again(
 
     plan = {
         each["name"]: each["runs"]
-        for each in json.loads(apply(machine, "--plan", "--json", top=top).out)
+        for each in apply(machine, "--plan", "--json", top=top).data["changes"]
     }
     assert plan["base"] == ["RESUME", "UPDATE"]
     assert [each.rpartition(" ")[2] for each in plan["top"]] == ["RESUME"]

@@ -50,6 +50,7 @@ _FILES = {
     "template validate FILE": Files(_TEMPLATES),
     "template pack FILE": Files(_TEMPLATES),
     "template export FILE": Files(_TEMPLATES),
+    "template find FILE": Files(_TEMPLATES),
     "NAME=FILE": Files(),
     "NODE=FILE": Files(_TEMPLATES),
 }
