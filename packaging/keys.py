@@ -62,7 +62,8 @@ def keys(
                 ),
                 "",
             )
-            yield place, kind_of(value, shared), meaning
+            missing = "" if name in form.get("required", ()) else "; may be missing"
+            yield place, kind_of(value, shared) + missing, meaning
             yield from keys(value, shared, place)
         if isinstance(form.get("items"), dict):
             yield from keys(form["items"], shared, f"{path}[]")

@@ -11,7 +11,7 @@ import pytest
 from support import pace
 from support.commands import SH, counted, let_go, run, runs, wait_for_text, waiting
 from support.loopback import Answer, SignalServer
-from support.machine import Machine, deployment
+from support.machine import Done, Machine, deployment
 
 
 def test_a_run_without_failures_exits_with_0(
@@ -419,3 +419,42 @@ def test_the_state_directory_may_be_chosen_by_the_environment(machine: Machine) 
     assert ran.code == 0, ran.err
     assert [each["id"] for each in status.data["deployments"]] == ["d1"]
     assert stat.S_IMODE(there.stat().st_mode) == 0o700
+
+
+def rows(done: Done) -> list[list[str]]:
+    """Return the rows of a run: the state, the name and the rest of each."""
+    lines = done.out.partition("\n\n")[0].splitlines()
+    return [line.split(maxsplit=4) for line in lines]
+
+
+def test_each_deployment_has_one_row_in_every_run(
+    machine: Machine, heat: SignalServer
+) -> None:
+    """Whether it waits for a reboot or for its result to be delivered, in the first run and in the next."""
+    heat.always = Answer(503)
+    given = [
+        deployment("sent", signal=heat.url()),
+        deployment("kernel", f"{SH}exit 194\n"),
+    ]
+    for word in ("continues", "waits"):
+        done = machine.apply(given, "--deliver-for", "0")
+        kernel, sent = sorted(rows(done), key=lambda row: row[1])
+        assert (kernel[0], sent[0]) == ("reboot", "ok")
+        assert "result due: " in sent[-1]
+        assert "503" in sent[-1]
+        assert word in kernel[-1]
+        assert "; 1 result due (the next run sends it)" in done.out
+        assert "2 results" not in done.out
+    heat.always = Answer()
+    done = machine.apply(given, "--deliver-for", "5")
+    assert "result sent" in rows(done)[0][-1] + rows(done)[1][-1]
+
+
+def test_paused_run_shows_what_waits(machine: Machine) -> None:
+    """Nothing begins, and the row says why."""
+    machine.apply([])
+    machine.agent("pause", "--reason", "moving house")
+    done = machine.apply([deployment("d1")])
+    assert rows(done)[0][:2] == ["waiting", "d1"]
+    assert rows(done)[0][-1].endswith("paused: moving house")
+    assert ": 1 waiting" in done.out

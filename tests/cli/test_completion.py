@@ -34,10 +34,23 @@ SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3
 topology_template:
   inputs:
-    port: {type: integer, constraints: [{valid_values: [80, 8080]}]}
+    port: {type: integer, default: 80, constraints: [{valid_values: [80, 8080]}]}
   node_templates:
-    web: {type: tosca.nodes.WebServer}
+    web: {type: tosca.nodes.Root}
+  workflows:
+    check:
+      inputs: {day: {type: string, required: false}}
+      steps:
+        first: {target: web, activities: [{set_state: started}]}
+  policies:
+    - nightly:
+        type: tosca.policies.Root
+        targets: [web]
+        triggers:
+          rotate: {event: midnight, action: [{set_state: started}]}
 """
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -116,6 +129,12 @@ def test_option_of_the_line_is_not_offered_again(machine: Machine) -> None:
     assert complete(machine, *begin, "--env") == ["--environment", ":words"]
 
 
+def test_commands_are_those_of_the_help(machine: Machine) -> None:
+    """bash, which shows no descriptions, gets the same commands without loading them."""
+    described = complete(machine, "heat-config-agent", "")
+    assert complete(machine, "--line", "heat-config-agent ", "") == described
+
+
 def test_option_has_its_help(machine: Machine) -> None:
     """Zsh and fish show the description after the tab."""
     out = answered(machine, "heat-config-agent", "stat")
@@ -167,6 +186,23 @@ def test_snapshot_is_offered(shop: Machine) -> None:
     )
     assert taken.code == 0
     assert words(shop, "stack snapshot show shop") == ["before friday"]
+
+
+def test_parts_of_a_service_are_offered(machine: Machine) -> None:
+    """Nodes, workflows with their inputs, and triggers are those of the stack on the line."""
+    assert machine.apply(machine.write(SERVICE, "service.yaml")).code == 0
+    assert words(machine, "stack node show service") == ["web"]
+    assert words(machine, "stack workflow run service") == ["check"]
+    assert words(machine, "stack workflow run service check --input") == ["day="]
+    assert words(machine, "stack trigger service") == ["nightly.rotate"]
+
+
+def test_deployment_of_a_stack_is_offered(machine: Machine) -> None:
+    """It has its stack before it; alone it is offered where nothing else has such a name."""
+    template = (ROOT / "examples/hot/greeting.yaml").read_text()
+    assert machine.apply(machine.write(template, "hello.yaml")).code == 0
+    assert words(machine, "log") == ["hello", "hello/greeting"]
+    assert words(machine, "log", "gr") == ["greeting"]
 
 
 def test_state_directory_of_the_variable_counts(shop: Machine) -> None:

@@ -94,3 +94,93 @@ def test_missing_log_is_reported(machine: Machine) -> None:
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("error: cannot read")
     assert "stdout" in done.err
+
+
+LINES = f"{SH}seq 1 300\nseq 1001 1300 >&2\n"
+
+
+def test_tail_prints_the_last_lines_of_each_stream(machine: Machine) -> None:
+    """With a line that has not ended, too; a number that is none is refused."""
+    machine.apply([deployment("d1", f"{LINES}printf half\n")])
+
+    logged = machine.agent("log", "--tail", "2", "d1")
+    answer = machine.agent("log", "--tail", "2", "d1", "--json").data
+
+    assert (logged.out, logged.err) == ("300\nhalf", "1299\n1300\n")
+    [run] = answer["runs"]
+    assert (run["stdout"], run["stderr"]) == (logged.out, logged.err)
+    assert (run["name"], run["state"]) == ("d1", "ok")
+    assert machine.agent("log", "--tail", "0", "d1").code == 2
+
+
+def test_output_of_earlier_runs_is_left_out(machine: Machine) -> None:
+    """With --since, only runs of the last time are printed, and a note says that there are none."""
+    machine.apply([deployment("d1", f"{SH}echo said\n")])
+
+    recent = machine.agent("log", "--since", "1d", "d1")
+    old = machine.agent("log", "--since", "0", "d1")
+
+    assert (recent.code, recent.out) == (0, "said\n")
+    assert (old.code, old.out) == (0, "")
+    assert old.err == "note: nothing ran in the last 0.00 s\n"
+
+
+def test_log_of_a_stack_has_all_of_its_runs(machine: Machine) -> None:
+    """Each line stands after the name of its deployment, on the stream that it was printed to."""
+    config = {"group": "script", "config": f"{SH}echo one\necho two\nprintf bad >&2\n"}
+    uses = {"config": {"get_resource": "config"}, "server": "here"}
+    resources = {
+        "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
+        **{
+            name: {"type": "OS::Heat::SoftwareDeployment", "properties": uses}
+            for name in ("app", "store")
+        },
+    }
+    template = {"heat_template_version": "2018-08-31", "resources": resources}
+    assert machine.apply(machine.write(template, "web.yaml")).code == 0
+
+    logged = machine.agent("log", "web")
+    last = machine.agent("log", "--tail", "1", "web")
+
+    assert logged.code == 0
+    assert sorted(logged.out.splitlines()) == [
+        "web/app    | one",
+        "web/app    | two",
+        "web/store  | one",
+        "web/store  | two",
+    ]
+    assert sorted(logged.err.splitlines()) == ["web/app    | bad", "web/store  | bad"]
+    assert sorted(last.out.splitlines()) == ["web/app    | two", "web/store  | two"]
+    runs = machine.agent("log", "web", "--json").data["runs"]
+    assert sorted(each["name"] for each in runs) == ["web/app", "web/store"]
+
+
+def test_log_waits_for_a_run_that_has_not_begun(machine: Machine) -> None:
+    """With -f, a note says for what; without an agent that could begin it, that is an error."""
+    given = [waiting(machine), deployment("d2", f"{SH}echo second\n")]
+    process = machine.start_apply(given)
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+    following = machine.start(
+        "heat-config-agent", "log", "-f", "d2", "--state-dir", str(machine.state)
+    )
+    assert following.stderr is not None
+    note = following.stderr.readline()
+    let_go(machine)
+    process.communicate(timeout=pace.seconds(30))
+    out, _ = following.communicate(timeout=pace.seconds(30))
+
+    assert note.startswith("note: d2 ")
+    assert (following.returncode, out) == (0, "second\n")
+
+
+def test_run_that_no_agent_begins_is_not_waited_for(machine: Machine) -> None:
+    """The deployment is accepted, and the agent that accepted it has ended."""
+    process = machine.start_apply([waiting(machine), deployment("d2")])
+    wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
+    process.kill()
+    process.communicate()
+    done = machine.agent("log", "-f", "d2")
+    let_go(machine)
+
+    assert (done.code, done.out) == (8, "")
+    assert "d2 has not begun, and no agent is there to begin it" in done.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import time
 from pathlib import Path
@@ -92,9 +91,7 @@ def test_a_terminal_that_is_made_narrower_shows_complete_rows(machine: Machine) 
     with window(machine.folder, apply(machine, 5), machine.environment) as terminal:
         terminal.wait_for("running  waits", also="waiting  after")
         terminal.resize(24, 50)
-        row = re.compile("running  waits +CREATE")
-        wait_until(lambda: any(map(row.match, terminal.all())), 30)
-        assert len(set(names(terminal.all()[-9:]))) == 9
+        wait_until(lambda: len(set(names(terminal.all()[-9:]))) == 9, 30)
         rows = finished(machine, terminal)
     at = next(at for at, row in enumerate(rows) if row.startswith("ok       waits"))
     assert [row.split()[0] for row in rows[at - 7 : at + 2]] == ["ok"] * 9
@@ -142,3 +139,29 @@ def test_the_line_about_a_deployment_is_there_once(machine: Machine) -> None:
         assert len(terminal.all()) == 1
         rows = finished(machine, terminal)
     assert [row.split()[0] for row in rows if row[:1].strip()] == ["ok", "1"]
+
+
+def test_wait_shows_on_a_terminal_for_what_it_waits(machine: Machine) -> None:
+    """The line is drawn again, it goes with the end of the wait, and the reason is said once."""
+    with window(machine.folder, waiting(machine), machine.environment) as terminal:
+        terminal.wait_for("note: no agent is running", also="waiting ")
+        machine.apply([deployment("d1", name="web")])
+        rows = terminal.ended()
+
+    assert rows[-1] == "web (CREATE): ok"
+    assert not [row for row in rows if row.startswith("waiting ")]
+
+
+def test_interrupted_wait_says_nothing_of_runs(machine: Machine) -> None:
+    """It has begun none, so there is nothing that goes on."""
+    with window(machine.folder, waiting(machine), machine.environment) as terminal:
+        terminal.wait_for("waiting ")
+        terminal.type("C-c")
+        rows = terminal.ended()
+
+    assert rows[-1] == "interrupted"
+
+
+def waiting(machine: Machine) -> list[str | Path]:
+    """Return the command that waits for a deployment which is not there yet."""
+    return [BIN / "heat-config-agent", "wait", "web", "--state-dir", machine.state]

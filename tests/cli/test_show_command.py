@@ -179,3 +179,54 @@ def test_a_secret_inside_another_input_is_not_shown(machine: Machine) -> None:
     assert "postgres://u:" in shown
     assert "pa55-w0rd" not in shown
     assert "hidden-value" not in shown
+
+
+def test_config_of_a_deployment_is_printed(machine: Machine) -> None:
+    """It is the config for the action of the deployment, with secrets masked, and nothing else."""
+    script = f"{SH}echo gr8-secret\n"
+    component = {
+        "configs": [
+            {"actions": ["CREATE"], "tool": "script", "config": script},
+            {"actions": ["DELETE"], "tool": "script", "config": "other"},
+        ]
+    }
+    inputs = {"db_password": "gr8-secret"}
+    machine.apply([deployment("d1", component, group="component", inputs=inputs)])
+
+    printed = machine.agent("show", "--print-config", "d1")
+    answer = machine.agent("show", "--print-config", "d1", "--json").data
+
+    assert (printed.code, printed.out) == (0, f"{SH}echo ***\n")
+    assert (answer["content"], answer["name"]) == (printed.out, "d1")
+    assert machine.agent("show", "d1", "--json").data["content"] is None
+
+
+def test_deployment_of_a_stack_is_shown_under_its_own_name(machine: Machine) -> None:
+    """The name is the one that was asked for, and nothing is said of where a stack's result goes."""
+    config = {"group": "script", "config": f"{SH}true\n"}
+    uses = {"config": {"get_resource": "config"}, "server": "here"}
+    resources = {
+        "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
+        "app": {"type": "OS::Heat::SoftwareDeployment", "properties": uses},
+    }
+    template = {"heat_template_version": "2018-08-31", "resources": resources}
+    machine.apply(machine.write(template, "web.yaml"))
+
+    lines = machine.agent("show", "app").out.splitlines()
+    facts = machine.agent("show", "web/app", "--json").data
+    stack = machine.agent("show", "web")
+
+    assert lines[0].split() == ["name", "web/app"]
+    assert "source      stack web" in lines
+    assert not any(line.startswith("result") for line in lines)
+    assert "nowhere" not in "".join(lines)
+    assert (facts["stack"], facts["goes_to"], facts["result"]) == ("web", None, None)
+    assert stack.code == 0
+    assert "web" in stack.out
+
+
+def test_show_without_a_name_is_the_status(machine: Machine) -> None:
+    """It shows everything that there is."""
+    machine.apply([deployment("d1", name="web")])
+    assert machine.agent("show").out == machine.agent("status").out
+    assert machine.agent("show", "--json").json["kind"] == "status"

@@ -110,15 +110,15 @@ def test_update_after_a_failed_suspension_starts_everything_again(
     assert stack(machine, "suspend", "s").code == 1
     assert running(machine) == ["base"]
     done = stack(machine, "resume", "s")
-    assert (done.code, "`heat-config-agent stack update --existing s" in done.out) == (
+    assert (done.code, "heat-config-agent stack update --existing s" in done.err) == (
         1,
         True,
-    ), done.out
+    ), done.err
     ran(machine)
 
     plan = {
         each["name"]: each["runs"]
-        for each in json.loads(apply(machine, "--plan", "--json", top=top).out)
+        for each in apply(machine, "--plan", "--json", top=top).data["changes"]
     }
     assert plan["base"] == ["RESUME", "UPDATE"]
     assert [each.rpartition(" ")[2] for each in plan["top"]] == ["RESUME"]
@@ -211,5 +211,5 @@ def test_reason_of_an_earlier_failure_is_not_shown_for_a_suspension(
     assert (
         done.code,
         "out of date" in done.out,
-        "invalid for suspend" in done.out,
-    ) == (1, False, True), done.out
+        "invalid for suspend" in done.err,
+    ) == (1, False, True), done.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def listed(machine: Machine, *words: str) -> dict[str, Any]:
     """Return the types of `list --json` by name."""
     done = types(machine, "list", "--json", *words)
     assert (done.code, done.err) == (0, "")
-    return {each["resource_type"]: each for each in json.loads(done.out)}
+    return {each["resource_type"]: each for each in done.data["resource_types"]}
 
 
 def test_every_type_is_listed(machine: Machine) -> None:
@@ -77,6 +76,7 @@ def test_every_type_is_listed(machine: Machine) -> None:
         "support_status": "SUPPORTED",
         "version": "7.0.0",
         "handling": "carried out",
+        "description": None,
     }
     assert every["OS::Nova::Server"]["handling"] == "placeholder"
     assert (every["My::Lamp"]["handling"], every["My::Lamp"]["support_status"]) == (
@@ -88,7 +88,7 @@ def test_every_type_is_listed(machine: Machine) -> None:
         machine, "--filter", "support_status=hidden"
     )
     table = types(machine, "list").out.splitlines()
-    assert table[0].split() == ["TYPE", "STATUS", "SINCE", "HERE"]
+    assert table[0].split() == ["NAME", "SUPPORT", "VERSION", "HERE"]
     assert len(table) == len(every) + 1
 
 
@@ -131,7 +131,7 @@ def test_a_type_is_shown(machine: Machine) -> None:
         "max",
         "9",
     ] in [line.split() for line in done.out.splitlines()]
-    shown = json.loads(types(machine, "show", "My::Lamp", "--json", "--long").out)
+    shown = types(machine, "show", "My::Lamp", "--json", "--long").data
     assert shown["properties"] == {
         "watts": {
             "type": "integer",
@@ -153,7 +153,7 @@ def test_a_type_is_shown(machine: Machine) -> None:
 
 def test_the_type_of_a_placeholder_is_shown(machine: Machine) -> None:
     """With Heat's declaration: its status, and which updates replace the resource."""
-    shown = json.loads(types(machine, "show", "OS::Nova::Server", "--json").out)
+    shown = types(machine, "show", "OS::Nova::Server", "--json").data
     assert shown["handling"] == "placeholder"
     assert shown["properties"]["flavor"]["update_allowed"]
     assert not shown["properties"]["key_name"]["update_allowed"]
@@ -177,9 +177,8 @@ def test_a_template_of_a_type(machine: Machine) -> None:
     assert hot["resources"] == {
         "Lamp": {"type": "My::Lamp", "properties": {"watts": {"get_param": "watts"}}}
     }
-    cfn = json.loads(
-        types(machine, "show", "My::Lamp", "--template-type", "cfn", "--json").out
-    )
+    words = ("--template-type", "cfn", "--json")
+    cfn = types(machine, "show", "My::Lamp", *words).data["template"]
     assert cfn["Parameters"] == {
         "watts": {
             "Type": "Number",
@@ -199,7 +198,7 @@ def test_a_type_that_cannot_be_shown(machine: Machine) -> None:
     """A misspelt name has a hint, and a class without schemas blames the plug-in."""
     done = types(machine, "show", "OS::Nova::Servr")
     assert (done.code, done.err) == (
-        1,
+        8,
         "error: there is no resource type 'OS::Nova::Servr' (did you mean OS::Nova::Server?)\n",
     )
     done = types(machine, "show", "My::Odd")
@@ -235,7 +234,7 @@ def test_a_misspelt_type_of_a_capability(machine: Machine) -> None:
             f"heat_template_version: 2018-08-31\ncapabilities: {{resource_type: '{text}'}}\n"
         )
     types(machine, "list")  # writes the settings
-    words = ["capabilities", "-f", "wrong.yaml", "right.yaml", "new.yaml", "--config"]
+    words = ["find", "--all", "wrong.yaml", "right.yaml", "new.yaml", "--config"]
     done = machine.command(
         "heat-config-agent",
         ["template", *words, str(machine.folder / "agent.conf")],

@@ -80,7 +80,7 @@ def test_the_timeout_is_in_seconds(machine: Machine) -> None:
     done = stack(machine, "create", "-t", template, "two", "--wait-for", "soon")
     assert done.code == 2
     assert (
-        "expected a number of seconds, 0 or more, or a time like 5m or 2h, not 'soon'"
+        "--wait-for: expected a time, such as 90, 90s, 5m, 1h30m or 7d, and not 'soon'"
         in done.err
     )
 
@@ -248,7 +248,9 @@ def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
     template = write(machine, "CREATE", 0)
     assert stack(machine, "create", "-t", template, "one").code == 0
     assert (
-        machine.agent("show", "d", "--json").data["inputs"]["deploy_resource_name"]
+        json.loads(machine.agent("show", "d", "--json").out)["data"]["inputs"][
+            "deploy_resource_name"
+        ]
         == "d"
     )
     assert machine.agent("log", "d").code == 0

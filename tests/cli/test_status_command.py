@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from support import pace
 from support.commands import SH, counted, let_go, wait_for_text, waiting
 from support.loopback import Answer, SignalServer
-from support.machine import Machine, deployment
+from support.machine import BIN, Machine, deployment
+from support.window import window
 
 COLUMNS = ("NAME", "STATE", "ACTION", "TOOL", "RESULT", "SINCE", "DETAILS")
-
-
-def unfinished(machine: Machine) -> list[list[str]]:
-    """Return the rows of what is not finished, without times and details."""
-    _, *lines = machine.agent("status", "--unfinished").out.splitlines()
-    return [line.split()[:5] for line in lines]
 
 
 def test_status_shows_every_deployment(machine: Machine, heat: SignalServer) -> None:
@@ -121,9 +118,48 @@ def test_unfinished_run_and_undelivered_result_are_named(
     machine.apply(
         [deployment("d0"), deployment("d2", signal=heat.url())], "--deliver-for", "0"
     )
-    assert unfinished(machine) == [["d2", "ok", "CREATE", "script", "due"]]
+    assert (
+        machine.agent("status", "--unfinished").out
+        == "d2 (CREATE) has run, and its result is not delivered\n"
+    )
     process = machine.start_apply([waiting(machine, name="long")])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
-    assert ["long", "running", "CREATE", "script", "-"] in unfinished(machine)
+    assert (
+        "long (CREATE) is running"
+        in machine.agent("status", "--unfinished").out.splitlines()
+    )
     let_go(machine)
     process.communicate(timeout=pace.seconds(10))
+
+
+def test_wide_table_has_ids_and_sources(machine: Machine) -> None:
+    """They are cut nowhere, and the other columns are the same."""
+    name = "a-name-" * 15
+    machine.apply([deployment("4be13a2c-7d15-0000-0000-000000000001", name=name)])
+
+    _, table, *_ = machine.agent("status", "--wide").out.split("\n\n")
+
+    header, row = table.splitlines()
+    assert header.split() == [*COLUMNS[:-1], "ID", "SOURCE", "DETAILS"]
+    assert row.split()[0] == name
+    assert row.split()[6:] == [
+        "4be13a2c-7d15-0000-0000-000000000001",
+        f"file:{machine.folder}/document.json",
+    ]
+
+
+def test_watch_shows_what_changes(machine: Machine) -> None:
+    """On a terminal, until it is interrupted; elsewhere it is refused."""
+    machine.apply([deployment("d1", name="first")])
+    command: list[str | Path] = [BIN / "heat-config-agent", "status", "--watch"]
+    more = ["--interval", "0.2s", "--state-dir", str(machine.state)]
+    with window(machine.folder, [*command, *more], machine.environment) as terminal:
+        terminal.wait_for("first")
+        machine.apply([deployment("d2", name="second")])
+        terminal.wait_for("second")
+        assert len([row for row in terminal.all() if row.startswith("first")]) == 1
+        terminal.type("C-c")
+        terminal.ended()
+    done = machine.agent("status", "--watch")
+    assert (done.code, done.out) == (2, "")
+    assert "--watch is for a terminal" in done.err

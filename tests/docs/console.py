@@ -29,8 +29,12 @@ PAGES = tuple(
 
 _MEASURE = r"[\d.]+ (?:ms|s|min|h|bytes|KiB|MiB|GiB)\b(?: \d+ (?:min|s))?"
 
+_TIME = r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?::\d\d)?)"
+"""The time of a page is that of a person at a terminal; here, it is printed for a program."""
+
 _VOLATILE = {
-    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d": _TIME,
+    r"\b\d\d:\d\d:\d\d\b": _TIME,
     _MEASURE: _MEASURE,
     r"\bprocess \d+": r"process \d+",
     r" *… *": r".*?",

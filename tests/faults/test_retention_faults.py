@@ -258,7 +258,7 @@ def test_room_is_made_on_a_full_disk(machine: Machine, disk: Path) -> None:
 
     assert done.code == 0, done.err
     assert ran(machine) == ["next"]
-    assert "output of 1 deployment" in done.out
+    assert "output of 1 deployment" in done.err
     assert machine.status()["large"]["state"] == "unasked"
 
 

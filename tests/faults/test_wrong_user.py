@@ -32,7 +32,7 @@ def as_other(machine: Unprivileged, *words: str) -> subprocess.CompletedProcess[
         (("status",), ExitCode.OK),
         (("status", "--check"), ExitCode.FAILED),
         (("poll",), ExitCode.NOT_THERE),
-        (("show", "d1"), ExitCode.FAILED),
+        (("show", "d1"), ExitCode.NOT_THERE),
         (("wait", "--wait-for", "0"), ExitCode.NOT_THERE),
         (("doctor",), None),
     ],

@@ -159,15 +159,16 @@ def test_a_nested_template_does_not_show_a_value(tmp_path: Path) -> None:
         f"{HEAD}resources:\n  c: {{type: child.yaml, properties: {{n: {{get_param: pw}}}}}}\n",
         as_json=True,
     )
-    assert json.loads(said)["mistakes"]
+    [found] = json.loads(said)["data"]["files"]
+    assert found["mistakes"]
     assert planted.leaks([("what is said", said)]) == []
 
 
 def test_values_of_parameters_with_telling_names_are_not_shown(tmp_path: Path) -> None:
     """Parameters with secret names are not shown, like hidden ones."""
-    said = json.loads(validated(tmp_path, HEAD, as_json=True))
-    assert said["Parameters"]["db_password"]["Value"] == "******"
-    assert said["Parameters"]["db_password"]["Default"] == "******"
+    [found] = json.loads(validated(tmp_path, HEAD, as_json=True))["data"]["files"]
+    parameter = found["heat"]["Parameters"]["db_password"]
+    assert (parameter["Value"], parameter["Default"]) == ("******", "******")
 
 
 CONSTRAINTS = {

@@ -143,7 +143,7 @@ def test_secrets_stay_for_a_day(machine: Machine) -> None:
     done = machine.apply(given)
 
     assert holds(machine) == set()
-    assert "inputs and configs of 1 deployment" in done.out
+    assert "inputs and configs of 1 deployment" in done.err
     assert ran(machine) == ["d1"]
 
 
@@ -249,7 +249,7 @@ def test_departed_deployment_leaves_only_its_id(machine: Machine) -> None:
     old(machine, 2)
     done = machine.apply(given[:1])
 
-    assert "all but that they ran of 1 deployment" in done.out
+    assert "all but that they ran of 1 deployment" in done.err
     assert not list(machine.state.rglob("*d2*"))
     assert (machine.state / "deployed/d1.json").is_file()
     assert set(machine.status()) == {"d1"}

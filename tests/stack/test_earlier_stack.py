@@ -53,9 +53,7 @@ def test_it_is_shown(stacks: Stacks) -> None:
     resources = {
         line.split()[0]: line.split()[1] for line in listed.out.splitlines()[1:]
     }
-    assert resources == dict.fromkeys(
-        ("config", "disk", "greeting", "text"), "CREATE_COMPLETE"
-    )
+    assert resources == dict.fromkeys(("config", "disk", "greeting", "text"), "ok")
     assert stacks("output", "show", "site", "answer").out == "hello\n"
 
 
@@ -66,7 +64,8 @@ def test_it_is_updated_without_running_again(stacks: Stacks) -> None:
 
     updated = stacks("update", "site", "-t", str(template))
 
-    assert "unchanged text" in updated.out
+    assert "ok       text" in updated.out
+    assert "unchanged" in updated.out
     listed = stacks("resource", "list", "site")
     assert [line.split()[0] for line in listed.out.splitlines()[1:]] == ["text"]
 
@@ -75,5 +74,5 @@ def test_it_is_deleted(stacks: Stacks) -> None:
     """A stack is deleted even if it has a resource of a type that no longer exists."""
     deleted = stacks("delete", "site", "--yes")
 
-    assert "site: DELETE_COMPLETE" in deleted.out
+    assert "stack site: ok (DELETE_COMPLETE)" in deleted.out
     assert stacks("list").out.splitlines()[1:] == []

@@ -3,8 +3,8 @@
 `machine` has each run of a command checked here. In a schema, any key may be added later; here, a key that the schema
 does not list is a mistake, because `docs/stability.md` lists the keys from the schemas.
 
-With `RECORD_ANSWERS=1` in the environment, answers of new forms are added to `tests/samples/answers`; those of a
-version that was released stay as they are.
+With `RECORD_ANSWERS=FOLDER` in the environment, answers of new forms are added to a folder such as
+`tests/samples/answers`; those of a version that was released stay as they are.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from heat_config_agent.cli import schemas
-
-ALL = False
-"""True once every command prints its answer in an envelope; until then, other output is let through."""
 
 _WITHOUT_DATA = {"usage"}
 """The kinds of answers that never have data."""
@@ -47,9 +44,7 @@ def wrong(out: str, code: int) -> list[str]:
     try:
         *events, answer = [json.loads(line) for line in lines]
     except ValueError as error:
-        return [f"a line is not JSON: {error}"] if ALL else []
-    if not ALL and not (isinstance(answer, dict) and "format" in answer):
-        return []
+        return [f"a line is not JSON: {error}"]
     faults = [
         fault for each in events for fault in (*_of("line", each), *_of_data(each))
     ]
@@ -59,8 +54,8 @@ def wrong(out: str, code: int) -> list[str]:
     if not faults and (answer["error"] is None) is not (code == 0):
         faults.append(f"error is {answer['error']}, and the exit code is {code}")
     faults = faults or _of_data(answer)
-    if not faults and os.environ.get("RECORD_ANSWERS"):
-        record(out)
+    if not faults and (folder := os.environ.get("RECORD_ANSWERS")):
+        record(out, Path(folder))
     return faults
 
 
@@ -143,17 +138,17 @@ def _optional(schema: Any) -> Any:
     }
 
 
-def record(out: str) -> None:
-    """Add an answer to those that are recorded, if it has another form than those of its kind, and they are few."""
+def record(out: str, folder: Path) -> None:
+    """Add an answer to those of a folder, if it has another form than those of its kind there, and they are few."""
     for text in out.splitlines():
         line = json.loads(text)
-        known = recorded(line["kind"])
+        known = recorded(line["kind"], folder)
         forms = [_form(each) for each in known]
         if (
             len(known) < (_MOST if len(text) < _LONG else 1)
             and _form(line) not in forms
         ):
-            RECORDED.mkdir(exist_ok=True)
+            folder.mkdir(exist_ok=True)
             for place, name in (
                 (r"/tmp/pytest-of-\w+/[^\"' ]*?/test_[^/\"' ]*", "/srv/machine"),
                 (
@@ -163,13 +158,13 @@ def record(out: str) -> None:
                 (re.escape(socket.gethostname()), "web-1"),
             ):
                 text = re.sub(place, name, text)  # noqa: PLW2901
-            with (RECORDED / f"{line['kind']}.jsonl").open("a") as file:
+            with (folder / f"{line['kind']}.jsonl").open("a") as file:
                 file.write(f"{text}\n")
 
 
-def recorded(kind: str) -> list[dict[str, Any]]:
+def recorded(kind: str, folder: Path = RECORDED) -> list[dict[str, Any]]:
     """Return the recorded answers of a kind."""
-    path = RECORDED / f"{kind}.jsonl"
+    path = folder / f"{kind}.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [json.loads(line) for line in lines]
 

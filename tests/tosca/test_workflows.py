@@ -246,7 +246,7 @@ def test_unknown_workflow_is_refused(shop: Shop) -> None:
     assert shop.run("apply").code == 0
     for words, sentence in REFUSED.items():
         done = shop.run(*words)
-        assert done.code == 2
+        assert done.code == (8 if "--input" not in words else 2)
         assert sentence in done.err
     assert shop.lines() == DEPLOYED
 
@@ -291,7 +291,7 @@ def test_a_removal_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     shop.kill_at(operation, "delete", "shop", "--yes")
     assert shop.run("delete", "shop", "--yes").code == 0
     assert shop.lines() == [*DEPLOYED, "two.delete", "one.delete"]
-    assert shop.run("show", "shop").code == 2
+    assert shop.run("show", "shop").code == 8
 
 
 def test_killed_workflow_is_finished_before_the_stack_changes(shop: Shop) -> None:
@@ -313,13 +313,14 @@ def test_failed_workflow_is_the_failure_of_its_stack(shop: Shop) -> None:
     assert shop.run("apply").code == 0
     done = shop.run("workflow", "run", "shop", "grow")
     assert done.code == 1
-    assert "step first: one.Care.grow: exit code 7: no water" in done.out
-    assert "shop/one.Care.grow printed last:\n  | no water" in done.out
-    assert "`heat-config-agent log shop/one.Care.grow" in done.out
+    assert "error: stack shop: workflow grow failed after" in done.err
+    assert "step first: one.Care.grow: exit code 7: no water" in done.err
+    assert "         | no water\n" in done.out
+    assert "  all output  heat-config-agent log shop/one.Care.grow" in done.err
     assert shop.states()["one"] == "error"
     failed = shop.machine.agent("status", "--failed")
-    sentence = "stack shop: the workflow grow has failed: step first: one.Care.grow: exit code 7: no water\n"
-    assert (failed.code, failed.out) == (1, sentence)
+    sentence = "the workflow grow has failed: step first: one.Care.grow: exit code 7: no water\n"
+    assert (failed.code, failed.out.endswith(sentence)) == (1, True)
 
     Path(f"{shop.log}.fed").touch()
     assert shop.run("workflow", "run", "shop", "grow").code == 0

@@ -224,7 +224,7 @@ def _plain(message: str) -> tuple[str, str]:
         return f"{word!r} is one argument too many", hint
     about, _, problem = message.removeprefix("argument ").partition(": ")
     about = about.rpartition("/")[2]
-    if problem.startswith("expected "):
+    if re.fullmatch(r"expected (one|at least one|\d+) arguments?", problem):
         return f"{about}: its value is missing", ""
     start, choices, rest = problem.partition(" (choose from ")
     choice = re.search(r"invalid choice: '([^']*)'", start)

@@ -92,14 +92,31 @@ def _locked_by(state: Path) -> LockedError:
     """Return the error that the lock is held, with what can be done about its holder."""
     number, _, role = _noted(state).partition(" ")
     process = f" (process {number})" if number.isdecimal() else ""
-    shown = f"`heat-config-agent status --state-dir {_quoted(state)}` shows its work"
+    place, outer = _place(state)
+    shown = f"`heat-config-agent status --state-dir {_quoted(outer)}` shows its work"
     if role == DAEMON:
         hint = f"{shown}; it also runs the documents in its folder local-data; stop it to run others by hand"
-        return LockedError(f"another agent works on {state}{process}", hint=hint)
+        return LockedError(f"another agent works on {place}{process}", hint=hint)
     return LockedError(
-        f"another command works on {state}{process}",
+        f"another command works on {place}{process}",
         hint=f"wait for it to end; {shown}",
     )
+
+
+def _place(state: Path) -> tuple[str, Path]:
+    """Return what has its state there, for people, and the state directory that they know."""
+    for inner in (
+        state,
+        state.parent,
+    ):  # the document of a source has a folder of its own
+        noun = _INNER.get(inner.parent.name)
+        if noun:
+            return f"the {noun} {inner.name}", inner.parent.parent
+    return str(state), state
+
+
+_INNER = {"stacks": "stack", "follow": "source"}
+"""The folders in a state directory that have a folder with a lock for each stack, or for each followed source."""
 
 
 def guard(state: Path) -> None:

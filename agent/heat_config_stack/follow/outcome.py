@@ -7,9 +7,14 @@ import re
 from collections.abc import Sequence
 
 from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.states import Shown
 
 _NAMED = 3
 """The number of failed deployments that are named."""
+
+
+_ENDED = re.compile(r"^stack \S+: (?:[A-Z]+ failed|rolled back) after [^:]+: ")
+"""The beginning of the sentence about a stack that has failed, before the reason."""
 
 
 def reason_of(printed: str) -> str:
@@ -18,18 +23,8 @@ def reason_of(printed: str) -> str:
     errors = [
         line for line in lines if line.startswith("error:") or ": error: " in line
     ]
-    ended = next(
-        (
-            number
-            for number, line in enumerate(lines)
-            if re.search(r": [A-Z]+_FAILED in ", line)
-        ),
-        None,
-    )
     if errors:
-        return errors[0].removeprefix("error:").strip()
-    if ended is not None:
-        return lines[min(ended + 1, len(lines) - 1)]
+        return _ENDED.sub("", errors[0].removeprefix("error:").strip())
     return lines[-1] if lines else ""
 
 
@@ -45,7 +40,11 @@ def reason_of_stack(status: bytes, name: str) -> str:
     """Return why a stack has failed, out of what `status --json` has printed; empty if that does not say."""
     try:
         stacks = json.loads(status)["data"]["stacks"]
-        [reason] = [each["message"] for each in stacks if each["stack_name"] == name]
+        [reason] = [
+            each["message"]
+            for each in stacks
+            if each["stack_name"] == name and each["state"] != Shown.OK
+        ]
     except (ValueError, KeyError, TypeError):
         return ""
     return str(reason)

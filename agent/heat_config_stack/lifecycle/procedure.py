@@ -13,7 +13,7 @@ from collections.abc import Generator, Hashable, Mapping
 from typing import TypeAlias
 
 from heat_config_agent.diagnostics.words import among
-from heat_config_agent.model.errors import AgentError, UsageError
+from heat_config_agent.model.errors import AgentError, NotFoundError
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import (
     OPERATION,
@@ -88,11 +88,15 @@ def unfinished(stack: Stack) -> ProcedureRecord | None:
 
 
 def procedure(stack: Stack, name: str) -> Procedure:
-    """Return the procedure of a name. Raises UsageError."""
+    """Return the procedure of a name. Raises NotFoundError."""
     known, triggers = stack.definition.procedures, stack.definition.triggers
     if name not in known and name not in triggers:
         hint = among(name, known) if known else ""
-        raise UsageError(f"the stack {stack.name} has no workflow {name}", hint=hint)
+        raise NotFoundError(
+            f"the stack {stack.name} has no workflow {name}",
+            hint=hint,
+            subject=("workflow", f"{stack.name}/{name}"),
+        )
     return known[name] if name in known else triggers[name]
 
 

@@ -469,7 +469,7 @@ class Session:
         begun = procedure.unfinished(root)
         is_changing = root.id in self.store.changing()
         action = root.record.action if is_changing or begun is None else begun.name
-        reason = f"{action} was cancelled"
+        reason = f"{action}{records.CANCELLED}"
         self._machine.stop(self.world, reason)
         while self._machine.busy:
             self._wait()

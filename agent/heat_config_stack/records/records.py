@@ -31,6 +31,10 @@ ASKED = "a person asked for another run"
 """The reason of a resource that runs again in the next action of its stack, because a person asked for it."""
 
 
+CANCELLED = " was cancelled"
+"""The end of the reason of a stack, resource or workflow whose action a person has ended."""
+
+
 def new_id() -> str:
     """Return a new unique id."""
     return str(uuid.uuid4())

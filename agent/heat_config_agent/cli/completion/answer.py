@@ -35,9 +35,15 @@ class Answer:
     """The part of the word after that."""
 
 
-def answer(words: Sequence[str], tree: Tree) -> Answer:
-    """Return what completes the last of the words; the first is the program. It may raise any Exception."""
+def answer(words: Sequence[str], tree: Tree, *, brief: bool = False) -> Answer:
+    """Return what completes the last of the words; the first is the program. It may raise any Exception.
+
+    A `brief` answer may lack the descriptions of commands, for which all of them would have to be loaded.
+    """
     program, *before, word = words
+    is_command = program.endswith("heat-config-agent") and not word.startswith("-")
+    if brief and is_command and not before:
+        return _beginning(map(Offer, tree.modules), word)
     parser = _parser(program.rpartition("/")[2], before, word, tree)
     line = read(parser, before, tree)
     if line.is_lost:

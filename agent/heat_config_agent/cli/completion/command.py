@@ -82,4 +82,4 @@ def _text(arguments: Sequence[str], tree: Tree) -> str:
         return shells.text(answer(arguments, tree))
     _, line, tail = arguments
     typed = shells.split(line)
-    return shells.for_bash(answer(typed.words, tree), typed.raw, tail)
+    return shells.for_bash(answer(typed.words, tree, brief=True), typed.raw, tail)

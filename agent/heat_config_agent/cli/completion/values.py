@@ -50,12 +50,13 @@ _FILES = {
     "template validate FILE": Files(_TEMPLATES),
     "template pack FILE": Files(_TEMPLATES),
     "template export FILE": Files(_TEMPLATES),
+    "template find FILE": Files(_TEMPLATES),
     "NAME=FILE": Files(),
     "NODE=FILE": Files(_TEMPLATES),
 }
 """The name of a value, an option, or a command with the name of its argument → the files that are meant."""
 
-_NEW = frozenset({"stack create", "stack adopt"})
+NEW = frozenset({"stack create", "stack adopt"})
 """The commands whose stack does not exist yet."""
 
 
@@ -153,7 +154,7 @@ def _sources_of(chosen: Settings) -> Iterator[Offer]:
 
 
 def _stacks(line: Line, _word: str) -> Iterable[Offer]:
-    return () if line.name in _NEW else _stacks_of(settings(line))
+    return () if line.name in NEW else _stacks_of(settings(line))
 
 
 def _sources(line: Line, _word: str) -> Iterable[Offer]:

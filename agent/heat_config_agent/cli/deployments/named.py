@@ -226,6 +226,11 @@ def _place(settings: Settings, chosen: _Candidate) -> NamedPlace:
     )
 
 
+def _inner(config: Path | None, state: Path) -> Settings:
+    """Return the settings with a state directory inside; their mistakes have been told already."""
+    return effective.make(os.environ, config=config, state=state, mistakes=[])
+
+
 def _deployment(
     settings: Settings, config: Path | None, chosen: _Candidate, entry: Entry
 ) -> Named:
@@ -235,7 +240,7 @@ def _deployment(
         return Named(
             entry=entry,
             title=chosen.title,
-            settings=effective.make(os.environ, config=config, state=state),
+            settings=_inner(config, state),
             stack=chosen.stack,
             deployment=chosen.deployment,
             same=chosen.entries,
@@ -243,7 +248,7 @@ def _deployment(
     place, title = settings, entry.title
     if chosen.follows:
         state = followed.document(settings.state, chosen.follows)
-        place = effective.make(os.environ, config=config, state=state)
+        place = _inner(config, state)
         title = f"{chosen.follows}/{entry.title}"
     # Heat names a deployment after its config, which several may share: they differ in their resource.
     same = tuple(

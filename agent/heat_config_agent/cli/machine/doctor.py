@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     settings = effective.make(
         os.environ, config=options.config, state=options.state_dir, mistakes=mistakes
     )
-    progress = _Progress(shown=terminal.is_live(error=True) and not options.quiet)
+    progress = _Progress(shown=terminal.shows_progress())
     findings: list[Finding] = []
     try:
         for finding in _findings(settings, mistakes, progress):

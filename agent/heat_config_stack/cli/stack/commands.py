@@ -165,13 +165,17 @@ class _Parser(Parser):
 
 
 def _with_value(words: Sequence[str]) -> Iterator[str]:
+    former = ""
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
-        yield (
-            "--rollback=enable"
-            if word == "--rollback" and following.lower() not in _TRUE
-            else word
-        )
+        if former == "--rollback" and word.lower() in _TRUE:
+            pass  # it is a part of the word before
+        elif word == "--rollback":
+            value = following if following.lower() in _TRUE else "enable"
+            yield f"--rollback={value}"
+        else:
+            yield word
+        former = word
 
 
 def _boolean(text: str) -> bool:
@@ -689,7 +693,7 @@ def _add_graph(inner: state_options.Commands) -> None:
         "name",
         metavar="STACK",
         nargs="?",
-        help="a stack; alternatively, give a template with -t",
+        help=f"{_STACK}; default: the template of --template",
     )
     template_options.add(parser)
     parser.add_argument(

@@ -30,7 +30,7 @@ _HERE = "(this machine)"
 _WORD = max(map(len, Shown))
 """Width of the column of states."""
 
-_ROOM, _MOST_ROOM = 10, 40
+_ROOM, _MOST_ROOM = 9, 40
 """The least and the greatest width of the column of names outside a terminal."""
 
 _STDERR_LINES = 5
@@ -39,7 +39,7 @@ _STDERR_LINES = 5
 _READABLE = 12
 """Columns below which a reason is left out of its row: it stands below the rows in any case."""
 
-_FIXED = 32
+_FIXED = 33
 """Width of all columns before the reason, without the name: word, action and time."""
 
 
@@ -483,7 +483,7 @@ def _lines(
         else terminal.line(path)
     )
     duration = row.took if duration is None else duration
-    about = f"{terminal.padded(name, room)} {row.action:<8} {duration:>10}"
+    about = f"{terminal.padded(name, room)}  {row.action:<8} {duration:>10}"
     left = width - _WORD - 4 - terminal.columns(about)
     reason = terminal.line(row.reason)
     if width and left < _READABLE:

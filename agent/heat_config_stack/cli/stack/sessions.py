@@ -33,6 +33,7 @@ from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import (
+    CANCELLED,
     FAILED,
     DeploymentRecord,
     ResourceRecord,
@@ -313,7 +314,7 @@ def _is_over(entry: Entry) -> bool:
 
 def _with_why(event: dict[str, Any], session: Session) -> dict[str, Any]:
     """Return an event, with the reason in the words of the tool if its resource is a deployment that has failed."""
-    if event["status"] != FAILED:
+    if event["status"] != FAILED or event["reason"].endswith(CANCELLED):
         return event
     for deployment in session.store.deployments.values():
         if (
@@ -350,6 +351,8 @@ def reason_of(stack: Stack) -> str:
         for each in deployments.failed_last(stack)
     ]
     why = "; ".join(failed) or record.reason
+    if record.reason.endswith(CANCELLED):
+        why = record.reason
     undone = rolled_back_after(stack)
     parts = [why] if record.status == FAILED or not undone else []
     return stack.conceal.text("; ".join([*parts, *([undone] if undone else [])]))

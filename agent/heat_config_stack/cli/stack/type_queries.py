@@ -43,25 +43,12 @@ def list_(options: argparse.Namespace) -> int:
     if options.json:
         envelope.result({"resource_types": rows})
         return ExitCode.OK
-    header = (
-        "TYPE",
-        "STATUS",
-        "SINCE",
-        "HERE",
-        *(["DESCRIPTION"] if options.long else []),
-    )
-    keys = (
-        "resource_type",
-        "support_status",
-        "version",
-        "handling",
-        *(["description"] if options.long else []),
-    )
-    first, *lines = terminal.table(
-        [header, *(tuple(_cell(row[key]) for key in keys) for row in rows)]
-    )
-    terminal.say(terminal.styled(first, "quiet"))
-    for line in lines:
+    header: tuple[str, ...] = ("NAME", "SUPPORT", "VERSION", "HERE")
+    keys: tuple[str, ...] = ("resource_type", "support_status", "version", "handling")
+    header += ("DETAILS",) if options.long else ()
+    keys += ("description",) if options.long else ()
+    cells = [tuple(_cell(row[key]) for key in keys) for row in rows]
+    for line in terminal.table(cells, header=header, empty="no resource types"):
         terminal.say(line)
     return ExitCode.OK
 

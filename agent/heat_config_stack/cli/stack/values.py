@@ -22,6 +22,7 @@ from heat_config_stack.definition import Unresolved, resolve
 from heat_config_stack.records import listing
 from heat_config_stack.records.listing import Kept
 from heat_config_stack.records.records import (
+    CANCELLED,
     CHECK,
     COMPLETE,
     DELETE,
@@ -353,6 +354,8 @@ def resource(path: str, member: Resource) -> dict[str, Json]:
 def _message(member: Resource) -> str:
     """Return why a resource has failed, in the words of its tool, or why nothing was run for it."""
     record, store = member.record, cast("Stack", member.stack).world.store
+    if record.status == FAILED and record.reason.endswith(CANCELLED):
+        return record.reason
     if record.status == FAILED:
         from heat_config_stack.lifecycle import deployments  # noqa: PLC0415  # only after a failure
 

@@ -204,3 +204,28 @@ def test_state_directory_of_another_user_is_refused(tmp_path: Path) -> None:
 def _hold(state: Path) -> None:
     with lock.held(state):
         pytest.fail("it is held")
+
+
+@pytest.mark.parametrize(
+    ("folder", "place"),
+    [
+        ("stacks/web", "the stack web"),
+        ("follow/web", "the source web"),
+        ("follow/web/document", "the source web"),
+    ],
+)
+def test_hint_about_a_lock_inside_names_the_state_directory(
+    tmp_path: Path, folder: str, place: str
+) -> None:
+    """A person knows the state directory and the stack or source, and not the folders of the agent's own."""
+    with (
+        lock.held(tmp_path / folder),
+        pytest.raises(LockedError) as refused,
+        lock.held(tmp_path / folder),
+    ):
+        pass
+    assert (
+        refused.value.brief
+        == f"another command works on {place} (process {os.getpid()})"
+    )
+    assert f"--state-dir {tmp_path}`" in refused.value.hint
