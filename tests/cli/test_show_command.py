@@ -219,6 +219,7 @@ def test_deployment_of_a_stack_is_shown_under_its_own_name(machine: Machine) -> 
     assert lines[0].split() == ["name", "web/app"]
     assert "source      stack web" in lines
     assert not any(line.startswith("result") for line in lines)
+    assert "nowhere" not in "".join(lines)
     assert (facts["stack"], facts["goes_to"], facts["result"]) == ("web", None, None)
     assert stack.code == 0
     assert "web" in stack.out

@@ -168,7 +168,7 @@ def test_an_image_has_the_agent_from_its_first_boot(
     (image.disk / "etc/machine-id").write_text("uninitialized\n")
     deploy(image, deployment("d1", "#!/bin/sh\ntouch /root/ran\n"))
     image.boot()
-    eventually(image, lambda: state_of(image, "d1") == "unasked")
+    eventually(image, lambda: state_of(image, "d1") == "ended")
     assert (image.disk / "root/ran").exists()
     assert shown(image, "UnitFileState") == "enabled"
     assert shown(image, "UnitFileState", "heat-config-apply") == "disabled"

@@ -51,7 +51,7 @@ def test_an_instance_of_it_is_configured(instance: Booted, heat: SignalServer) -
     seeds.config_drive(instance, seeds.user_data(handed.first))
     assert not (instance.disk / "var/lib/heat-config-agent").exists()
     instance.boot(180)
-    eventually(instance, lambda: state_of(instance, "d1") == "signalled")
+    eventually(instance, lambda: state_of(instance, "d1") == "sent")
     assert shown(instance, "UnitFileState") == "enabled"
     assert shown(instance, "UnitFileState", "heat-config-apply") == "disabled"
     eventually(
@@ -68,7 +68,7 @@ def test_an_instance_of_it_is_configured(instance: Booted, heat: SignalServer) -
     instance.crash()
     handed.deploy(deployment("d2", "#!/bin/sh\necho second\n", signal=heat.url("d2")))
     instance.boot(180)
-    eventually(instance, lambda: state_of(instance, "d2") == "signalled")
+    eventually(instance, lambda: state_of(instance, "d2") == "sent")
     assert [
         each["deploy_stdout"] for name in ("d1", "d2") for each in heat.values(name)
     ] == ["first\n", "second\n"]

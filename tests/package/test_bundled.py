@@ -180,7 +180,7 @@ def test_the_two_forms_change_places(deb: Path) -> None:
         (machine.disk / "etc/heat-config-agent/agent.conf").write_text(SETTINGS)
         deploy(machine, deployment("d1", "#!/bin/sh\necho first >>/root/ran\n"))
         install(machine, "bundled.deb")
-        eventually(machine, lambda: state_of(machine, "d1") == "unasked")
+        eventually(machine, lambda: state_of(machine, "d1") == "ended")
         # the hooks for older tools are inside
         assert machine.run("heat-config-agent", "tool", "show", "kubelet").code == 0
         python = "/usr/lib/heat-config-agent/bin/python3"
@@ -208,11 +208,11 @@ def test_the_two_forms_change_places(deb: Path) -> None:
             machine,
             lambda: machine.run("heat-config-agent", "status", "--check").code == 0,
         )
-        assert state_of(machine, "d1") == "unasked"
+        assert state_of(machine, "d1") == "ended"
         install(machine, "bundled.deb")
         eventually(
             machine,
             lambda: machine.run("heat-config-agent", "status", "--check").code == 0,
         )
-        assert state_of(machine, "d1") == "unasked"
+        assert state_of(machine, "d1") == "ended"
         assert (machine.disk / "root/ran").read_text() == "first\n"

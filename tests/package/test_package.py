@@ -202,7 +202,7 @@ def test_an_instance_is_configured_from_its_first_boot(bare: Booted) -> None:
         bare.run("systemctl", "is-enabled", "heat-config-apply").out.strip()
         == "disabled"
     )
-    eventually(bare, lambda: state_of(bare, "d1") == "unasked")
+    eventually(bare, lambda: state_of(bare, "d1") == "ended")
 
     bare.crash()
     deploy(
@@ -211,7 +211,7 @@ def test_an_instance_is_configured_from_its_first_boot(bare: Booted) -> None:
         deployment("d2", "#!/bin/sh\necho second >>/root/ran\n"),
     )
     bare.boot()
-    eventually(bare, lambda: state_of(bare, "d2") == "unasked")
+    eventually(bare, lambda: state_of(bare, "d2") == "ended")
     assert (bare.disk / "root/ran").read_text() == "first\nsecond\n"
     eventually(
         bare, lambda: bare.run("heat-config-agent", "status", "--check").code == 0
@@ -309,11 +309,11 @@ def test_an_upgrade_meets_a_run(
     assert (bare.disk / "etc/heat-config-agent/agent.conf").read_text() == SETTINGS
     assert state_of(bare, "d1") == "running"
     (bare.disk / "root/go").touch()
-    eventually(bare, lambda: state_of(bare, "d1") == "signalled")
+    eventually(bare, lambda: state_of(bare, "d1") == "sent")
     deploy(
         bare, deployment("d1", LONG, signal=heat.url()), deployment("d2", "#!/bin/sh\n")
     )
-    eventually(bare, lambda: state_of(bare, "d2") == "unasked")
+    eventually(bare, lambda: state_of(bare, "d2") == "ended")
     assert (bare.disk / "root/ran").read_text() == "begun\nended\n"
     assert [each.value["deploy_status_code"] for each in heat.signals] == [0]
 
@@ -360,7 +360,7 @@ def test_a_deployment_upgrades_the_agent(
     )
     deploy(bare, given)
     eventually(bare, lambda: bool(heat.signals))
-    eventually(bare, lambda: state_of(bare, given["id"]) == "signalled")
+    eventually(bare, lambda: state_of(bare, given["id"]) == "sent")
     [signal] = heat.signals
     assert signal.value["deploy_status_code"] == 0, signal.value
     assert signal.value["version"] == f"heat-config-agent {__version__}\n"
@@ -389,14 +389,14 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     assert heat.signals == []
 
     install(bare)
-    eventually(bare, lambda: state_of(bare, "d1") == "signalled")
+    eventually(bare, lambda: state_of(bare, "d1") == "sent")
     assert [each.value["deploy_status_code"] for each in heat.signals] == [0]
-    assert [each["failed"] for each in status(bare)["deployments"]] == [False]
+    assert [each["state"] for each in status(bare)["deployments"]] == ["ok"]
     assert (bare.disk / "root/ran").read_text() == "begun\nended\n"
 
     heat.answers.extend([Answer(503)] * 100)
     deploy(bare, deployment("d2", "#!/bin/sh\n", signal=heat.url()))
-    eventually(bare, lambda: state_of(bare, "d2") == "finished")
+    eventually(bare, lambda: state_of(bare, "d2") == "due")
     theirs = bare.disk / "var/lib/heat-config/deployed/d7.json"
     theirs.write_text("{}")
     for path in (theirs, theirs.parent):

@@ -16,7 +16,7 @@ from package.built import package
 from support.loopback import SignalServer, wait_until
 from support.machine import deployment
 from system.booted import Booted, booted
-from system.test_service import NAME, eventually, shown
+from system.test_service import NAME, eventually, progress, shown
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -69,7 +69,7 @@ def states(machine: Booted) -> dict[str, str]:
     done = machine.run(
         "heat-config-agent", "status", "--state-dir", f"/{STATE}", "--json"
     )
-    return {each["id"]: each["state"] for each in json.loads(done.out)["deployments"]}
+    return {each["id"]: progress(each) for each in done.data["deployments"]}
 
 
 def later(folder: Path) -> Path:
@@ -132,7 +132,7 @@ def test_daemons_of_users_are_restarted_stopped_and_named(
 
     install(machine)
     assert shown(machine, "ActiveState", UNIT) == "active"
-    eventually(machine, lambda: states(machine)["d1"] == "signalled")
+    eventually(machine, lambda: states(machine)["d1"] == "sent")
     assert (home / "ran").read_text() == "begun\nended\n"
     assert [each.value["deploy_status_code"] for each in heat.signals] == [0]
 

@@ -112,7 +112,7 @@ def test_an_instance_configures_itself(
         assert machine.run("cloud-id").out.strip() == source
         assert machine.run("cloud-init", "status").out.strip() == "status: done"
         assert (machine.disk / "root/waited").exists()
-        eventually(machine, lambda: state_of(machine, "d1") == "signalled")
+        eventually(machine, lambda: state_of(machine, "d1") == "sent")
         assert results(heat, "d1") == [(0, "d1 by python")]
         assert machine.run("heat-config-agent", "status", "--check").code == 0
         for name in COPIES:
@@ -209,13 +209,13 @@ def test_a_copy_is_an_instance_of_its_own(
     with image(deb) as machine:
         seeds.nocloud(machine, seeds.user_data(original.first))
         machine.boot()
-        eventually(machine, lambda: state_of(machine, "d1") == "signalled")
+        eventually(machine, lambda: state_of(machine, "d1") == "sent")
         machine.crash()
         asked = len(heat.signals)
         seeds.nocloud(machine, seeds.user_data(copy.first), instance="i-2")
         machine.boot()
         eventually(machine, lambda: bool(other.values("d2")))
-        eventually(machine, lambda: state_of(machine, "d2") == "signalled")
+        eventually(machine, lambda: state_of(machine, "d2") == "sent")
         # another machine's has been run there, not here
         assert results(other, "d1") == [(0, "d1 by python")]
         assert results(other, "d2") == [(0, "d2 by python")]
@@ -287,7 +287,7 @@ def test_the_stack_has_a_stock_image_install_it(
         machine.boot()
         assert (machine.disk / "root/waited").exists()
         assert machine.run("cloud-init", "status").out.strip() == "status: done"
-        eventually(machine, lambda: state_of(machine, "d1") == "signalled")
+        eventually(machine, lambda: state_of(machine, "d1") == "sent")
         assert results(heat, "a-package") == [(0, None)]
         assert results(heat, "d1") == [(0, "d1 by python")]
         machine.crash()
@@ -312,7 +312,7 @@ def test_a_cloud_config_has_a_stock_image_install_it(
         seeds.nocloud(machine, seeds.user_data(handed.first, own))
         machine.boot()
         assert machine.run("cloud-init", "status").out.strip() == "status: done"
-        eventually(machine, lambda: state_of(machine, "d1") == "signalled")
+        eventually(machine, lambda: state_of(machine, "d1") == "sent")
         assert results(heat, "d1") == [(0, "d1 by python")]
 
 

@@ -140,7 +140,7 @@ def test_stopping_the_agent_ends_no_isolated_run(service: Booted) -> None:
     assert process(service) == 0
     start(service)
     service.run("touch", "/run/go")
-    eventually(service, lambda: state_of(service, "d1") == "unasked")
+    eventually(service, lambda: state_of(service, "d1") == "ended")
     found = shows(service, "d1")
     assert (found["result"]["deploy_stdout"], found["isolated"]) == (
         "went\n",

@@ -127,5 +127,5 @@ def test_plain_cloud_init(
     prepared.boot()
     assert prepared.run("cloud-init", "status").out.strip() == "status: done"
     assert (prepared.disk / "root/applied").exists()
-    eventually(prepared, lambda: state_of(prepared, "d1") == "signalled")
+    eventually(prepared, lambda: state_of(prepared, "d1") == "sent")
     assert [each["deploy_status_code"] for each in heat.values("d1")] == [0]

@@ -69,9 +69,7 @@ def apply(
 
 def shows(machine: Booted, identity: str) -> dict[str, Any]:
     """Return what the agent has on record of a deployment."""
-    found = json.loads(machine.run("heat-config-agent", "show", identity, "--json").out)
-    assert isinstance(found, dict)
-    return found
+    return machine.run("heat-config-agent", "show", identity, "--json").data
 
 
 def running(machine: Booted, *argv: str) -> list[str]:
@@ -94,7 +92,7 @@ def test_a_run_has_a_scope_of_its_own(machine: Booted) -> None:
     assert shown(machine, "ActiveState", scope) == "active"
     assert left in machine.run("systemctl", "status", "--no-pager", "heat.slice").out
     assert f"{scope}; 1 alive" in machine.run("heat-config-agent", "show", "d/1 é").out
-    printed = properties["result"]["deploy_stdout"]
+    printed = properties["values"]["deploy_stdout"]
     assert f"::/heat.slice/{scope}\n" in printed
     assert "INVOCATION_ID" not in printed
     assert "SYSTEMD" not in printed
@@ -126,7 +124,7 @@ def test_who_stops_a_scope_ends_its_run(machine: Booted) -> None:
     ender = "#!/bin/sh\nsystemctl stop $(cut -d/ -f3 /proc/self/cgroup | grep scope)\nsleep 1004\n"
     done = apply(machine, deployment("d3", ender))
     assert done.code == 1
-    assert shows(machine, "d3")["result"]["deploy_status_code"] == 128 + 15
+    assert shows(machine, "d3")["values"]["deploy_status_code"] == 128 + 15
     assert running(machine, "sleep", "1004") == []
 
 
@@ -149,8 +147,8 @@ def test_a_limit_holds_or_nothing_is_run(machine: Booted) -> None:
             why = f"{bound} cannot be enforced: the kernel gives systemd no control of {behind[bound]} here"
             assert f"cannot start {bound}: {why}" in done.out
             assert done.err == ""
-            assert shows(machine, bound)["result"]["deploy_status_code"] == 126
-            assert shows(machine, bound)["result"]["deploy_stdout"] == ""
+            assert shows(machine, bound)["values"]["deploy_status_code"] == 126
+            assert shows(machine, bound)["values"]["deploy_stdout"] == ""
 
 
 @pytest.mark.fault(
@@ -266,7 +264,7 @@ def test_the_machine_is_rebooted_in_the_middle_of_runs(service: Booted) -> None:
     service.await_reboot()
     eventually(
         service,
-        lambda: {state_of(service, each) for each in ("d1", "d2")} == {"unasked"},
+        lambda: {state_of(service, each) for each in ("d1", "d2")} == {"ended"},
     )
     first, second = sorted(
         status(service)["deployments"], key=lambda each: str(each["id"])
@@ -295,5 +293,5 @@ def test_stopping_the_agent_ends_nothing(service: Booted) -> None:
     assert process(service) == 0
     start(service)
     (service.disk / "root/go").touch()
-    eventually(service, lambda: state_of(service, "d1") == "unasked")
+    eventually(service, lambda: state_of(service, "d1") == "ended")
     wait_until(lambda: shown(service, "LoadState", scope) == "not-found", 10)

@@ -61,13 +61,13 @@ def test_the_target_is_reached_when_everything_is_done(machine: Booted) -> None:
     (machine.disk / "root/go").touch()
     eventually(machine, (machine.disk / "root/after").exists)
     assert shown(machine, "ActiveState", SETTLED) == "active"
-    assert state_of(machine, "d1") == "unasked"
+    assert state_of(machine, "d1") == "ended"
 
 
 def test_the_journal_selects_lines_by_deployment(machine: Booted) -> None:
     """By its id, its stack, its action and its state; the lines belong to the service."""
     (machine.disk / "root/go").touch()
-    eventually(machine, lambda: state_of(machine, "d1") == "unasked")
+    eventually(machine, lambda: state_of(machine, "d1") == "ended")
 
     def lines(*matches: str) -> list[dict[str, str]]:
         done = machine.run("journalctl", "--no-pager", "-o", "json", *matches)

@@ -77,17 +77,20 @@ def deploy(machine: Booted, *deployments: dict[str, Any]) -> None:
 
 def status(machine: Booted) -> dict[str, Any]:
     """Return what the agent says of itself."""
-    done = machine.run("heat-config-agent", "status", "--json")
-    value = json.loads(done.out)
-    assert isinstance(value, dict)
-    return value
+    return machine.run("heat-config-agent", "status", "--json").data
+
+
+def progress(shown: dict[str, Any]) -> str:
+    """Return how far a deployment has come, from the JSON of status."""
+    ended = "ended" if shown["ended"] else shown["state"]
+    return str(shown["result"] or ended)
 
 
 def state_of(machine: Booted, identity: str) -> str:
-    """Return how far a deployment has come."""
+    """Return how far a deployment has come: the way of its result or "ended" once it has ended, and else its state."""
     return next(
         (
-            each["state"]
+            progress(each)
             for each in status(machine)["deployments"]
             if each["id"] == identity
         ),
@@ -109,7 +112,7 @@ def test_systemd_runs_it(service: Booted) -> None:
     long = "#!/bin/sh\necho begun >>/root/ran\nwhile ! test -e /root/go; do sleep 0.1; done\necho ended >>/root/ran\n"
     deploy(service, deployment("d1", "#!/bin/sh\nexit 0\n"), deployment("d2", long))
     eventually(service, lambda: state_of(service, "d2") == "running")
-    assert state_of(service, "d1") == "unasked"
+    assert state_of(service, "d1") == "ended"
     eventually(service, lambda: "running d2" in shown(service, "StatusText"))
 
     assert service.run("systemctl", "reload", NAME).code == 0
@@ -133,7 +136,7 @@ def test_systemd_runs_it(service: Booted) -> None:
     eventually(service, lambda: status(service)["agent"]["running"])
     assert state_of(service, "d2") == "running"
     (service.disk / "root/go").touch()
-    eventually(service, lambda: state_of(service, "d2") == "unasked")
+    eventually(service, lambda: state_of(service, "d2") == "ended")
     assert (service.disk / "root/ran").read_text() == "begun\nended\n"
     eventually(
         service, lambda: service.run("heat-config-agent", "status", "--check").code == 0
@@ -185,7 +188,7 @@ def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
     )
     start(service)
     service.await_reboot()
-    eventually(service, lambda: state_of(service, "d2") == "unasked")
+    eventually(service, lambda: state_of(service, "d2") == "ended")
     assert (
         service.disk / "root/ran"
     ).read_text() == "reboots: none\nreboots: 1\nafter\n"
@@ -238,7 +241,7 @@ def test_the_machine_goes_down_unasked(service: Booted) -> None:
     (service.disk / "var/lib/os-collect-config/local-data/site.json").write_text("{")
     service.crash()
     service.boot()
-    eventually(service, lambda: state_of(service, "d1") == "unasked", 10)
+    eventually(service, lambda: state_of(service, "d1") == "ended", 10)
     found = status(service)["deployments"][0]
     assert found["failed"]
     assert "the machine went down while it ran" in found["reason"]
@@ -284,13 +287,9 @@ def test_systemd_runs_it_as_another_user(service: Booted) -> None:
         done = service.run(
             "runuser", "-u", user, "--", "heat-config-agent", "status", "--json", *words
         )
-        return {
-            each["id"]: each["state"] for each in json.loads(done.out)["deployments"]
-        }
+        return {each["id"]: progress(each) for each in done.data["deployments"]}
 
-    eventually(
-        service, lambda: states() == dict.fromkeys(("d1", "d2", "d3"), "unasked")
-    )
+    eventually(service, lambda: states() == dict.fromkeys(("d1", "d2", "d3"), "ended"))
     assert service.run("cat", f"{place}/who").out.split() == [user, "NoNewPrivs:", "1"]
     shown = service.run(
         "runuser", "-u", user, "--", "heat-config-agent", "show", *words, "d2"

@@ -23,6 +23,7 @@ from heat_config_agent.model.deployment import (
 )
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.run_settings import RunDefaults
+from heat_config_agent.model.states import NOTHING_RUN
 from heat_config_agent.model.wording import moment
 from heat_config_hooks import options
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure
@@ -385,7 +386,7 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
     if isinstance(config, tuple):
         return _refuse(deployment, config)
     if isinstance(config, selection.Nothing):
-        note = f"{config.reason}: nothing was run"
+        note = f"{config.reason}: {NOTHING_RUN}"
         reply: Reply = {
             "deploy_stdout": "",
             "deploy_stderr": f"{note}\n",

@@ -56,6 +56,9 @@ class Delivery(str, enum.Enum):
 NONE = "-"
 """The cell of a table for a fact that there is not."""
 
+NOTHING_RUN = "nothing was run"
+"""The end of the reason of a deployment that has no config for its action."""
+
 _WAITING = frozenset({State.ACCEPTED, State.RETRY})
 
 _DELIVERIES = {
@@ -78,8 +81,9 @@ def of_entry(entry: Entry, *, going_on: bool = True) -> Shown:
         return Shown.UNKNOWN
     if entry.failed:
         return Shown.FAILED
-    ran = entry.ended is not None and entry.started is not None
-    return Shown.OK if ran else Shown.SKIPPED
+    # a tool may have done its work without a process
+    is_done = entry.ended is not None and not entry.reason.endswith(NOTHING_RUN)
+    return Shown.OK if is_done else Shown.SKIPPED
 
 
 def result_of(entry: Entry) -> Delivery | None:

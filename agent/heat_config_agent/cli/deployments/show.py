@@ -118,11 +118,17 @@ class _Facts:
 
     @property
     def goes_to(self) -> str:
-        """The address of its result; empty if no server waits for one."""
+        """The address of its result for people; empty if it is not known, or inside of this machine."""
         if self.deployment is None or self.found.stack:
             return ""
-        target = self.deployment.target
-        return target.described if target.wanted else ""
+        return self.deployment.target.described
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if a server waits for its result."""
+        return bool(self.goes_to) and bool(
+            self.deployment and self.deployment.target.wanted
+        )
 
     @property
     def source(self) -> str:
@@ -154,7 +160,7 @@ class _Facts:
             "result": None if found.stack else own["result"],
             "source": self.source or None,
             "stack": found.stack or None,
-            "goes_to": self.goes_to or None,
+            "goes_to": self.goes_to if self.is_wanted else None,
             "pruned": found.entry.removed.value or None,
             "content": None,
             "inputs": dict(self.inputs),

@@ -78,7 +78,7 @@ def add(commands: state_options.Commands) -> None:
     parser.add_argument(
         "--unfinished",
         action="store_true",
-        help="show only what is running or waits, and deployments whose results are not delivered",
+        help="only name the deployments that have begun and are not finished, or whose results are not delivered",
     )
     parser.add_argument(
         "--wide", action="store_true", help="also show ids and sources, and whole names"
@@ -163,9 +163,32 @@ def _look(options: argparse.Namespace) -> int:
         envelope.result(_values(options, overview), code=code, error=error)
     elif options.check:
         terminal.say(terminal.line(overview.verdict))
+    elif options.unfinished:
+        _name_unfinished(overview)
     else:
         terminal.say("\n".join(_screen(options, overview)))
     return code
+
+
+def _name_unfinished(overview: _Overview) -> None:
+    """Print a sentence for each deployment that is not finished: packages that are removed print it to people."""
+    sentences = [sentence for row in overview.rows if (sentence := _unfinished(row))]
+    for sentence in sentences:
+        terminal.say(terminal.line(sentence))
+    if not sentences:
+        terminal.note("nothing is unfinished")
+
+
+def _unfinished(row: Row) -> str:
+    """Return what is not finished of a deployment, in a sentence; empty if it is."""
+    entry = row.entry
+    name = f"{row.title} ({entry.action})" if entry.action else row.title
+    return {
+        State.RUNNING: f"{name} is running",
+        State.REBOOT: f"{name} continues after a reboot",
+        State.RETRY: f"{name} is run again",
+        State.FINISHED: f"{name} has run, and its result is not delivered",
+    }.get(entry.state, "")
 
 
 def _error(options: argparse.Namespace, overview: _Overview) -> envelope.Failure | None:
@@ -246,7 +269,6 @@ class _Line:
     identity: str = ""
     source: str = ""
     details: str = ""
-    is_unfinished: bool = False
     has_failed: bool = False
 
     def cells(self, *, wide: bool) -> tuple[str, ...]:
@@ -333,7 +355,6 @@ def _source_line(source: Mapping[str, object]) -> _Line:
         identity=str(source["revision"] or ""),
         source=str(source["where"]),
         details=str(source["message"]),
-        is_unfinished=source["state"] in (Shown.RUNNING, Shown.WAITING),
     )
 
 
@@ -346,7 +367,6 @@ def _stack_line(stack: stack_package.StackRow) -> _Line:
         since=stack.since or None,
         identity=stack.id,
         details=stack.message,
-        is_unfinished=stack.state in (Shown.RUNNING, Shown.WAITING),
         has_failed=stack.has_failed,
     )
 
@@ -364,7 +384,6 @@ def _deployment_line(row: Row, *, is_old: bool) -> _Line:
         identity=entry.id or entry.key,
         source=entry.source,
         details=details(entry, row.state),
-        is_unfinished=not entry.settled and entry.state is not State.DAMAGED,
         has_failed=row.has_failed and not is_old,
     )
 
@@ -534,10 +553,8 @@ def _values(options: argparse.Namespace, overview: _Overview) -> dict[str, objec
         ]
         stacks = [each for each in stacks if each.has_failed]
     if options.unfinished:
-        rows = [
-            row for row in rows if _deployment_line(row, is_old=False).is_unfinished
-        ]
-        stacks = [each for each in stacks if _stack_line(each).is_unfinished]
+        rows = [row for row in rows if _unfinished(row)]
+        stacks = [each for each in stacks if each.state is Shown.RUNNING]
     if options.failed or options.unfinished:
         skipped = []
     counted = _counts(overview.lines)
@@ -670,16 +687,13 @@ def _screen(options: argparse.Namespace, overview: _Overview) -> list[str]:
     empty = f"nothing was applied yet in {settings.state}"
     if options.failed:
         lines, empty = overview.failed, "nothing has failed"
-    elif options.unfinished:
-        lines = [line for line in lines if line.is_unfinished]
-        empty = "nothing is unfinished"
     header = _WIDE if options.wide else _HEADER
     table = terminal.table(
         [line.cells(wide=options.wide) for line in lines],
         header,
         terminal.line(empty),
     )
-    if options.failed or options.unfinished:
+    if options.failed:
         return table
     above = _above(overview, lines)
     below = _below(overview, lines)

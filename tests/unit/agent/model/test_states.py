@@ -43,7 +43,13 @@ RUN = {"started": 2.0, "ended": 3.0}
         (State.REFUSED, {**RUN, "failed": True}, Shown.FAILED, Delivery.REFUSED),
         (State.SUPERSEDED, RUN, Shown.OK, Delivery.REPLACED),
         (State.SUPERSEDED, {}, Shown.SKIPPED, Delivery.REPLACED),
-        (State.SIGNALLED, {"ended": 3.0}, Shown.SKIPPED, Delivery.SENT),
+        (
+            State.SIGNALLED,
+            {"ended": 3.0, "reason": "no config for DELETE: nothing was run"},
+            Shown.SKIPPED,
+            Delivery.SENT,
+        ),
+        (State.UNASKED, {"ended": 3.0, "reason": "3 files"}, Shown.OK, None),
         (State.UNASKED, {"ended": 3.0, "failed": True}, Shown.FAILED, None),
     ],
 )
