@@ -30,6 +30,7 @@ class Kind(str, enum.Enum):
     ARTIFACTS = "a list of objects with url, sha256, to and unpack"
     ISOLATION = "an object with network, home, tmp and system"
     RETRY = "an object with codes, times and delay"
+    VERIFY = "a script, or an object with script, retries, interval and timeout"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ COMMON: Mapping[str, Option] = {
     "retry": Option(
         Kind.RETRY,
         "exit codes after which the command is run again, how often, and after how long",
+    ),
+    "verify": Option(
+        Kind.VERIFY,
+        "a script that exits with 0 if what was deployed works: the run succeeds only then",
     ),
     "memory_max": Option(
         Kind.SIZE,
@@ -140,7 +145,8 @@ def read(
 
     `FLAG` gives a bool, `TEXT` and `CHOICE` a str, `TEXTS` a list of str, `SECONDS` a float,
     `SIZE`, `PERCENT` and `COUNT` an int, `MAP` a mapping, `ARTIFACTS` a list for `artifacts.read`,
-    `ISOLATION` a mapping of the levels of `isolation.LEVELS`, and `RETRY` a value for `retry.read`.
+    `ISOLATION` a mapping of the levels of `isolation.LEVELS`, `RETRY` a value for `retry.read`,
+    and `VERIFY` one for `health.read`.
     The value is None if there is neither a value nor a default.
     Unknown options are ignored here; `mistakes` reports them. Raises HookError for a wrong value.
     """
@@ -225,6 +231,11 @@ def _value(name: str, value: object, option: Option) -> object:
         from heat_config_hooks import retry  # noqa: PLC0415  # few deployments have it
 
         retry.read(value, f"options.{name}")
+        return value
+    if option.kind is Kind.VERIFY:
+        from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
+
+        health.read(value, f"options.{name}")
         return value
     converted = _READERS[option.kind](value)
     if converted is None or (

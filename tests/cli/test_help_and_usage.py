@@ -117,7 +117,7 @@ def test_help_stands_before_or_after_the_command(machine: Machine) -> None:
 
 
 def test_options_and_arguments_stand_in_any_order(machine: Machine) -> None:
-    """An option may stand between two arguments, and an argument after -- is no option."""
+    """An option may stand between two arguments, and a word after -- is an argument."""
     one = machine.write([{"name": "a", "group": "script", "config": "true"}])
     two = machine.folder / "-b.json"
     two.write_text('[{"name": "b", "group": "script", "config": "true"}]')

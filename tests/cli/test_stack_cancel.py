@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support import endings
+from support import endings, pace
 from support.loopback import wait_until
 from support.machine import Machine
 from support.stacking import LONG, Stacks, ends
@@ -34,6 +34,14 @@ def begun(
     return command, psutil.Process(int(told.read_text()))
 
 
+def is_gone(process: psutil.Process) -> bool:
+    """Return whether a process has ended."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def template(stacks: Stacks) -> Path:
     """Write a template with a script that never ends, and a resource that needs it."""
     then = WAITS.format(stacks.machine.folder / "process")
@@ -49,7 +57,7 @@ def test_running_action_and_its_script_are_ended(stacks: Stacks) -> None:
         done = stacks("cancel", "t")
         assert ends(command).code == 130
     assert done.out.splitlines()[-1].startswith("stack t: CREATE was cancelled in ")
-    assert not script.is_running() or script.status() == psutil.STATUS_ZOMBIE
+    wait_until(lambda: is_gone(script), LONG)
     assert stacks.state() == "CREATE_FAILED"
     shown = stacks("show", "t", "--json").data
     assert (shown["state"], shown["message"]) == ("failed", "CREATE was cancelled")
@@ -76,10 +84,10 @@ def test_action_whose_command_was_killed_is_cancelled(stacks: Stacks) -> None:
     command, script = begun(stacks, template(stacks))
     with endings.ended(command):
         command.send_signal(signal.SIGKILL)
-        command.wait(LONG)
-    assert script.is_running()
+        command.wait(pace.seconds(LONG))
+    assert not is_gone(script)
     stacks("cancel", "t")
-    assert not script.is_running() or script.status() == psutil.STATUS_ZOMBIE
+    wait_until(lambda: is_gone(script), LONG)
     assert stacks.state() == "CREATE_FAILED"
 
 
@@ -100,7 +108,7 @@ def test_action_that_was_begun_with_rollback_is_rolled_back(
     with endings.ended(command):
         stacks("cancel", "t", *filter(None, [option]))
         ends(command)
-    assert not script.is_running() or script.status() == psutil.STATUS_ZOMBIE
+    wait_until(lambda: is_gone(script), LONG)
     assert stacks.state() == state
 
 

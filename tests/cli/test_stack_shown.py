@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from support import endings
+from support import endings, pace
 from support.loopback import wait_until
 from support.machine import Machine
 from support.stacking import LONG, Stacks, ends
@@ -116,7 +116,7 @@ def test_events_are_followed_until_the_action_has_ended(stacks: Stacks) -> None:
             assert not any("ok" in line.split() and " one " in line for line in lines)
             stacks.go.touch()
             assert ends(command).code == 0
-            assert followed.wait(LONG) == 0
+            assert followed.wait(pace.seconds(LONG)) == 0
             reader.join()
     assert lines[-1].split()[1:] == ["stack", "t", "ok", "CREATE"]
 

@@ -131,11 +131,8 @@ def test_failed_script_fails_its_server(machine: Machine) -> None:
         "--user-data",
     )
     assert done.code == 1
-    assert (
-        "the user data failed: deploy_status_code : Deployment exited with non-zero status code: 3"
-        in done.out
-    )
-    assert "no disk" in done.out
+    assert "web: exit code 3: no disk\n" in done.err
+    assert "         | no disk\n" in done.out
 
 
 def test_wait_that_only_user_data_ends_fails_at_once(machine: Machine) -> None:

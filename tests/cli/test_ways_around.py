@@ -36,6 +36,32 @@ def script(proof: Path, more: str = "") -> str:
     return f"{SH}echo ran >>{shlex.quote(str(proof))}\n{more}"
 
 
+# Tools.
+
+
+def test_verification_needs_the_tool_script(
+    governed: Governed, machine: Machine, proof: Path
+) -> None:
+    """A script in the option `verify` needs the tool `script`, whatever the tool of the deployment."""
+    target = machine.folder / "x.json"
+    given = {
+        "id": "d1",
+        "name": "d1",
+        "group": "json-file",
+        "config": {str(target): {"a": 1}},
+        "options": {"verify": script(proof)},
+    }
+    governed.policy("tools = json-file")
+    done = governed.apply([given])
+    assert "refused by the rule tools" in done.out
+    assert not proof.exists()
+    assert not target.exists()
+
+    governed.policy("tools = json-file, script")
+    assert governed.apply([{**given, "id": "d2"}]).code == 0
+    assert proof.exists()
+
+
 # Time.
 
 

@@ -73,7 +73,7 @@ HOOKS |= {
     "alphabet",
     "artifacts",
 }
-HOOKS |= {"script_outputs", "isolation", "retry", "words", "needs"}
+HOOKS |= {"script_outputs", "isolation", "retry", "words", "needs", "health"}
 """The modules of the hooks that the agent and the stack package may know."""
 
 UNIT_TESTS = {

@@ -29,9 +29,9 @@ class Failure:
     """The kind of failure, such as "failed" or "not_found": see `AgentError.code`."""
     message: str
     hint: str = ""
-    """What to do about it; empty if nothing is known."""
+    """A command or a sentence that helps; empty if nothing is known."""
     subject: tuple[str, str] | None = None
-    """What it is about: a kind and a name."""
+    """The kind and the name of the thing that it is about."""
     mistakes: Sequence[Mapping[str, object]] = ()
     """Mistakes in documents and templates, each with file, line, column, path, code, problem and hint."""
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "stack hook": "stack resource signal STACK RESOURCE",
     "stack verify": "stack check STACK",
     "stack start": "stack resume STACK",
-    "stack stop": "stack suspend STACK",
+    "stack stop": "stack cancel STACK",
     "stack pause": "stack suspend STACK",
     "stack restore": "stack snapshot restore STACK SNAPSHOT",
     "stack diff": "stack update STACK --plan",

@@ -92,7 +92,7 @@ def show(words: Sequence[str], parser_of: Callable[[str], Parser]) -> int:
     for word in words:
         inner = parser.inner() if isinstance(parser, Parser) else None
         if inner is None or word not in inner:
-            known = ", ".join(inner or ()) or "it is no group"
+            known = ", ".join(inner or ()) or "none"
             raise UsageError(
                 f"there is no command {' '.join(words)!r}", hint=f"there are: {known}"
             )

@@ -72,10 +72,10 @@ def _ended(main: Callable[[list[str]], int]) -> int:
 
 
 going_on: list[str] = []
-"""What an interrupted command leaves running, in words; empty if it leaves nothing."""
+"""Sentences about what an interrupted command leaves running; empty if it leaves nothing."""
 
 RUNS_GO_ON = "runs that have begun go on; run the command again to follow them"
-"""What an interrupted command that runs deployments leaves."""
+"""The sentence for commands that run deployments."""
 
 
 def _begin_json(words: list[str]) -> None:

@@ -94,7 +94,7 @@ def warn(text: str, *, hint: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """Print on standard error what is good to know, and is no warning."""
+    """Print on standard error what is good to know, and not a warning."""
     complain(f"note: {line(text)}")
 
 

@@ -16,6 +16,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
+    from heat_config_hooks.health import Check  # few deployments have it
     from heat_config_hooks.retry import Retry  # the same
 
 
@@ -33,6 +34,7 @@ def new(
         isolation=_isolation(config, tool, defaults.isolation),
         artifacts=_artifacts(deployment, config),
         retry=_retry(deployment, config),
+        verify=_verify(deployment, config),
         bounds=_bounds(config),
     )
 
@@ -50,6 +52,7 @@ def of_run(deployment: Deployment, run: Run | None) -> Job | None:
         limit=run.limit,
         artifacts=_artifacts(deployment, config),
         retry=_retry(deployment, config),
+        verify=_verify(deployment, config),
     )
 
 
@@ -121,6 +124,18 @@ def _retry(deployment: Deployment, config: Config) -> Retry | None:
     from heat_config_hooks import retry  # noqa: PLC0415  # few deployments have it
 
     return retry.read(declared, f"{config.section}.retry")
+
+
+def _verify(deployment: Deployment, config: Config) -> Check | None:
+    """Return the option `verify`; None for an action that puts nothing into effect, and for a cleanup."""
+    if deployment.action == CLEANUP or not config.options.get("verify"):
+        return None
+    from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
+
+    declared = options.common(config.options, "verify")
+    if declared is None or not health.is_gated(deployment.action):
+        return None
+    return health.read(declared, f"{config.section}.verify")
 
 
 def _bounds(config: Config) -> dict[str, int]:

@@ -14,6 +14,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
+    from heat_config_hooks.health import Check  # few deployments have it
     from heat_config_hooks.retry import Retry  # the same
 
 HOT_KEYS = (
@@ -442,6 +443,8 @@ class Job:
     """The files that are fetched before it begins."""
     retry: Retry | None = None
     """The limits within which its command is run again after certain exit codes; None if it is not."""
+    verify: Check | None = None
+    """The script that says whether it works; its run succeeds only then."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The other limits that the deployment sets: its options that are in `options.BOUNDS`."""
 

@@ -104,7 +104,7 @@ class AgentError(Exception):
     code = "failed"
     """The kind of failure, for programs: `error.code` of the JSON of every command."""
     subject: tuple[str, str] | None = None
-    """What it is about: a kind, such as "stack", and a name."""
+    """The kind of the thing that it is about, such as "stack", and its name."""
 
     def __init__(self, brief: str, *, hint: str = "") -> None:
         """Store what failed and why (`brief`), and what to do about it (`hint`)."""

@@ -58,10 +58,8 @@ class Policy:
         """Return the sentence that refuses a job, with the rule and the file; empty if every rule allows the job."""
         hook, source = job.tool.hook, job.deployment.source
         action = DELETE if job.deployment.action == CLEANUP else job.deployment.action
-        if self.tools is not None and hook.removeprefix(BUILTIN) not in self.tools:
-            builtin = hook.startswith(BUILTIN)
-            name = f"the tool {job.tool.name!r}" if builtin else f"the hook {hook}"
-            return self._sentence("tools", f"{name} is not in it")
+        if why := self._other_tool(job):
+            return self._sentence("tools", why)
         if self.sources is not None and not {
             source,
             source.partition(":")[0],
@@ -115,6 +113,19 @@ class Policy:
                 return sentence
         if self.signers is not None and (why := self._unsigned(job)):
             return self._sentence("signers", why)
+        return ""
+
+    def _other_tool(self, job: Job) -> str:
+        """Return why the rule `tools` refuses a job; empty if it does not."""
+        if self.tools is None:
+            return ""
+        hook = job.tool.hook
+        if hook.removeprefix(BUILTIN) not in self.tools:
+            builtin = hook.startswith(BUILTIN)
+            name = f"the tool {job.tool.name!r}" if builtin else f"the hook {hook}"
+            return f"{name} is not in it"
+        if job.verify is not None and "script" not in self.tools:
+            return "the option verify is a script, and the tool 'script' is not in it"
         return ""
 
     def _unsigned(self, job: Job) -> str:

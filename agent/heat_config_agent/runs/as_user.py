@@ -112,7 +112,7 @@ def _encoded(value: object) -> object:
     if not isinstance(value, Capture):
         return value
     if stream := _STREAMS.get(str(value.path)):
-        return {"stream": stream, "before": value.before}
+        return {"stream": stream, "before": value.before, "after": value.after}
     try:
         text = value.text()
     except OSError:  # as for any output that is missing or no regular file
@@ -129,10 +129,11 @@ def decoded(reply: dict[str, object], folder: Path) -> Reply:
     for name, value in reply.items():
         if (
             isinstance(value, dict)
-            and value.keys() == {"stream", "before"}
+            and value.keys() == {"stream", "before", "after"}
             and value["stream"] in _STREAMS.values()
         ):
-            values[name] = Capture(folder / str(value["stream"]), str(value["before"]))
+            texts = str(value["before"]), str(value["after"])
+            values[name] = Capture(folder / str(value["stream"]), *texts)
         elif value is not None:
             values[name] = value
     return values

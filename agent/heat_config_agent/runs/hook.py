@@ -57,12 +57,12 @@ def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
     """
     deployment, tool = job.deployment, job.tool
     try:
-        if not tool.builtin:
-            from heat_config_agent.runs import executable_hook  # noqa: PLC0415  # most hooks are built in
+        command = _prepared(job, place)
+        if job.verify is None:
+            return command
+        from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
 
-            return executable_hook.prepare(tool.hook, job.request, place.run)
-        hook = heat_config_hooks.load(tool.name)
-        return hook.prepare(_request(job, hook), place)
+        return health.gated(command, job.verify, place.run)
     except HookError as error:
         return failure(
             error.code, _located(deployment, error) if error.path else error.problem
@@ -74,6 +74,15 @@ def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         return failure(CANNOT_START, sentence)
 
 
+def _prepared(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
+    if not job.tool.builtin:
+        from heat_config_agent.runs import executable_hook  # noqa: PLC0415  # most hooks are built in
+
+        return executable_hook.prepare(job.tool.hook, job.request, place.run)
+    hook = heat_config_hooks.load(job.tool.name)
+    return hook.prepare(_request(job, hook), place)
+
+
 def finish(
     job: Job | None,
     run: Run,
@@ -82,6 +91,24 @@ def finish(
     ended: protocol.Ended,
 ) -> Reply:
     """Return the reply of a run that has ended, even if an earlier agent started it. `job` is that of its step."""
+    if job is None or job.verify is None:
+        return _finished(job, run, folder, environment, ended)
+    from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
+
+    reply = health.replied(folder) if ended.code == 0 else None
+    if reply is None:
+        reply = _finished(job, run, folder, environment, ended)
+    return health.judged(reply, folder, ended.stderr)
+
+
+def _finished(
+    job: Job | None,
+    run: Run,
+    folder: Path,
+    environment: Mapping[str, str],
+    ended: protocol.Ended,
+) -> Reply:
+    """Return the reply of the hook."""
     name = run.hook.removeprefix(BUILTIN)
     place = protocol.Workplace(
         run=folder,

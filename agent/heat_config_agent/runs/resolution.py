@@ -32,6 +32,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from heat_config_hooks.health import Check
+
 _REQUEST, _REPLY, _NOTES = "request.json", "reply.json", "notes.json"
 """The files in the folder of a run: from the agent, and for it."""
 
@@ -63,6 +65,7 @@ def command(
         "source": job.deployment.source,
         "options": dict(job.config.options),
         "section": job.config.section,
+        "verify": vars(job.verify) if job.verify else None,
         "tool": job.tool.name,
         "hook": job.tool.hook,
         "user": job.user,
@@ -187,7 +190,16 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
         tool=Tool(request["tool"], request["hook"]),
         request=document,
         isolation=request["isolation"],
+        verify=_verify(request),
     )
+
+
+def _verify(request: Mapping[str, Any]) -> Check | None:
+    if not request["verify"]:
+        return None
+    from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
+
+    return health.Check(**request["verify"])
 
 
 def _variables_for(reference: str, variables: Mapping[str, str]) -> dict[str, str]:

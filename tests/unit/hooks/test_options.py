@@ -206,6 +206,7 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
         "memory_max": None,
         "artifacts": None,
         "retry": None,
+        "verify": None,
         "cpu_quota": None,
         "tasks_max": None,
         "size": None,
@@ -298,7 +299,7 @@ def test_all_names_are_listed_where_none_is_similar() -> None:
     """The message lists the options in alphabetical order."""
     known = (
         "artifacts, choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, "
-        "retry, seconds, size, tasks_max, text, texts, timeout"
+        "retry, seconds, size, tasks_max, text, texts, timeout, verify"
     )
     assert mistakes({"zzz": None}) == [
         f"options.zzz: mine has no such option (its options are {known})"

@@ -577,7 +577,7 @@ def _ended(
     settings: Settings, options: argparse.Namespace, root: Stack, seconds: float
 ) -> _Outcome:
     record = root.record
-    data = values.stack(settings, root)
+    data = values.stack(settings, root) if options.json else {}
     took = terminal.duration(seconds)
     if record.status == COMPLETE and record.action != ROLLBACK:
         if not options.json:
