@@ -217,7 +217,7 @@ def test_a_pipe_in_the_place_of_a_hook_holds_nobody_up(machine: Machine) -> None
     done = machine.apply(
         [deployment("a", "", group="own"), deployment("b")], seconds=30
     )
-    assert "2 deployments: 1 ok, 1 failed" in done.out
+    assert "s: 1 ok, 1 failed\n" in done.out
 
 
 def test_folder_is_called_a_folder(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_an_input_that_takes_too_much_is_that_deployments_failure(
     done = machine.apply([bad, deployment("good", "#!/bin/sh\necho fine")])
     assert done.code == 1, done.err
     assert "this text is not valid JSON" in done.out
-    assert ": 1 ok, 1 failed\n" in done.out
+    assert "s: 1 ok, 1 failed\n" in done.out
 
 
 def test_the_machines_own_lack_of_memory_is_nobodys_failure(

@@ -101,7 +101,8 @@ def test_a_machine_without_it_says_what_it_needs(bare: Booted) -> None:
     # no deployment is known yet
     assert (done.code, "heat-config-agent-compat" in done.out) == (0, False)
     eventually(
-        bare, lambda: [each["failed"] for each in status(bare)["deployments"]] == [True]
+        bare,
+        lambda: [each["state"] for each in status(bare)["deployments"]] == ["failed"],
     )
     assert SENTENCE in bare.run("heat-config-agent", "status").out
     assert SENTENCE in bare.run("heat-config-agent", "doctor").out

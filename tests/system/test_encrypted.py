@@ -57,7 +57,7 @@ def test_secrets_are_decrypted_by_the_machine_alone(machine: Booted, name: str) 
     ]
     done = apply(machine, given)
     assert done.code == 0, done.out
-    assert shows(machine, name)["result"]["deploy_stdout"] == f"{len(SECRET)} ***\n"
+    assert shows(machine, name)["values"]["deploy_stdout"] == f"{len(SECRET)} ***\n"
     assert (
         machine.run("grep", "-rl", SECRET, "/var/lib/heat-config-agent", "/run").out
         == ""
@@ -97,7 +97,7 @@ def test_a_reboot_leaves_no_secret(machine: Booted) -> None:
     machine.await_reboot()
     done = apply(machine, given)
     assert done.code == 0, done.out
-    assert shows(machine, "reboots")["result"]["deploy_stdout"] == "1 ***\n"
+    assert shows(machine, "reboots")["values"]["deploy_stdout"] == "1 ***\n"
     assert (
         machine.run(
             "grep",

@@ -61,18 +61,18 @@ def test_an_isolated_run_has_a_scope_and_nothing_else_of_the_machine(
         == 0
     )
     shown = shows(machine, "i1")
-    stderr = shown["result"]["deploy_stderr"]
+    stderr = shown["values"]["deploy_stderr"]
     assert stderr.count("No such file") == 3
     assert stderr.count("Read-only file system") == 3
     assert "remount" in stderr or "permission denied" in stderr
     assert not (machine.disk / "opt/made").exists()
     assert (
-        set(shown["result"]["apart"].split())
+        set(shown["values"]["apart"].split())
         & set(machine.run("sh", "-c", apart).out.split())
         == set()
     )
     # services of the machine answer it
-    assert shown["result"]["asked"].strip() in ("running", "degraded")
+    assert shown["values"]["asked"].strip() in ("running", "degraded")
     assert shown["isolated"] == "network, home, tmp, system=strict"
     [left] = running(machine, "sleep", "1010")
     assert (
@@ -100,7 +100,7 @@ def test_limits_and_users_go_with_it(machine: Booted) -> None:
     }
     script = "#!/bin/sh\nid -un; cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/pids.max; echo $HOME\n"
     assert apply(machine, deployment("i2", script, options=options)).code == 0
-    user, *limit, home = shows(machine, "i2")["result"]["deploy_stdout"].split()
+    user, *limit, home = shows(machine, "i2")["values"]["deploy_stdout"].split()
     assert user == "nobody"
     assert limit == (["50"] if "pids" in controllers else limit)
     assert home.startswith("/var/lib/heat-config-users/")
@@ -142,7 +142,7 @@ def test_stopping_the_agent_ends_no_isolated_run(service: Booted) -> None:
     service.run("touch", "/run/go")
     eventually(service, lambda: state_of(service, "d1") == "ended")
     found = shows(service, "d1")
-    assert (found["result"]["deploy_stdout"], found["isolated"]) == (
+    assert (found["values"]["deploy_stdout"], found["isolated"]) == (
         "went\n",
         "network, home, tmp",
     )

@@ -192,7 +192,7 @@ def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
     assert (
         service.disk / "root/ran"
     ).read_text() == "reboots: none\nreboots: 1\nafter\n"
-    assert [each["failed"] for each in status(service)["deployments"]] == [False, False]
+    assert [each["state"] for each in status(service)["deployments"]] == ["ok", "ok"]
     assert service.run(NAME, "log", "d1").out == "reboots: 1\n"
     before = service.run(NAME, "log", "d1", "--run", "1")
     assert before.out == "reboots: none\n"
@@ -243,7 +243,7 @@ def test_the_machine_goes_down_unasked(service: Booted) -> None:
     service.boot()
     eventually(service, lambda: state_of(service, "d1") == "ended", 10)
     found = status(service)["deployments"][0]
-    assert found["failed"]
+    assert found["state"] == "failed"
     assert "the machine went down while it ran" in found["reason"]
 
 

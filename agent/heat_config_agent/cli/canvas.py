@@ -17,8 +17,9 @@ class Canvas:
     has; those that it scrolls out then stay.
     """
 
-    def __init__(self) -> None:
-        """Draw nothing yet."""
+    def __init__(self, *, error: bool = False) -> None:
+        """Draw nothing yet; later, on standard output, or with `error` on standard error."""
+        self._error = error
         self._drawn = False
         self._is_to_stop = False
         self._stopped_by: object = None
@@ -36,12 +37,14 @@ class Canvas:
         fitting, rows = _fitting(lines)
         up = f"\x1b[{rows - 1}A" if rows > 1 else ""
         # The first carriage return is for «^C», which the terminal prints where the cursor is.
-        terminal.say("\r" + "\x1b[K\n".join(fitting) + f"\x1b[J\r{up}", end="")
+        terminal.say(
+            "\r" + "\x1b[K\n".join(fitting) + f"\x1b[J\r{up}", error=self._error, end=""
+        )
 
     def leave(self, lines: Sequence[str]) -> None:
         """Replace what is drawn with these lines, all of them, and go on below them."""
         self.erase()
-        terminal.say("".join(f"{line}\n" for line in lines), end="")
+        terminal.say("".join(f"{line}\n" for line in lines), error=self._error, end="")
 
     def erase(self) -> None:
         """Remove what is drawn; other output may follow."""
@@ -49,7 +52,7 @@ class Canvas:
             return
         self._drawn = False
         # The space, because tmux takes this at the beginning of the screen as a wish to keep what scrolls out.
-        terminal.say("\r \x1b[J\r", end="")
+        terminal.say("\r \x1b[J\r", error=self._error, end="")
         before = (
             signal_numbers.SIG_DFL if self._stopped_by is None else self._stopped_by
         )

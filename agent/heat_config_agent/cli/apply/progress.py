@@ -65,6 +65,7 @@ class Lines(Report):
         self._state = settings.state
         self._began = processes.since_boot()
         self._live = terminal.is_live()
+        self._shows = terminal.shows_progress()
         self._running: dict[str, tuple[Step, float]] = {}
         self._ended: dict[str, tuple[Step, Entry]] = {}
         """The deployments whose results are on their way, and that have no row yet."""
@@ -80,7 +81,7 @@ class Lines(Report):
         """The columns of names, actions and tools, as soon as the steps are known."""
         self._canvas: Canvas | None = None
         """The place of the line about the running deployment, once there is one."""
-        self.interval = 0.2 if self._live else 3600.0
+        self.interval = 0.2 if self._shows else 3600.0
         """Seconds between calls of `refresh`."""
 
     def _plan(self, steps: Sequence[Step], entries: Mapping[str, Entry]) -> None:
@@ -179,7 +180,7 @@ class Lines(Report):
 
     def refresh(self) -> None:
         """Draw the line about the running deployment again."""
-        if not self._live or not self._running:
+        if not self._shows or not self._running:
             return
         step, since = next(iter(self._running.values()))
         lasted = processes.since_boot() - since
@@ -192,9 +193,10 @@ class Lines(Report):
         if self._canvas is None:
             from heat_config_agent.cli.canvas import Canvas  # noqa: PLC0415  # only on a terminal
 
-            self._canvas = Canvas()
+            self._canvas = Canvas(error=True)
         word, rest = text[: len("running")], text[len("running") :]
-        self._canvas.draw([f"{terminal.stated(word)}{rest}"])
+        shown = terminal.styled(word, terminal.STATE_STYLES[word], error=True)
+        self._canvas.draw([f"{shown}{rest}"])
 
     def summary(
         self,
