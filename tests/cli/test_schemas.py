@@ -115,6 +115,12 @@ RECORDED = [
 ]
 
 
+def test_every_kind_has_a_recorded_answer() -> None:
+    """A new kind is promised from its first version on."""
+    recorded = {path.stem for path in answers.RECORDED.glob("*.jsonl")}
+    assert {*schemas.kinds()} - recorded == {"envelope", "line"}
+
+
 @pytest.mark.parametrize("line", RECORDED)
 def test_earlier_answer_can_still_be_read(line: dict[str, Any]) -> None:
     """Each key of an answer that was recorded is still listed, and its value still of that kind."""

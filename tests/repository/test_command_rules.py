@@ -201,7 +201,7 @@ def test_values_are_completed(command: str) -> None:
         assert known, action
 
 
-def test_one_thing_is_explained_once() -> None:
+def test_argument_has_the_same_help_everywhere() -> None:
     """An argument of one name has one help, wherever it stands; a stack that does not exist yet is another thing."""
     texts: dict[str, set[str]] = defaultdict(set)
     for command, parser in COMMANDS.items():
