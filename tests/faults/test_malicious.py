@@ -739,7 +739,7 @@ def test_signal_urls_reach_nothing_else(
         assert "X-Evil" not in each.headers
         assert json.loads(each.body)["deploy_status_code"] == 0
     found = results(machine)
-    assert {found[f"u{number}"]["state"] for number in range(len(urls))} == {"refused"}
+    assert {found[f"u{number}"]["result"] for number in range(len(urls))} == {"refused"}
     shown = (
         done.out
         + done.err

@@ -86,12 +86,14 @@ class Lines(Report):
 
     def _plan(self, steps: Sequence[Step], entries: Mapping[str, Entry]) -> None:
         """Take up all steps of the pass, from which the columns of the rows follow."""
-        names = [terminal.columns(_name(step)) for step in steps]
-        longest = max(names, default=0)
+        longest, of_action, of_tool = (
+            max((terminal.columns(cell(step)) for step in steps), default=0)
+            for cell in (_name, _action, _tool)
+        )
         self._widths = (
             min(longest, _NAME) if self._live else longest,
-            max((len(step.deployment.action or "-") for step in steps), default=0),
-            max((len(tool(step)) for step in steps), default=0),
+            of_action,
+            of_tool,
         )
         is_idle = all(
             step.verb is Verb.SKIP and step.deployment.key in entries for step in steps
@@ -287,8 +289,7 @@ class Lines(Report):
             return
         self._shown[step.deployment.key] = shown
         why = concealer(step.deployment).text(why.replace("\n", "; "))
-        action = step.deployment.action or "-"
-        cells = (_name(step), action, tool(step), took, terminal.line(why))
+        cells = (_name(step), _action(step), _tool(step), took, terminal.line(why))
         self._rows.append((shown.value, *cells))
         if self._widths is not None:
             self.clear()
@@ -307,8 +308,8 @@ class Lines(Report):
         wide, of_action, of_tool = self._widths or (0, 0, 0)
         name = terminal.squeezed(name, wide) if self._live else name
         before = (
-            f"{word:<8} {terminal.padded(name, wide)}  {action:<{of_action}}  "
-            f"{tool_:<{of_tool}}  {took:>7}"
+            f"{word:<8} {terminal.padded(name, wide)}  {terminal.padded(action, of_action)}  "
+            f"{terminal.padded(tool_, of_tool)}  {took:>7}"
         )
         begin, most = len(word), terminal.room()
         stated = terminal.stated(word)
@@ -646,6 +647,14 @@ def _begun(entry: Entry) -> float:
 
 def _name(step: Step) -> str:
     return terminal.line(step.deployment.title)
+
+
+def _action(step: Step) -> str:
+    return terminal.line(step.deployment.action or "-")
+
+
+def _tool(step: Step) -> str:
+    return terminal.line(tool(step))
 
 
 def _way_of(entry: Entry, outcome: Outcome | None) -> str:

@@ -51,24 +51,24 @@ def add(commands: state_options.Commands) -> None:
         formatter_class=HelpFormatter,
     )
     inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
-    each = state_options.command(
+    command = state_options.command(
         inner,
         "list",
         "show all tools, and which programs are missing",
         _LIST,
         epilog=_LIST_CODES,
     )
-    each.add_argument(
+    command.add_argument(
         "--missing",
         action="store_true",
         help="show only the tools without a hook that deployments of this machine need, and what to install",
     )
-    _finish(each, run_list, "tools")
-    each = state_options.command(
+    _finish(command, run_list, "tools")
+    command = state_options.command(
         inner, "show", "show one tool with its options", _SHOW, epilog=_SHOW_CODES
     )
-    each.add_argument("tool", metavar="TOOL", help="the name of a tool")
-    _finish(each, run_show, "tool")
+    command.add_argument("tool", metavar="TOOL", help="the name of a tool")
+    _finish(command, run_show, "tool")
 
 
 def _finish(
