@@ -424,6 +424,7 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     daemon: Daemon, machine: Machine, boot: Callable[[], tuple[str, ...]], kind: str
 ) -> None:
     """The journal, `status`, `follow --status` and `doctor` have the reason, and the command that they name helps."""
+    machine.have_quick_tools()
     folder, log, go = (
         machine.folder / "site",
         machine.folder / "log",
