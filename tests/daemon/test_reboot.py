@@ -414,7 +414,9 @@ def test_a_followed_stack_asks_for_a_reboot(
     wait_until(lambda: lines(log)[-1] == "two red", LONG)
 
 
-@pytest.mark.parametrize("kind", ["template", "document"])
+@pytest.mark.parametrize(
+    "kind", ["template", pytest.param("document", marks=pytest.mark.slow)]
+)
 @pytest.mark.fault(
     5,
     "a power cut while a followed revision runs",
