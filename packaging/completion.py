@@ -17,7 +17,8 @@ import shtab
 
 import fish_completion
 import heat_config_hooks
-from heat_config_agent.cli import agent, apply
+from heat_config_agent.cli import agent
+from heat_config_agent.cli.apply import command as apply
 
 FILES = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
 """The kind of a value, by its name in the help."""

@@ -16,7 +16,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import agent, apply
+from heat_config_agent.cli import agent
+from heat_config_agent.cli.apply import command as apply
 from heat_config_agent.settings.kinds import Setting, written
 from heat_config_agent.settings.schema import SECTIONS, SETTINGS
 from heat_config_hooks import standalone

@@ -141,13 +141,15 @@ def _remove_all(path: str | Path) -> None:
             raise OSError(errno.EIO, "rm has failed", str(path)) from None
 
 
-def open_regular(path: str | Path) -> int:
-    """Open a regular file for reading, and return its descriptor.
+def open_regular(path: str | Path, *, follow: bool = True) -> int:
+    """Open a regular file for reading, and return its descriptor; `follow` if it may be behind a link.
 
     A failed attempt is repeated once, because a disk may recover. Raises OSError, also if it is not a regular file:
     reading a pipe could block for ever.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    if not follow:
+        flags |= os.O_NOFOLLOW
     try:
         descriptor = os.open(path, flags)
     except FileNotFoundError:

@@ -312,6 +312,7 @@ _IN_LOWER_CASE = (
     "bower_",
     "cypress_",
     "fish_",
+    "fn_",
     "npm_",
     "pnpm_",
     "yarn_",

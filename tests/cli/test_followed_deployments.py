@@ -230,7 +230,8 @@ def test_failed_deployment_runs_when_its_revision_is_carried_out_again(
         config=f"[ NAME = motd ] || [ -e {machine.folder}/allowed ]",
     )
     configure(machine)
-    assert agent(machine, "follow").code == 1
+    # also before the source was ever asked
+    assert agent(machine, "follow", "site", "--again").code == 1
     assert agent(machine, "follow", "site", "--again").code == 1
     assert state_of(machine)[0] == "failed"
     (machine.folder / "allowed").touch()

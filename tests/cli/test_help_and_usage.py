@@ -94,6 +94,10 @@ def test_a_command_that_does_not_exist_is_told(
             "heat-config-apply x.yaml --parametr a=1",
             "there is no option --parametr (did you mean --parameter?)",
         ),
+        (
+            "heat-config-agent log -- web --state-dir x",
+            "--state-dir does not belong there (`heat-config-agent --help`)",
+        ),
         ("heat-config-agent stack lst", "invalid choice: 'lst' (did you mean list?)"),
         (
             "heat-config-agent template validte",

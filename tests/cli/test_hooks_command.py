@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import heat_config_hooks
-from heat_config_agent.cli import agent, ready
+from heat_config_agent.cli import agent
+from heat_config_agent.cli.apply import ready
 from heat_config_hooks import options
 from support import endings, pace
 from support.loopback import wait_until

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 
 import pytest
 
@@ -153,8 +155,6 @@ def test_interrupted_deployment_keeps_its_identity(machine: Machine) -> None:
         machine,
         config=f"#!/bin/sh\ntouch {machine.folder}/begun\nread x <{machine.folder}/go\n",
     )
-    import os  # noqa: PLC0415
-
     os.mkfifo(machine.folder / "go")
     process = machine.start_apply([waiting])
     while not (machine.folder / "begun").exists():
@@ -331,3 +331,137 @@ def test_mistake_in_a_file_of_the_daemon_has_its_place(machine: Machine) -> None
         f"{folder}/a.yaml:2:3: web.gruop: there is no key 'gruop' (did you mean group?)"
         in done.err
     )
+
+
+def held(
+    machine: Machine, name: str, end: str = "exit 0", **others: object
+) -> dict[str, object]:
+    """Return an edition of `web` that says its action, begins to wait for a line of a pipe, and ends as told."""
+    pipe = machine.folder / name
+    os.mkfifo(pipe)
+    script = f"""#!/bin/sh
+    echo "$deploy_action {name}" >>{machine.folder}/log
+    touch {pipe}.begun
+    trap 'exit 9' TERM
+    read line <{pipe}
+    echo "{name} ends" >>{machine.folder}/log
+    {end}
+    """
+    return {"name": "web", "group": "script", "config": script, **others}
+
+
+def left_running(machine: Machine, *entries: dict[str, object], name: str) -> None:
+    """Apply a file with these deployments, and kill the command as soon as the deployment `name` has begun."""
+    process = machine.start_apply([*entries])
+    try:
+        begun = machine.folder / f"{name}.begun"
+        deadline = time.monotonic() + pace.seconds(30)
+        while not begun.exists():
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def apply_over(
+    machine: Machine, *entries: dict[str, object], name: str, parallel: int = 1
+) -> str:
+    """Apply a file while the run `name` goes on, which may end once this command waits; return its output."""
+    settings = machine.write(f"[agent]\nparallel = {parallel}\n", "agent.conf")
+
+    def known() -> int:
+        return len(machine.agent("status", "--json").json["deployments"])
+
+    before = known()
+    process = machine.start_apply([*entries], "--config", str(settings))
+    try:
+        deadline = time.monotonic() + pace.seconds(30)
+        while known() == before:
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        with (machine.folder / name).open("w") as pipe:
+            pipe.write("on\n")
+        out, err = process.communicate(timeout=pace.seconds(60))
+    finally:
+        process.kill()
+        process.communicate()
+    return out + err
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+@pytest.mark.parametrize(
+    ("end", "action"), [("exit 0", "UPDATE"), ("exit 3", "CREATE")]
+)
+def test_edition_runs_after_the_former_one_with_the_action_that_its_end_decides(
+    machine: Machine, end: str, action: str, parallel: int
+) -> None:
+    """The former edition still runs when the edited file is applied: both never run at once."""
+    left_running(machine, held(machine, "one", end), name="one")
+
+    said = apply_over(machine, site(machine, "two"), name="one", parallel=parallel)
+
+    assert log(machine) == ["CREATE one", "one ends", f"{action} two"]
+    assert "not sent" not in said + machine.agent("status").out
+    assert apply(machine, site(machine, "two")).code == 0
+    assert machine.agent("status", "--json").json["deployments"][-1]["action"] == action
+    assert len(log(machine)) == 3
+
+
+def test_edition_after_a_removal_that_still_runs_is_created(machine: Machine) -> None:
+    """The service is there when the file is read, and has been removed when its turn comes."""
+    apply(machine, site(machine))
+    delete = [{"name": "deploy_action", "value": "DELETE"}]
+    left_running(machine, held(machine, "gone", inputs=delete), name="gone")
+
+    apply_over(machine, site(machine, "two"), name="gone", parallel=4)
+
+    assert log(machine) == ["CREATE one", "DELETE gone", "gone ends", "CREATE two"]
+
+
+def test_action_of_a_file_stays_after_the_former_edition(machine: Machine) -> None:
+    """An action that the file names is the action, in whatever way it is written there."""
+    create = [{"name": "deploy_action", "type": "String", "value": "CREATE"}]
+    left_running(machine, held(machine, "one"), name="one")
+
+    apply_over(machine, site(machine, "two", inputs=create), name="one")
+
+    assert log(machine) == ["CREATE one", "one ends", "CREATE two"]
+
+
+def test_component_after_the_former_edition_runs_its_config_for_update(
+    machine: Machine,
+) -> None:
+    """The config is selected for the action that runs, and the deployments after it keep their places."""
+    configs = [
+        {
+            "actions": [action],
+            "tool": "script",
+            "config": f"#!/bin/sh\necho '{action} component' >>{machine.folder}/log\n",
+        }
+        for action in ("CREATE", "UPDATE")
+    ]
+    left_running(machine, held(machine, "one"), name="one")
+    component = site(machine, group="component", config={"configs": configs})
+
+    apply_over(machine, component, site(machine, "last", name="z"), name="one")
+
+    assert log(machine) == [
+        "CREATE one",
+        "one ends",
+        "UPDATE component",
+        "CREATE last",
+    ]
+
+
+def test_plan_says_that_an_edition_waits_for_the_former_one(machine: Machine) -> None:
+    """The action is open until then."""
+    left_running(machine, held(machine, "one"), name="one")
+
+    path = machine.write([site(machine, "two")])
+    planned = machine.apply(path, "--plan").out
+    apply_over(machine, site(machine, "two"), name="one")
+
+    assert "begins when the run of its former edition has ended" in planned

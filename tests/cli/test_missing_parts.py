@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import heat_config_hooks
-from heat_config_agent.cli import ready
+from heat_config_agent.cli.apply import ready
 from heat_config_agent.model.deployment import Tool
 from heat_config_hooks import needs
 from heat_config_hooks.errors import HookError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli import shortcut
+from heat_config_agent.cli.apply import shortcut
 from heat_config_agent.settings import effective, paths
 from support import pace
 from support.loopback import SignalServer
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.new_process
 
 CODE = """if True:
     import sys
-    from heat_config_agent.cli import shortcut
+    from heat_config_agent.cli.apply import shortcut
     from heat_config_agent.cli import main
     assert shortcut._SETTLED_NS
     shortcut._SETTLED_NS = 0

@@ -19,7 +19,7 @@ from heat_config_agent.signing import ssh
 from support.governed import Governed
 from support.http import Answer, Request, Stub
 from support.repositories import Repository, template
-from support.signers import BOMB, SIGNERS, Signer
+from support.signers import BOMB, SIGNERS, Signer, sign
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("ssh-keygen")),
@@ -192,7 +192,7 @@ def test_an_artifact_is_not_parsed_before_it_is_known_to_be_signed(
 
     push(site__yaml=BOMB.encode())
     assert (
-        "it is not signed, and the rule signers of the policy requires it"
+        "is not signed, and the rule signers of the policy requires it"
         in followed.follow()
     )
     push(
@@ -221,7 +221,7 @@ def test_a_path_is_followed_with_the_list_next_to_it(
     path = tmp_path / "site.json"
     followed.configure(url=path)
     path.write_text(followed.document("d1"))
-    assert "it is not signed" in followed.follow()
+    assert "site.json is not signed" in followed.follow()
     path.with_name("site.json.signed").write_bytes(
         listed(alice, site__json=path.read_bytes())
     )
@@ -241,6 +241,41 @@ def test_a_path_is_followed_with_the_list_next_to_it(
     (folder / "stack.yaml").write_text(template(followed.proof, "d3"))
     assert "it was changed after it was signed" in followed.follow()
     assert followed.ran == ["d1", "d2", "red"]
+
+
+SERVICE = """\
+tosca_definitions_version: tosca_simple_yaml_1_3
+metadata: {template_name: svc, template_version: 1.0.0, template_author: t}
+topology_template:
+  node_templates:
+    app:
+      type: tosca.nodes.SoftwareComponent
+      interfaces: {Standard: {operations: {create: {implementation: run.sh}}}}
+"""
+
+
+def test_service_in_a_followed_folder_is_a_signed_folder_of_its_own(
+    followed: Followed, alice: Signer, tmp_path: Path
+) -> None:
+    """At the top of the source there is no place for its list: nothing runs, and the message names the way out."""
+    folder = tmp_path / "source/app"
+    folder.mkdir(parents=True)
+    (folder / "service.yaml").write_text(SERVICE)
+    (folder / "run.sh").write_text(
+        f"#!/bin/sh\necho ran >>{shlex.quote(str(followed.proof))}\n"
+    )
+    sign(followed.governed, alice, str(folder))
+    for path in ("service.yaml", "."):
+        followed.configure(url=folder, path=path)
+        name = "the source itself" if path == "." else path
+        printed = followed.follow()
+        assert f"{name} is not signed, and the rule signers" in printed
+        assert "a TOSCA service is an archive or a folder in the source" in printed
+    followed.configure(url=folder.parent, path="app")
+    assert "is in force" in followed.follow()
+    assert followed.ran == ["ran"]
+    (folder / "run.sh").write_text("#!/bin/sh\ntrue\n")
+    assert "app/run.sh: it was changed after it was signed" in followed.follow()
 
 
 @pytest.mark.slow

@@ -162,3 +162,80 @@ def test_wait_says_at_once_what_it_waits_for(machine: Machine) -> None:
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
+
+
+NESTED = """
+heat_template_version: 2018-08-31
+resources:
+  config: {type: OS::Heat::SoftwareConfig, properties: {group: script, config: "echo $deploy_action >>FOLDER/ran"}}
+  app: {type: OS::Heat::SoftwareDeployment, properties: {config: {get_resource: config}, server: here}}
+"""
+
+PARENT = """
+heat_template_version: 2018-08-31
+resources:
+  config: {type: OS::Heat::SoftwareConfig, properties: {group: script, config: "true"}}
+  web: {type: OS::Heat::SoftwareDeployment, properties: {config: {get_resource: config}, server: here}}
+  child: {type: child.yaml}
+"""
+
+
+@pytest.mark.parametrize("command", ["retry", "forget"])
+def test_requested_run_is_shown_until_it_has_run(
+    machine: Machine, command: str
+) -> None:
+    """By status and the list, with the command that begins it, also inside of a nested template."""
+    machine.write(NESTED.replace("FOLDER", str(machine.folder)), "child.yaml")
+    path = machine.write(PARENT, "s.yaml")
+    assert machine.apply(None, str(path)).code == 0
+    quiet = machine.agent("status").out
+    for name in ("s/web", "s/child/app"):
+        assert machine.agent(command, name).code == 0
+
+    why = "s/child/app, s/web run again as requested: `heat-config-agent stack update --existing s"
+    assert why in machine.agent("status").out
+    assert (
+        machine.agent("status", "--json").json["repeated_stacks"]["s"].startswith(why)
+    )
+    assert why in stack(machine, "list").out
+    assert "as requested" not in machine.agent("status", "--check").out
+
+    ran = machine.folder / "ran"
+    ran.unlink()
+    assert stack(machine, "update", "--existing", "s").code == 0
+    assert ran.read_text() == "CREATE\n"
+    assert "again as requested" not in machine.agent("status").out
+    assert "again as requested" not in quiet + stack(machine, "list").out
+
+
+def test_removal_that_has_failed_is_shown_until_it_has_succeeded(
+    machine: Machine,
+) -> None:
+    """The stack is complete again after a suspension and a resumption, and what was to be removed is still there."""
+    good = machine.folder / "good"
+    template = PARENT.replace("  child: {type: child.yaml}\n", "")
+    component = f"""
+  both:
+    type: OS::Heat::SoftwareComponent
+    properties:
+      configs:
+        - {{actions: [CREATE], tool: script, config: "true"}}
+        - {{actions: [DELETE], tool: script, config: "test -e {good} || {{ echo it hangs >&2; exit 7; }}"}}
+  old: {{type: OS::Heat::SoftwareDeployment, properties: {{config: {{get_resource: both}}, server: here}}}}
+"""
+    path = machine.write(template + component, "s.yaml")
+    assert machine.apply(None, str(path)).code == 0
+    machine.write(template, "s.yaml")
+    assert machine.apply(None, str(path)).code == 1
+    for word in ("suspend", "resume"):
+        assert stack(machine, word, "s").code == 0
+
+    why = "stack s: the DELETE of old has failed, and is due again"
+    assert why in machine.agent("status").out
+    assert "it hangs" in machine.agent("status", "--failed").out
+    assert why in machine.agent("status", "--check").out
+
+    good.touch()
+    assert machine.apply(None, str(path)).code == 0
+    assert why not in machine.agent("status").out
+    assert machine.agent("status", "--failed").code == 0

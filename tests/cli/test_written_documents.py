@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from heat_config_agent.cli.apply import command
+from heat_config_agent.settings import effective
+from heat_config_agent.sources.folder import files_of
 from support import pace
 from support.commands import counted, run, runs
 from support.loopback import SignalServer
@@ -399,6 +405,55 @@ def test_file_removed_from_a_folder_has_no_deployments(machine: Machine) -> None
         == "2 deployments: 2 skipped, 1 of them failed earlier"
     )
     assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+
+
+def test_lost_file_of_a_folder_is_said_and_keeps_its_deployments(
+    machine: Machine,
+) -> None:
+    """A link whose file is away is a file that cannot be read, in a plan too; its deployments are not taken out."""
+    bad = {"name": "bad", "group": "script", "config": "#!/bin/sh\nexit 3\n"}
+    folder = folder_with(
+        machine, a__yaml=json.dumps([counted(machine, "d1")]), b__yaml=json.dumps([bad])
+    )
+    assert machine.apply(folder).code == 1
+    (folder / "b.yaml").unlink()
+    (folder / "b.yaml").symlink_to(machine.folder / "away")
+
+    for words in ((), ("--plan",)):
+        done = machine.apply(folder, *words)
+        assert done.code == 1
+        assert f"cannot read {folder}/b.yaml: No such file or directory" in done.err
+    assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+
+
+def test_file_of_a_broken_disk_is_not_gone(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its deployments stay in force: a disk that cannot say whether a file is there has not lost it."""
+    folder = folder_with(
+        machine,
+        a__yaml=json.dumps([counted(machine, "d1")]),
+        b__yaml=json.dumps([counted(machine, "d2")]),
+    )
+    assert machine.apply(folder).code == 0
+    settings = effective.make({}, state=machine.state)
+    for name in ("stat", "lstat"):
+        monkeypatch.setattr(os, name, breaking(getattr(os, name), "b.yaml"))
+
+    files = [str(folder / each) for each in ("a.yaml", "b.yaml")]
+    assert list(files_of(str(folder))) == files
+    assert command.removed(settings, [str(folder)], [f"file:{files[0]}"]) == []
+
+
+def breaking(call: Callable[..., object], name: str) -> Callable[..., object]:
+    """Return a system call that fails with an error of the disk for a file of this name."""
+
+    def called(path: object, *arguments: object, **options: object) -> object:
+        if str(path).endswith(name):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return call(path, *arguments, **options)
+
+    return called
 
 
 HOT = "heat_template_version: 2018-08-31\nresources: {}\n"

@@ -50,7 +50,8 @@ def count(frame, event, _):
         calls[frame.f_code.co_filename.rpartition("heat_config_")[2] + ":" + frame.f_code.co_name] += 1
 
 
-from heat_config_agent.cli import agent, apply_options, runner
+from heat_config_agent.cli import agent, runner
+from heat_config_agent.cli.apply import options as apply_options
 
 is_apply = sys.argv.pop(1) == "apply"
 run = apply_options.run_template if is_apply and apply_options.is_of_template(sys.argv[1:]) else agent.main

@@ -11,7 +11,8 @@ import pytest
 import manual
 import reference
 from docs.console import ROOT
-from heat_config_agent.cli import agent, apply
+from heat_config_agent.cli import agent
+from heat_config_agent.cli.apply import command as apply
 from heat_config_agent.settings.kinds import written
 from heat_config_agent.settings.schema import SETTINGS
 

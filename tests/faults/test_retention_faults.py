@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.cli import shortcut
+from heat_config_agent.cli.apply import shortcut
 from heat_config_agent.model.entry import Removed, State
 from heat_config_agent.state import journal
 from support import kill_points, pace

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.cli import apply
+from heat_config_agent.cli.apply import command as apply
 from heat_config_agent.runs import supervisor
 from heat_config_agent.state import journal
 from support.daemon import LONG, Daemon

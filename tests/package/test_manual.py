@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import manual
-from heat_config_agent.cli import agent, apply
+from heat_config_agent.cli import agent
+from heat_config_agent.cli.apply import command as apply
 from heat_config_agent.settings.schema import SECTIONS, SETTINGS
 from heat_config_hooks import HOOKS
 from support.tools import need

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.cli import shortcut
+from heat_config_agent.cli.apply import shortcut
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import journal
 from heat_config_hooks import files

@@ -88,7 +88,7 @@ def test_recording_replaces_the_part_of_its_test_file() -> None:
 def test_recording_sees_the_functions_that_commands_run() -> None:
     """A module whose functions only a started command runs is recorded."""
     assert concerning.run_by("tests/cli/test_pause_command.py")[
-        "agent/heat_config_agent/cli/pause.py"
+        "agent/heat_config_agent/cli/machine/pause.py"
     ]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from heat_config_agent.cli import status
+from heat_config_agent.cli.deployments import status
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import journal
 from heat_config_hooks import HOOKS

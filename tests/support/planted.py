@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from urllib.parse import parse_qsl, urlsplit
 
-from heat_config_agent.cli import config, log, show, status
+from heat_config_agent.cli.deployments import log, show, status
+from heat_config_agent.cli.machine import config
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.runs import earlier, run_folder
 from heat_config_agent.state import journal

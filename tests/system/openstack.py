@@ -314,6 +314,16 @@ class Lab:
             data=dict(details),
         )
 
+    def mark_unhealthy(self, name: str, resource: str, reason: str) -> None:
+        """Have Heat replace a resource at the next update, as `openstack stack resource mark unhealthy` does."""
+        self._heat(
+            "resources.mark_unhealthy",
+            stack_id=name,
+            resource_name=resource,
+            mark_unhealthy=True,
+            resource_status_reason=reason,
+        )
+
     def set_password(self, user: str, password: str) -> None:
         """Set the password of a user of Keystone's, as the operator of a cloud does."""
         self._heat("password", user=user, password=password)
@@ -324,6 +334,15 @@ class Lab:
         [deployment] = [each["id"] for each in found if each["config_id"] == config]
         words = {"status": "COMPLETE", "status_reason": "by hand"}
         self._heat("software_deployments.update", deployment_id=deployment, **words)
+
+    def deletions(self, server: str) -> list[str]:
+        """Return the configs of the software deployments of a server whose DELETE has not ended, by Heat's API."""
+        found = self._heat("software_deployments.list", server_id=server)
+        return [
+            each["config_id"]
+            for each in found
+            if (each["action"], each["status"]) == ("DELETE", "IN_PROGRESS")
+        ]
 
     def wait(self, name: str, status: str, seconds: float = 120) -> Stack:
         """Wait until a stack has a status; fail as soon as the action has ended otherwise."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,70 @@ def test_advice_for_a_replaced_deployment_frees_its_stack(
     cloud.complete_deployment(told["old"])
     cloud.wait(name, "UPDATE_COMPLETE")
     eventually(lambda: "Heat has replaced it" in _told(machine), lambda: agent.log)
+
+
+@pytest.mark.parametrize("transport", ["HEAT_SIGNAL", "TEMP_URL_SIGNAL"])
+def test_unhealthy_deployment_is_reported_as_every_replaced_one(
+    cloud: Lab, agents: Agents, tmp_path: Path, transport: str
+) -> None:
+    """Heat replaces what an operator marks as unhealthy: DELETE of the old one runs after CREATE of the new one."""
+    name, ran = cloud.name("unhealthy"), tmp_path / "ran"
+    template = TEMPLATE.replace("FOLDER", str(tmp_path))
+    template = template.replace("HEAT_SIGNAL", transport)
+    cloud.stack_create(name, template, {"who": "fine"})
+    agent = agents.start("agent", cloud.settings(name))
+    cloud.wait(name, "CREATE_COMPLETE")
+
+    cloud.mark_unhealthy(name, "web", "by hand")
+    cloud.stack_update(name, template, {"who": "fine"})
+
+    machine = Machine(tmp_path / "agent")
+    machine.state = agent.state
+    eventually(lambda: "ran after" in _told(machine), lambda: agent.log)
+    assert ran.read_text().split() == [
+        "CREATE",
+        "fine",
+        "CREATE",
+        "fine",
+        "DELETE",
+        "fine",
+    ]
+    order = f"{name}/web: Heat is replacing it, and the DELETE of the old one runs after the CREATE of the new one"
+    assert order in agent.log
+    if transport == "HEAT_SIGNAL":
+        [told] = machine.agent("status", "--json").json["replaced"]
+        cloud.complete_deployment(told["old"])
+    cloud.wait(name, "UPDATE_COMPLETE")
+    eventually(lambda: "Heat has replaced it" in _told(machine), lambda: agent.log)
+
+
+def test_unhealthy_server_needs_a_hand_for_its_old_deployments(
+    cloud: Lab, agents: Agents, tmp_path: Path
+) -> None:
+    """Heat refuses the old agent what it is to delete, so the stack waits until the advice of the page is followed."""
+    name, ran = cloud.name("unhealthy"), tmp_path / "ran"
+    template = TEMPLATE.replace("FOLDER", str(tmp_path))
+    cloud.stack_create(name, template, {"who": "fine"})
+    agent = agents.start("agent", cloud.settings(name))
+    cloud.wait(name, "CREATE_COMPLETE")
+    old = cloud.resource_get(name, "server").physical
+
+    cloud.mark_unhealthy(name, "server", "its user is gone")
+    cloud.stack_update(name, template, {"who": "fine"})
+    eventually(
+        lambda: "its server resource, been deleted or replaced?" in agent.log,
+        lambda: agent.log,
+    )
+    agent.stop()
+    agent.boot.write_text(json.dumps(cloud.settings(name)))
+    agent.start()
+    eventually(lambda: ran.read_text().count("CREATE") == 2, lambda: agent.log)
+    eventually(lambda: bool(cloud.deletions(old)), lambda: agent.log)
+    [deletion] = cloud.deletions(old)
+    cloud.complete_deployment(deletion)
+
+    cloud.wait(name, "UPDATE_COMPLETE")
+    assert "DELETE" not in ran.read_text()
 
 
 def _told(machine: Machine) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli.apply_options import is_template
+from heat_config_agent.cli.apply.options import is_template
 from support.machine import Done, Machine
 
 HEAD = "tosca_definitions_version: tosca_simple_yaml_1_3\n"

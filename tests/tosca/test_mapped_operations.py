@@ -198,3 +198,35 @@ def test_artifacts_are_copied_before_a_workflow_creates_nodes(machine: Machine) 
     )
     assert done.code == 0, done.out + done.err
     assert not there.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        ("absent", "there is no file absent"),
+        ("../outside", "there is no file ../outside"),
+        ("https://example.com/x", "https://example.com/x is not on this machine"),
+    ],
+)
+def test_artifact_that_cannot_be_copied_is_warned_of(
+    file: str, why: str, machine: Machine
+) -> None:
+    """The rest of the service is carried out, and its end does not hide what was left out."""
+    folder = machine.folder / "service"
+    folder.mkdir()
+    (folder / "a.sh").write_text("#!/bin/bash\ntrue\n")
+    (folder / "s.yaml").write_text(
+        f"{HEAD}topology_template:\n  node_templates:\n    a:\n      type: Root\n"
+        f"      artifacts: {{ text: {{ type: File, file: {file!r}, deploy_path: {machine.folder}/there }} }}\n"
+        "      interfaces: { Standard: { create: a.sh } }\n"
+    )
+    done = machine.command(
+        "heat-config-apply",
+        [str(folder / "s.yaml"), "--state-dir", str(machine.state)],
+        {},
+    )
+    assert done.code == 0, done.out + done.err
+    assert (
+        f"warning: topology_template.node_templates.a: the artifact text is not copied: {why}"
+        in done.err
+    )

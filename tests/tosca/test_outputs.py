@@ -169,3 +169,11 @@ def test_operation_runs_again_for_an_output_that_nothing_had_asked_for(
     )
     assert "  number = 7" in done.out
     assert service.ran.read_text() == "\n\n"
+
+
+def test_list_that_is_nested_too_deeply_is_not_a_list(service: Service) -> None:
+    """It comes from a script, and is kept as text."""
+    deep = "[" * 5000 + "]" * 5000
+    done = service.apply(f"export text=a default=x number=1 names='{deep}'")
+    assert done.code == 0, done.err[-2000:]
+    assert "warning: app.create: the output names must be a list" in done.err

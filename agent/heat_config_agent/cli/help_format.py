@@ -45,6 +45,8 @@ class Parser(argparse.ArgumentParser):
         _, unknown, rest = message.partition("unrecognized arguments: ")
         word = rest.split()[0].partition("=")[0] if unknown and rest.split() else ""
         near = closest(word, _options(self)) if word.startswith("--") else ""
+        if near and near == word:  # that of another command, or it comes after `--`
+            return f"{word} does not belong there (`{self.prog} --help`)"
         return f"there is no option {word} (did you mean {near}?)" if near else ""
 
 

@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 
-from heat_config_agent.cli import shortcut
+from heat_config_agent.cli.apply import shortcut
 from heat_config_hooks import memory
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -48,11 +48,12 @@ def apply() -> NoReturn:
         _end(0)
     _end_on_interrupt()
     gc.disable()
-    from heat_config_agent.cli import apply_options, runner  # noqa: PLC0415
+    from heat_config_agent.cli import runner  # noqa: PLC0415
+    from heat_config_agent.cli.apply import options as apply_options  # noqa: PLC0415
 
     run: Callable[[Sequence[str]], int] = apply_options.run_template
     if not apply_options.is_of_template(sys.argv[1:]):
-        from heat_config_agent.cli import apply as command  # noqa: PLC0415  # templates need none of it
+        from heat_config_agent.cli.apply import command  # noqa: PLC0415  # templates need none of it
 
         run = command.main
     _loaded()

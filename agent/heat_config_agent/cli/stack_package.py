@@ -48,17 +48,26 @@ def names(state: Path) -> Sequence[str]:
     return listing.names(state)
 
 
-def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
-    """Return two maps from stacks to sentences: why they have failed, and which command continues an interrupted one.
+def troubles(
+    settings: Settings,
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return three maps from stacks to sentences.
 
-    A stack has failed if its last action has, or the last run of one of its workflows, or if its records are damaged.
+    The first says why a stack has failed, the second which command continues an interrupted one, and the third which
+    deployments a person asked for again. A stack has failed if its last action has, or the last run of one of its
+    workflows, if a DELETE that has failed in an earlier action is still due, or if its records are damaged.
     """
     reasons: dict[str, str] = {}
     unfinished: dict[str, str] = {}
+    asked: dict[str, str] = {}
     for name in names(settings.state):
         stack = kept(settings.state, name)
         if stack is None or stack.blank:
             continue
+        if stack.asked:
+            from heat_config_stack.cli.stack import values  # noqa: PLC0415  # slow to load
+
+            asked[name] = values.repeated(settings, stack)
         if stack.record is None:
             reasons[name] = f"its records cannot be read: {stack.trouble}"
         elif stack.record.status == "FAILED":
@@ -67,12 +76,17 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
             reasons[name] = sessions.why_failed(settings, name)
         elif sentence := interrupted(settings, stack):
             unfinished[name] = sentence
-        elif stack.workflows:
-            reasons[name] = "; ".join(
+        elif stack.workflows or stack.left:
+            told = [
                 f"the workflow {each} has failed: {why}"
                 for each, why in stack.workflows
-            )
-    return reasons, unfinished
+            ]
+            if stack.left:
+                from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
+
+                told.append(sessions.why_left(settings, name, stack.left))
+            reasons[name] = "; ".join(told)
+    return reasons, unfinished, asked
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:

@@ -8,20 +8,22 @@ longer than those. Content that is put back after another edition has been accep
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 
 from heat_config_agent.deployments import metadata
-from heat_config_agent.model.deployment import CLEANUP_KEY, DELETE, Document, Mistake
+from heat_config_agent.model.deployment import (
+    CLEANUP_KEY,
+    DELETE,
+    EDITION_DIGITS,
+    Deployment,
+    Document,
+    Mistake,
+    edition_beginning,
+    is_edition,
+)
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.values import replace
-
-_DIGITS = 20
-"""Digits of the digest."""
-
-_NAME = 60
-"""Characters of the name that are in the id."""
 
 
 def check(documents: Iterable[Document]) -> None:
@@ -70,12 +72,74 @@ def completed(
     ]
 
 
+def unfinished(entries: Iterable[Entry]) -> frozenset[str]:
+    """Return the names of the editions that have not run to their ends."""
+    return frozenset(
+        entry.name
+        for entry in entries
+        if entry.ended is None and is_edition(entry.id, entry.name)
+    )
+
+
+def renewed(
+    deployment: Deployment, entries: Mapping[str, Entry], key: bytes
+) -> Deployment:
+    """Return an edition that begins now, with the action that follows from what has ended since its acceptance.
+
+    An action that its file names stays.
+    """
+    action = _action(
+        sorted(
+            (
+                entry
+                for entry in entries.values()
+                if entry.name == deployment.name
+                and entry.key != deployment.key
+                and not entry.key.endswith(CLEANUP_KEY)
+            ),
+            key=lambda each: each.accepted,
+        )
+    )
+    if action == deployment.action or not _is_action_ours(deployment, key):
+        return deployment
+    inputs = deployment.document["inputs"]
+    given = {"name": "deploy_action", "type": "String", "value": action}
+    return replace(
+        deployment,
+        inputs=tuple(
+            replace(each, value=action) if each.name == "deploy_action" else each
+            for each in deployment.inputs
+        ),
+        document={
+            **deployment.document,
+            "inputs": [*(inputs if isinstance(inputs, list) else ())[:-1], given],
+        },
+    )
+
+
+def _is_action_ours(deployment: Deployment, key: bytes) -> bool:
+    """Return whether the action of an edition is not in its file: the id has a digest of what the file has."""
+    inputs = deployment.document.get("inputs")
+    if not isinstance(inputs, list):
+        return False
+    others = {
+        name: value for name, value in deployment.document.items() if name != "inputs"
+    }
+    given: list[Mapping[str, object]] = [{**others, "inputs": inputs[:-1]}]
+    if len(inputs) == 1:
+        given += [others, {**others, "inputs": None}]
+    return any(
+        _is_of(deployment.id, _base(deployment.given_name, entry, key))
+        for entry in given
+    )
+
+
 def superseded(entries: Iterable[Entry]) -> set[str]:
     """Return the keys of editions of which the journal has a newer one of the same name, in whatever file it is."""
     newest: dict[str, Entry] = {}
     old: set[str] = set()
     for entry in sorted(entries, key=lambda each: each.accepted):
-        if not _is_edition(entry, entry.name):
+        if not is_edition(entry.id, entry.name):
             continue
         before = newest.get(entry.name)
         if before is not None:
@@ -123,7 +187,7 @@ def _edition(
 ) -> dict[str, object]:
     """Return a deployment with its id, and with the input `deploy_action` unless it has one."""
     name = str(entry["name"])
-    base = f"{_beginning(name)}-{_digest(entry, key)}"
+    base = _base(name, entry, key)
     same = sorted(
         (
             each
@@ -132,9 +196,9 @@ def _edition(
         ),
         key=lambda each: each.accepted,
     )
-    editions = [each for each in same if _is_edition(each, name)]
+    editions = [each for each in same if is_edition(each.id, name)]
     last = editions[-1] if editions else None
-    if last is not None and (last.id == base or last.id.startswith(f"{base}-")):
+    if last is not None and _is_of(last.id, base):
         identity, action = last.id, last.action or "CREATE"
     else:
         ids = {each.id for each in same}
@@ -147,28 +211,17 @@ def _edition(
     return {**entry, "id": identity, **_with_action(entry, action)}
 
 
-def _beginning(name: str) -> str:
-    """Return how the ids of the editions of a name begin."""
-    return (
-        "".join(
-            sign if sign.isascii() and sign.isalnum() else "-" for sign in name[:_NAME]
-        ).strip("-")
-        or "d"
-    )
-
-
-def _is_edition(entry: Entry, name: str) -> bool:
-    """Return whether the id of a deployment was made from its name and its content."""
-    return (
-        re.fullmatch(
-            rf"{re.escape(_beginning(name))}-[0-9a-f]{{{_DIGITS}}}(-[0-9]+)?", entry.id
-        )
-        is not None
-    )
-
-
 def _numbered(base: str, number: int) -> str:
     return base if number == 1 else f"{base}-{number}"
+
+
+def _base(name: str, entry: Mapping[str, object], key: bytes) -> str:
+    """Return the id of the first edition of a name with this content."""
+    return f"{edition_beginning(name)}-{_digest(entry, key)}"
+
+
+def _is_of(identity: str, base: str) -> bool:
+    return identity == base or identity.startswith(f"{base}-")
 
 
 def _digest(entry: Mapping[str, object], key: bytes) -> str:
@@ -176,7 +229,7 @@ def _digest(entry: Mapping[str, object], key: bytes) -> str:
 
     content = {name: value for name, value in entry.items() if name != "id"}
     text = json.dumps(content, sort_keys=True, ensure_ascii=True)
-    return blake2b(text.encode(), key=key, digest_size=_DIGITS // 2).hexdigest()
+    return blake2b(text.encode(), key=key, digest_size=EDITION_DIGITS // 2).hexdigest()
 
 
 def _action(same: Iterable[Entry]) -> str:

@@ -21,6 +21,7 @@ from heat_config_agent.model.deployment import (
     Job,
     Mistake,
     Tool,
+    is_edition,
 )
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.run_settings import RunDefaults
@@ -37,6 +38,8 @@ NOT_CHOSEN = "not chosen"
 """The reason to skip a deployment that `only` does not name."""
 
 _LEFT = "its deployment has left the metadata: clean up"
+
+_AFTER = "new; it begins when the run of its former edition has ended, which decides the action"
 
 _DAMAGED = "the journal is damaged at the record of this deployment; it is not run, as it may have run before"
 
@@ -219,6 +222,13 @@ def deployment_of(
     return replace(parsed.deployments[0], key=entry.key)
 
 
+def is_awaited(entry: Entry) -> bool:
+    """Return whether a server waits for the result of an entry."""
+    return (
+        deployment_of(entry).target.wanted if entry.document else bool(entry.addressee)
+    )
+
+
 def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list of decisions, of which the first counts
     """Return what to do for a deployment."""
     entry = known.entries.get(deployment.key)
@@ -248,9 +258,9 @@ def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list
                 deployment=deployment,
                 reason="done already, as its file in deployed/ says",
             )
-        return _new(
-            deployment, known, _LEFT if deployment.action == cleanup.ACTION else "new"
-        )
+        if deployment.action == cleanup.ACTION:
+            return _new(deployment, known, _LEFT)
+        return _new(deployment, known, _AFTER if _waits(deployment, known) else "new")
     # 3. A person has asked for it.
     if entry.again:
         return _new(deployment, known, "asked to run again")
@@ -319,6 +329,16 @@ def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list
     if entry.document and entry.document != deployment.document:
         reason += "; its content has changed since, but not its id (a new id is run)"
     return Step(verb=Verb.SKIP, deployment=deployment, reason=reason, tool=entry.tool)
+
+
+def _waits(deployment: Deployment, known: Known) -> bool:
+    """Return whether another edition of a new deployment runs."""
+    return deployment.place.startswith("name ") and any(
+        entry.state is State.RUNNING
+        and entry.name == deployment.name
+        and is_edition(entry.id, entry.name)
+        for entry in known.entries.values()
+    )
 
 
 def is_corrected(deployment: Deployment, entry: Entry) -> bool:

@@ -315,7 +315,7 @@ class _Queue:
             )
         try:
             json.loads(answer.body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SourceError(
                 f"{failure}: the answer is not JSON",
                 hint="check that this is Zaqar's address",

@@ -57,6 +57,8 @@ class Applier:
         """The reason why something could not be begun, so that it has to be offered again; empty if nothing has."""
         self.mistakes: list[Mistake] = []
         """The mistakes in the documents that were offered last."""
+        self._unfinished: frozenset[str] = frozenset()
+        """The names of deployments without ids of which an edition had not run to its end at the last offer."""
         self._idle: tuple[list[Document], object] | None = None
         """The documents of the last pass, and what else there was then, if it left nothing to do."""
 
@@ -141,6 +143,7 @@ class Applier:
         from heat_config_agent.state import edition_key  # noqa: PLC0415
 
         entries, state = self.work.journal.entries, self.work.ground.state
+        self._unfinished = edition.unfinished(entries.values())
         return edition.completed(documents, entries, edition_key.read(state, make=True))
 
     def nothing_new(
@@ -220,7 +223,9 @@ class Applier:
             if step:  # the turn does not wait for its end: the caller may have something to do first
                 work.queue.take(step)
                 with work.attempts.on(BEGINNING, step.deployment.key):
-                    self._begin(step)
+                    renewed = self._renewed(step)
+                    if renewed is not None:
+                        self._begin(renewed)
         finally:
             results.publish(work)
         launch.limit(work)
@@ -246,6 +251,32 @@ class Applier:
             results.answer(self.work, step, step.reply or {}, step.reason)
         else:
             self._run(step)
+
+    def _renewed(self, step: Step) -> Step | None:
+        """Return a step whose turn has come, with the action that follows from the end of its former edition.
+
+        The action was chosen when its document was read, and that edition may have run until now. Returns None if there
+        is nothing to do for the other action.
+        """
+        if step.deployment.given_name not in self._unfinished or step.attempt > 1:
+            return step
+        from heat_config_agent.deployments import edition  # noqa: PLC0415  # as above
+        from heat_config_agent.state import edition_key  # noqa: PLC0415
+
+        work = self.work
+        entries, key = work.journal.entries, step.deployment.key
+        secret = edition_key.read(work.ground.state, make=True)
+        deployment = edition.renewed(step.deployment, entries, secret)
+        if deployment is step.deployment or entries[key].state is not State.ACCEPTED:
+            return step
+        known = facts([deployment], entries, work.ground, are_few=True)
+        renewed = plan.renewed(deployment, known)
+        if renewed.verb not in (Verb.RUN, Verb.ANSWER):
+            records.withdraw(work, key)
+            work.report.event(events.Skipped(renewed))
+            return None
+        records.record_accepted(work, renewed)
+        return renewed
 
     def _resume(self, step: Step) -> None:
         """Follow a run that an earlier agent started, or conclude it if it has ended since."""

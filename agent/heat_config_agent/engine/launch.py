@@ -345,14 +345,14 @@ def end_all_of(work: Work, source: str, reason: str) -> None:
 
 
 def make_way(work: Work) -> None:
-    """Begin to end the runs that a waiting DELETE of the same resource has replaced."""
+    """Begin to end the runs that a waiting DELETE of the same place has replaced."""
     for step in () if work.queue.hold else work.queue:
         delete = step.deployment
         for key, active in (
-            work.active.items() if delete.action == DELETE and delete.resource else ()
+            work.active.items() if delete.action == DELETE and delete.place else ()
         ):
             replaced = active.step.deployment
-            same = replaced.resource == delete.resource and key != delete.key
+            same = replaced.place == delete.place and key != delete.key
             if same and replaced.action != DELETE and not active.running.ending:
                 _end(work, active.running, "its deployment was replaced by a DELETE")
 

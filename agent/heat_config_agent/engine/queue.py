@@ -89,14 +89,12 @@ class Queue:
         """Return the retries that are not wanted any more, because a DELETE of the same resource waits."""
         steps = self._steps if self._retries and self._deletes else ()
         deletes = {
-            step.deployment.resource
-            for step in steps
-            if step.deployment.action == DELETE
+            step.deployment.place for step in steps if step.deployment.action == DELETE
         }
         return [
             step
             for step in steps
-            if step.attempt > 1 and step.deployment.resource in deletes - {""}
+            if step.attempt > 1 and step.deployment.place in deletes - {""}
         ]
 
     def add(self, step: Step) -> None:
@@ -200,13 +198,10 @@ class Queue:
     ) -> bool:
         """Return whether a deployment may begin next to those that run.
 
-        Two deployments of one resource never run at once. A DELETE waits only for other DELETEs, and not for long: a
+        Two deployments of one place never run at once. A DELETE waits only for other DELETEs, and not for long: a
         run that hangs must not hold it up. A cleanup ends before anything else begins, as that may need the same place.
         """
-        if any(
-            other.resource and other.resource == deployment.resource
-            for other in running
-        ):
+        if any(other.place and other.place == deployment.place for other in running):
             return False
         if deployment.action == DELETE:
             now = processes.since_boot()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping
 
-from heat_config_agent.deployments import cleanup
+from heat_config_agent.deployments import cleanup, plan
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine import events, launch
 from heat_config_agent.engine.survey import Survey
@@ -69,12 +69,17 @@ def accept(work: Work, step: Step) -> bool:
             if entry is not None:
                 # its document is replaced by that of the step
                 launch.keep_earlier(work, entry)
-            tool = step.job.config.tool if step.job else step.deployment.group
-            work.journal.accepted(step.deployment, tool=name_of(step.deployment, tool))
+            record_accepted(work, step)
     if step.verb is Verb.RUN or (step.verb is Verb.ANSWER and work.queue.hold):
         work.queue.add(step)
         return False
     return True
+
+
+def record_accepted(work: Work, step: Step) -> None:
+    """Put on record that a deployment is accepted as a step has it."""
+    tool = step.job.config.tool if step.job else step.deployment.group
+    work.journal.accepted(step.deployment, tool=name_of(step.deployment, tool))
 
 
 def withdraw(work: Work, key: str) -> None:
@@ -94,6 +99,8 @@ def withdraw(work: Work, key: str) -> None:
         return  # an earlier run of it made something, so it stays known until that is cleaned up
     if entry.state is State.ACCEPTED:
         _drop(work, key)
+    elif entry.state is State.FINISHED and not plan.is_awaited(entry):
+        settle(work, key, State.UNASKED)
     elif entry.state in (State.FINISHED, State.REBOOT, State.RETRY):
         settle(work, key, State.SUPERSEDED)
         work.report.event(events.Delivered(work.journal.entries[key], None))

@@ -83,6 +83,33 @@ def given_name(document: Mapping[str, object], name: str) -> str:
     return given if given and isinstance(given, str) else name
 
 
+EDITION_DIGITS = 20
+"""The digits of the digest in the id of an edition."""
+
+_EDITION_NAME = 60
+"""The characters of its name that are in the id of an edition."""
+
+
+def edition_beginning(name: str) -> str:
+    """Return how the ids of the editions of a name begin."""
+    return (
+        "".join(
+            sign if sign.isascii() and sign.isalnum() else "-"
+            for sign in name[:_EDITION_NAME]
+        ).strip("-")
+        or "d"
+    )
+
+
+def is_edition(identity: str, name: str) -> bool:
+    """Return whether the id of a deployment was made from its name and its content."""
+    beginning = re.escape(edition_beginning(name))
+    return (
+        re.fullmatch(rf"{beginning}-[0-9a-f]{{{EDITION_DIGITS}}}(-[0-9]+)?", identity)
+        is not None
+    )
+
+
 def title_of(owner: str, name: str) -> str:
     """Return the name by which people know a deployment: STACK/RESOURCE as in Heat, or its own name.
 
@@ -286,6 +313,16 @@ class Deployment:
         """The deployment resource, as STACK/NAME: the same for all its actions; empty if the inputs do not name it."""
         stack, name = self.input("deploy_stack_id"), self.input("deploy_resource_name")
         return f"{stack}/{name}" if stack and name else ""
+
+    @functools.cached_property
+    def place(self) -> str:
+        """The place of which at most one deployment runs at a time: its resource, or its name if that is its identity.
+
+        Empty for a deployment that has a place of its own.
+        """
+        if self.resource or not is_edition(self.id, self.given_name):
+            return self.resource
+        return f"name {self.given_name}"
 
     @functools.cached_property
     def references(self) -> tuple[str, ...]:

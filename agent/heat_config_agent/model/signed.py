@@ -133,7 +133,7 @@ def _inputs(name: str) -> frozenset[str] | None:
     _, bracket, listed = name.rpartition("  [")
     try:
         values = json.loads(f"[{listed}") if bracket else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     is_list = isinstance(values, list) and all(
         isinstance(value, str) for value in values

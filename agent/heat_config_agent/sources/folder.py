@@ -30,7 +30,7 @@ def files_of(name: str) -> Sequence[str]:
         return [name]
     paths = [os.path.join(name, each) for each in names]  # noqa: PTH118
     archives = [path for path in paths if path.endswith(kinds.ARCHIVES)]
-    texts = [path for path in paths if path.endswith(SUFFIXES) and os.path.isfile(path)]  # noqa: PTH113
+    texts = [path for path in paths if path.endswith(SUFFIXES) and _is_file(path)]
     languages = {path: kinds.template_in(_content(path)) for path in texts}
     values = {path: _value(path) for path, language in languages.items() if language}
     templates = [path for path in values if _is_template(values[path], languages[path])]
@@ -61,6 +61,11 @@ def files_of(name: str) -> Sequence[str]:
         hint = f"documents and templates are files named {', '.join(f'*{each}' for each in SUFFIXES)}"
         raise UsageError(f"there is nothing to apply in {name}", hint=hint)
     return documents
+
+
+def _is_file(path: str) -> bool:
+    """Return whether a name in a folder is that of a file, or of a link whose file is lost, which has to be said."""
+    return os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
 
 
 def _only(name: str, paths: Sequence[str], kind: str) -> Sequence[str]:

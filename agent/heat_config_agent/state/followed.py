@@ -168,6 +168,8 @@ def ask_again(state: Path, name: str) -> None:
     """Request that the newest revision of a source is carried out again, even if it succeeded. Raises StateError."""
     place = folder(state, name) / _AGAIN
     try:
+        # the source may never have been asked
+        files.make_directory(place.parent)
         files.replace(place, b"", durable=True)
     except OSError as error:
         raise StateError(f"cannot write {place}: {error.strerror}") from error

@@ -19,7 +19,7 @@ from heat_config_agent.model.errors import StateError
 from heat_config_agent.state.asked import FOLDER, PAUSED, paused
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
-from heat_config_hooks import files
+from heat_config_hooks import files, processes
 
 
 def pause(state: Path, reason: str, until: float | None = None) -> None:
@@ -30,7 +30,13 @@ def pause(state: Path, reason: str, until: float | None = None) -> None:
     try:
         files.make_directory(state, durable=True)
         text = json.dumps(
-            {"reason": " ".join(reason.split()), "since": time.time(), "until": until}
+            {
+                "reason": " ".join(reason.split()),
+                "since": time.time(),
+                "until": until,
+                "boot": processes.boot_id(),
+                "up": processes.since_boot(),
+            }
         )
         files.replace(state / PAUSED, text.encode(), durable=True)
     except OSError as error:

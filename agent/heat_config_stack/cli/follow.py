@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from heat_config_agent.cli import pause, stack_package, state_options, terminal
+from heat_config_agent.cli import stack_package, state_options, terminal
+from heat_config_agent.cli.machine import pause
 from heat_config_agent.deployments.plan import clock
 from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, UsageError

@@ -274,7 +274,7 @@ def _json_string(value: str) -> str:
     try:
         if value:
             json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return f"JSON string {value} is invalid: {error}"
     return ""
 

@@ -14,6 +14,9 @@ SUFFIX = ".signature"
 """The end of the name of the evidence for a tree, which stands next to the tree."""
 
 
+_SIGN = "heat-config-agent sign writes its list next to it; a TOSCA service is an archive or a folder in the source"
+
+
 @dataclass(frozen=True)
 class Demand:
     """The checks of a source before it puts the files of a revision into the tree."""
@@ -33,14 +36,23 @@ class Demand:
         gate.require(evidence, self.signers, shown)
 
 
-def require_beside(path: Path) -> None:
+def require_beside(path: Path, tree: Path) -> None:
     """Raise UsageError unless a template or document is signed by the list next to it, if the policy requires it.
 
     This is for sources whose revisions are not signed as a whole, before anything of a revision is looked at.
     """
     allowed = gate.signers()
-    opened = gate.beside(path, allowed, required=True) if allowed is not None else None
-    if opened is not None and not path.is_dir():
+    if allowed is None:
+        return
+    opened = gate.beside(path, allowed, required=False)
+    if opened is None:
+        name = path.relative_to(tree).as_posix()
+        named = "the source itself" if name == "." else name
+        raise UsageError(
+            f"{named} is not signed, and the rule signers of the policy requires it",
+            hint=_SIGN,
+        )
+    if not path.is_dir():
         try:
             opened.read(path)
         except OSError as error:

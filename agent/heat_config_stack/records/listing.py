@@ -9,7 +9,14 @@ from typing import NamedTuple
 from heat_config_agent.diagnostics.names import is_stack_name, rule
 from heat_config_agent.model.errors import StateError, UsageError
 from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
-from heat_config_stack.records.records import FAILED, StackRecord
+from heat_config_stack.records.records import (
+    ASKED,
+    COMPLETE,
+    DELETE,
+    FAILED,
+    ResourceRecord,
+    StackRecord,
+)
 from heat_config_stack.records.store import FILE, Store
 
 FOLDER = "stacks"
@@ -52,6 +59,10 @@ class Kept(NamedTuple):
     """True if nothing has been done yet, so that the stack counts as not existing."""
     workflows: tuple[tuple[str, str], ...] = ()
     """The workflows whose last run has failed, each with the reason."""
+    asked: tuple[str, ...] = ()
+    """The paths of resources of a complete stack that run again in its next action, because a person asked for it."""
+    left: tuple[str, ...] = ()
+    """The paths of resources of a complete stack whose DELETE has failed in an earlier action."""
 
 
 def kept(state: Path, name: str) -> Kept | None:
@@ -71,6 +82,41 @@ def kept(state: Path, name: str) -> Kept | None:
     workflows = tuple(
         sorted(each for each in failed if each[0] not in (DEPLOY, UNDEPLOY))
     )
+    asked, left = _open(store)
     return Kept(
-        name, store.root, store.damage or "; ".join(warnings), workflows=workflows
+        name,
+        store.root,
+        store.damage or "; ".join(warnings),
+        workflows=workflows,
+        asked=asked,
+        left=left,
     )
+
+
+def _open(store: Store) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the resources of a complete stack that a person asked for again, and those whose DELETE has failed."""
+    if store.root is None or store.root.status != COMPLETE:
+        return (), ()
+    owners = {each.owner for each in store.stacks.values()}
+    failed = [
+        each
+        for each in store.resources.values()
+        if each.status == FAILED and each.id not in owners
+    ]
+    asked = {_path(store, each) for each in failed if each.reason == ASKED}
+    left = {
+        _path(store, each)
+        for each in failed
+        if each.action == DELETE and each.reason != ASKED
+    }
+    return tuple(sorted(asked)), tuple(sorted(left))
+
+
+def _path(store: Store, resource: ResourceRecord | None) -> str:
+    """Return the names from the root to a resource."""
+    names: list[str] = []
+    while resource is not None:
+        names.insert(0, resource.name)
+        stack = store.stacks.get(resource.stack)
+        resource = store.resources.get(stack.owner) if stack and stack.owner else None
+    return "/".join(names)

@@ -27,6 +27,10 @@ LEFT_OUT = "left out"
 """The beginning of the reason of a resource that is for another server than this machine."""
 
 
+ASKED = "a person asked for another run"
+"""The reason of a resource that runs again in the next action of its stack, because a person asked for it."""
+
+
 def new_id() -> str:
     """Return a new unique id."""
     return str(uuid.uuid4())

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from heat_config_agent.model.positions import Json
+from heat_config_hooks import strict_json
 from heat_config_stack.definition import ROOT, Unresolved, resolve
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.records import exception, kept_files
@@ -434,7 +435,9 @@ def _typed(value: Json, type_: str) -> tuple[Json, str]:
         return None, "did not come"
     try:
         parsed = (
-            json.loads(value) if isinstance(value, str) and type_ in _PARSED else value
+            strict_json.loads(value)
+            if isinstance(value, str) and type_ in _PARSED
+            else value
         )
     except ValueError:
         parsed = value

@@ -337,6 +337,23 @@ def test_frontend_of_debconf_is_a_plain_word(value: str, is_variable: bool) -> N
             "NVTX_INJECTION64_PATH",
             "GF_PATHS_PLUGINS",
         ),
+        *(
+            "fn_ls",
+            "WINELOADER",
+            "KERNEL_INSTALL_PLUGINS",
+            "EASYRSA_VARS_FILE",
+            "WG_QUICK_USERSPACE_IMPLEMENTATION",
+            "PARALLEL_RSYNC_OPTS",
+        ),
+        *(
+            "FFREPORT",
+            "ESBUILD_BINARY_PATH",
+            "JENV_ROOT",
+            "EM_CONFIG",
+            "CONAN_HOME",
+            "NCCL_NET_PLUGIN",
+            "VCSH_HOOK_D",
+        ),
     ],
 )
 def test_variable_that_names_code_or_settings_is_reserved(name: str) -> None:

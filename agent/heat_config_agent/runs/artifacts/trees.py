@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from heat_config_agent.model.errors import UsageError
+from heat_config_hooks import files
 
 MOST_FILES = 20_000
 """The most files and folders of a revision, or of the artifacts of a deployment."""
@@ -120,29 +121,53 @@ def digest(path: Path, budget: Budget) -> str:
         if stat.S_ISLNK(status.st_mode):
             total.update(os.fsencode(place.readlink()) + b"\0")
         elif stat.S_ISREG(status.st_mode):
-            budget.spend(status.st_size)
             total.update(b"%d\0" % status.st_size)
-            with place.open("rb") as file:
-                while piece := file.read(PIECE):
+            with _opened(place, is_link=place == path) as file:
+                for piece in _pieces(file, budget):
                     total.update(piece)
+        elif place == path and not stat.S_ISDIR(status.st_mode):
+            raise UsageError(f"{path} is neither a file nor a folder")
     return f"sha256:{total.hexdigest()}"
 
 
 def copy(path: Path, tree: Path, budget: Budget) -> None:
     """Copy a file into a tree, or the content of a folder (without `.git`). Raises OSError and UsageError."""
     if not path.is_dir():
-        budget.spend(path.stat().st_size, 1)
-        shutil.copy(path, tree / path.name)
+        budget.spend(0, 1)
+        _copy(path, tree / path.name, budget, is_link=True)
         return
     for place in _walk(path, _HISTORY):
         mode = place.lstat().st_mode
         target = tree / place.relative_to(path)
-        budget.spend(place.lstat().st_size if stat.S_ISREG(mode) else 0, 1)
+        budget.spend(0, 1)
         if stat.S_ISLNK(mode):
             target.symlink_to(place.readlink())
         elif stat.S_ISDIR(mode):
             target.mkdir()
         elif stat.S_ISREG(mode):
-            shutil.copy(place, target)
+            _copy(place, target, budget)
         else:
             raise UsageError(f"{place} is neither a file nor a folder")
+
+
+def _copy(path: Path, target: Path, budget: Budget, *, is_link: bool = False) -> None:
+    """Copy a regular file with its mode. Raises OSError and UsageError."""
+    with _opened(path, is_link=is_link) as content, target.open("xb") as file:
+        for piece in _pieces(content, budget):
+            file.write(piece)
+        os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(content.fileno()).st_mode))
+
+
+def _opened(path: Path, *, is_link: bool) -> IO[bytes]:
+    """Open a regular file, which may be behind a link if `is_link`. Raises OSError for a device or a pipe."""
+    return open(files.open_regular(path, follow=is_link), "rb")
+
+
+def _pieces(file: IO[bytes], budget: Budget) -> Iterator[bytes]:
+    """Yield the content of a file as the budget allows. Raises OSError and UsageError.
+
+    The bytes that are read count, and not the size that the file has said: it may grow in the meantime.
+    """
+    while piece := file.read(PIECE):
+        budget.spend(len(piece))
+        yield piece

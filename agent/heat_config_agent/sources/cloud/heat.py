@@ -77,7 +77,7 @@ class Heat:
             return answer.body
         status = f"HTTP {answer.status} {answer.reason}".rstrip()
         if answer.status in (401, 403, 404, 410):
-            hint = "has the stack, or its server resource, been deleted?"
+            hint = "has the stack, or its server resource, been deleted or replaced?"
             raise AccessError(
                 f"Heat rejects the request for the metadata: {status}", hint=hint
             )

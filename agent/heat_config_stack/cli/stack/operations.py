@@ -21,6 +21,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import asked
+from heat_config_hooks import strict_json
 from heat_config_stack.cli import template_options as named
 from heat_config_stack.cli.stack import origin, sessions, values
 from heat_config_stack.cli.stack.live_view import Earlier, View, view_of
@@ -30,6 +31,7 @@ from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, refuse_suspended
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import (
+    ASKED,
     COMPLETE,
     CREATE,
     DELETE,
@@ -207,6 +209,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
         ):
             session.create(definition, rollback=options.rollback)
         else:
+            refuse_suspended(root)
             if root.record.source != definition.source:
                 _warn_of_defaults(definition, root)
             session.update(definition, rollback=options.rollback)
@@ -247,7 +250,7 @@ def signal(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     sessions.look(settings, options.name, reported_later)
     try:
-        details = None if options.data is None else json.loads(options.data)
+        details = None if options.data is None else strict_json.loads(options.data)
     except ValueError as error:
         raise UsageError(f"--data is not JSON: {error}") from error
     return carry_out(
@@ -321,9 +324,7 @@ def carry_out(
         _check_server(settings, options.server, definition, stack)
         names = definition.resources if definition else stack.resources if stack else ()
         view.expect(list(names), _earlier(settings, session))
-        if definition is not None:
-            origin.keep(settings, options.name, _origin(options))
-        work(session)
+        _work_on_file(settings, options, session, work, is_new=definition is not None)
         root = session.root
         view.finish(_as_defined(root) if root else ())
         if definition is not None and session.root is not None and not options.json:
@@ -343,6 +344,34 @@ def carry_out(
             time.monotonic() - began,
             as_json=options.json,
         )
+
+
+def _work_on_file(
+    settings: Settings,
+    options: argparse.Namespace,
+    session: Session,
+    work: Callable[[Session], object],
+    *,
+    is_new: bool,
+) -> None:
+    """Work on a stack, and put the file of a new definition on record: before the work, as that may be interrupted.
+
+    A file that is refused is not that of the stack.
+    """
+    file = _origin(options) if is_new else {}
+    if not file:
+        work(session)
+        return
+    former = origin.kept(settings, options.name)
+    attempt = session.root.record.attempt if session.root else ""
+    origin.keep(settings, options.name, file)
+    try:
+        work(session)
+    except UsageError:
+        root = session.root
+        if (root.record.attempt if root else "") == attempt:
+            origin.put_back(settings, options.name, former)
+        raise
 
 
 def _earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
@@ -585,7 +614,11 @@ def _way_out(settings: Settings, root: Stack) -> list[str]:
         return []
     resume = terminal.line(settings.command("stack", "resume", root.name))
     update = terminal.line(settings.command("stack", "update", "--existing", root.name))
-    first = f"`{resume}` and then " if root.record.action == SUSPEND else ""
+    first = (
+        f"`{resume}` and then, even if that fails, "
+        if root.record.action == SUSPEND
+        else ""
+    )
     return [
         f"{first}`{update}` resumes what is suspended; name a `--template` with it if that has to be fixed"
     ]
@@ -671,7 +704,6 @@ def _is_service(options: argparse.Namespace, source: Json) -> bool:
     )
 
 
-_ASKED = "a person asked for another run"
 """The reason of a resource whose deployment runs again."""
 
 
@@ -716,7 +748,7 @@ def _mark(session: Session, deployment: str, *, as_new: bool) -> None:
         store.put(delivered)
     while record is not None:
         if record.action != INIT:
-            record.status, record.reason = FAILED, _ASKED
+            record.status, record.reason = FAILED, ASKED
             store.put(record)
         stack = store.stacks.get(record.stack)
         record = (

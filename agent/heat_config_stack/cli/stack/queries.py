@@ -50,7 +50,8 @@ def stacks(options: argparse.Namespace) -> int:
         header,
         ("stack_name", "stack_status", "creation_time", "id"),
     )
-    for why in broken if not options.json else ():
+    again = [values.repeated(settings, stack) for stack in kept]
+    for why in [*broken, *again] if not options.json else ():
         if why:
             terminal.say(terminal.styled(why, "warn"))
     return code

@@ -324,6 +324,23 @@ def why_failed(settings: Settings, name: str) -> str:
     )
 
 
+def why_left(settings: Settings, name: str, paths: Sequence[str]) -> str:
+    """Return that resources of a stack are still to be deleted, and why that has failed, in the words of tools."""
+    stack = look(settings, name)
+    store = stack.world.store
+    reasons = {
+        deployments.path_of(store, each.id): f": {deployments.why(each)}"
+        for each in store.deployments.values()
+        if each.status == FAILED
+    }
+    return stack.conceal.text(
+        "; ".join(
+            f"the DELETE of {path} has failed, and is due again{reasons.get(path, '')}"
+            for path in paths
+        )
+    )
+
+
 def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
     """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError.
 

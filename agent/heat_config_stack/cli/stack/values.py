@@ -113,6 +113,16 @@ def interrupted(settings: Settings, record: StackRecord) -> str:
     return f"the {record.action} of {record.name} was interrupted: `{command}` continues it"
 
 
+def repeated(settings: Settings, stack: listing.Kept) -> str:
+    """Return which deployments a person asked for again, and which command runs them; empty if there are none."""
+    if not stack.asked:
+        return ""
+    named = ", ".join(f"{stack.name}/{each}" for each in stack.asked)
+    verb = "runs" if len(stack.asked) == 1 else "run"
+    command = settings.command("stack", "update", "--existing", stack.name)
+    return terminal.line(f"{named} {verb} again as requested: `{command}` begins it")
+
+
 def _is_followed_on(settings: Settings, record: StackRecord) -> bool:
     """Return whether the running daemon continues the action, because it carries out a revision of the stack."""
     if record.name not in settings.followed or lock.holder(settings.state) is None:

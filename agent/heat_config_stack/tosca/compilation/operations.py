@@ -353,16 +353,20 @@ class Scripts:
                 {"file": file, "repository": artifact.get("repository")}, document
             )
             contents = self._contents_of(path, document) if path is not None else {}
-            if path is None or not contents:
-                continue  # the check of artifacts says why
-            to = f"{to}{posixpath.basename(path)}" if to.endswith("/") else to
-            if not posixpath.isabs(to) or ".." in to.split("/"):
-                problem = f"the artifact {artifact.name} is not copied: {to} is not an absolute path"
+            to = f"{to}{posixpath.basename(path or '')}" if to.endswith("/") else to
+            why, hint = "", ""
+            if path is None:
+                why, hint = f"{file} is not on this machine", _ELSEWHERE
+            elif not contents:
+                why, hint = f"there is no file {file}", _BEGINS
+            elif not posixpath.isabs(to) or ".." in to.split("/"):
+                why, hint = f"{to} is not an absolute path", "begin deploy_path with /"
+            if path is None or why:
                 self.topology.warn(
-                    problem,
+                    f"the artifact {artifact.name} is not copied: {why}",
                     part.template,
                     part.template.path,
-                    "begin deploy_path with /",
+                    hint,
                     code="alone",
                 )
                 continue

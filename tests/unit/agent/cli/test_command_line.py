@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from heat_config_agent.cli import apply, apply_options, command_line
+from heat_config_agent.cli import command_line
+from heat_config_agent.cli.apply import command as apply
+from heat_config_agent.cli.apply import options as apply_options
 
 FLAGS = [each.name for each in apply_options.OPTIONS if not each.metavar]
 VALUED = [each.name for each in apply_options.OPTIONS if each.metavar]

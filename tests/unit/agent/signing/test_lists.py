@@ -246,3 +246,11 @@ def test_a_machine_that_cannot_check_refuses_nothing_for_good(
     )
     assert why in mistake
     assert why in str(ssh.obstacle())
+
+
+def test_names_that_look_like_inputs_are_read_at_any_depth(tmp_path: Path) -> None:
+    """They are from a signer, who may be wrong: too deep or too large a list declares no inputs."""
+    alice = Signer(tmp_path, "alice")
+    for inputs in ("[" * 5000 + "]" * 5000, f"[{'9' * 5000}]", "[1]", "[", "{}"):
+        text = ssh.sign(alice.key, signed.CONFIGS, f"{ONE}  run  {inputs}\n")
+        assert signed.configs(text) == {ONE: None}

@@ -108,6 +108,9 @@ def test_branches_tags_and_commits(
         assert content(place) == (
             {"a": "2", "b/c": "3"} if commit == second else {"a": "1"}
         )
+    empty = Repository(tmp_path / "empty")
+    with pytest.raises(SourceError, match="no commit on its default"):
+        source(replace(at, url=empty.url, ref=""), tmp_path / "none").newest()
     with pytest.raises(SourceError, match="has no branch or tag missing"):
         source(replace(at, ref="missing"), tmp_path / "kept").newest()
     with pytest.raises(UsageError, match="no branch or tag has the name --upload"):
@@ -579,3 +582,44 @@ def test_urls_that_cannot_be_followed(tmp_path: Path, url: str, says: str) -> No
     """The message does not repeat what may be a secret."""
     with pytest.raises(UsageError, match=says):
         source(origin(url, tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/dev/null", "pipe"])
+def test_path_that_is_neither_file_nor_folder_is_refused(
+    target: str, tmp_path: Path, tree: Path
+) -> None:
+    """A device has no end, and a pipe may never have one: nothing is read or copied, also behind a link."""
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "site.json"
+    path.symlink_to(target)
+    followed = source(origin(str(path), tmp_path), tmp_path / "kept")
+    for ask in (followed.newest, lambda: followed.fetch("", tree)):
+        with pytest.raises(
+            UsageError, match=r"site\.json is neither a file nor a folder"
+        ):
+            ask()
+    with pytest.raises((UsageError, OSError)):
+        trees.copy(path, tree, trees.Budget(MEBI))
+    assert list(tree.iterdir()) == []
+
+
+def test_file_that_is_longer_than_it_says_is_limited(tree: Path) -> None:
+    """Not its size counts, which a file of the kernel says to be 0: a file may grow while it is read."""
+    path = Path("/proc/self/maps")
+    assert path.stat().st_size == 0
+    with pytest.raises(UsageError, match="larger than 100 bytes"):
+        trees.digest(path, trees.Budget(100))
+    with pytest.raises(UsageError, match="larger than 100 bytes"):
+        trees.copy(path, tree, trees.Budget(100))
+
+
+def test_copy_has_the_mode_and_the_content_of_the_original(
+    tmp_path: Path, tree: Path
+) -> None:
+    """Programs of a followed folder stay programs, and private files private."""
+    for name, mode in (("run", 0o755), ("key", 0o600)):
+        (tmp_path / name).write_text(name)
+        (tmp_path / name).chmod(mode)
+        trees.copy(tmp_path / name, tree, trees.Budget(MEBI))
+        assert (tree / name).read_text() == name
+        assert (tree / name).stat().st_mode & 0o777 == mode

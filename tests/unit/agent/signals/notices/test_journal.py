@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.cli.run import Log
+from heat_config_agent.cli.machine.run import Log
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine import events

@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 
-from heat_config_agent.cli import named, pause, stack_package, state_options, terminal
-from heat_config_agent.cli.named import Named
+from heat_config_agent.cli import stack_package, state_options, terminal
+from heat_config_agent.cli.deployments import named
+from heat_config_agent.cli.deployments.named import Named
+from heat_config_agent.cli.machine import pause
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.model.entry import UNDELIVERED, Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, StateError

@@ -181,6 +181,8 @@ class _Overview:
     """The reason of every stack that has failed."""
     interrupted_stacks: Mapping[str, str]
     """A sentence for every stack whose action was interrupted."""
+    repeated_stacks: Mapping[str, str]
+    """A sentence for every stack of which a person asked for deployments again."""
     elsewhere: Sequence[str]
     """The sources that cannot be followed, and deployments that another agent has begun."""
     hint: str
@@ -222,6 +224,7 @@ class _Overview:
             "stacks": self.stacks,
             "failed_stacks": self.failed_stacks,
             "interrupted_stacks": self.interrupted_stacks,
+            "repeated_stacks": self.repeated_stacks,
         }
 
 
@@ -243,7 +246,7 @@ def _overview(
     records = stack_package.followed_records(settings)
     elsewhere = [_problem_of(settings, record) for record in records if record.problem]
     elsewhere += report_of(begun_elsewhere(settings.deployed, keys, given))
-    failed_stacks, interrupted_stacks = stack_package.troubles(settings)
+    failed_stacks, interrupted_stacks, repeated = stack_package.troubles(settings)
     problems = [
         *_problems(agent, entries, following=bool(settings.followed)),
         *elsewhere,
@@ -272,6 +275,7 @@ def _overview(
         stacks=stack_package.names(state),
         failed_stacks=failed_stacks,
         interrupted_stacks=interrupted_stacks,
+        repeated_stacks=repeated,
         elsewhere=elsewhere,
         hint=hint,
         problems=problems,
@@ -375,6 +379,8 @@ def _show_stacks(overview: _Overview) -> None:
         terminal.say(terminal.styled(terminal.line(line), "bad"))
     for line in overview.interrupted_stacks.values():
         terminal.say(terminal.styled(terminal.line(line), "bad"))
+    for line in overview.repeated_stacks.values():
+        terminal.say(terminal.styled(terminal.line(line), "warn"))
 
 
 def _show_excess(settings: Settings, hidden: int) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from heat_config_agent.cli import named, terminal
+from heat_config_agent.cli import terminal
+from heat_config_agent.cli.deployments import named
 from heat_config_agent.deployments import plan
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError

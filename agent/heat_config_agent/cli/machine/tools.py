@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_agent.cli import ready, state_options, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.apply import ready
+from heat_config_agent.cli.apply.ready import State
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.cli.ready import State
 from heat_config_agent.model.deployment import Tool
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.runs import tools

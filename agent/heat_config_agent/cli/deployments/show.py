@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.cli import kept_runs, named, state_options, status, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.deployments import kept_runs, named, status
 from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import concealer, is_secret

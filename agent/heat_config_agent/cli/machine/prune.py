@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from heat_config_agent.cli import pause, state_options, terminal
-from heat_config_agent.cli.progress import Collected
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.apply.progress import Collected
+from heat_config_agent.cli.machine import pause
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, requests

@@ -58,7 +58,7 @@ _FILES = 1024
 _PASSING = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 """Variables of shells that do not affect a run."""
 
-_PACKAGE = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
 """The agent's own folder, which an upgrade changes."""
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from heat_config_agent.cli import named, stack_package, state_options, status, terminal
+from heat_config_agent.cli import stack_package, state_options, terminal
 from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.cli.deployments import named, status
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_agent.state import agents, followed, health, journal, lock

@@ -14,7 +14,8 @@ import time
 from collections.abc import Iterator
 
 import heat_config_hooks
-from heat_config_agent.cli import ready, state_options, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.apply import ready
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.doctor import Finding, Verdict, machine, ok, rules, warning
 from heat_config_agent.model.deployment import Document

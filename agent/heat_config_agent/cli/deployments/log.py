@@ -7,7 +7,8 @@ import codecs
 import time
 from pathlib import Path
 
-from heat_config_agent.cli import kept_runs, named, state_options, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.deployments import kept_runs, named
 from heat_config_agent.deployments import plan
 from heat_config_agent.masking.redaction import beginning, concealer
 from heat_config_agent.model.deployment import Deployment

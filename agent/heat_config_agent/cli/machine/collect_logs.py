@@ -20,7 +20,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import log, state_options, status, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.deployments import log, status
 from heat_config_agent.masking import redaction
 from heat_config_agent.masking.names import TELLING, signatures
 from heat_config_agent.masking.redaction import concealer

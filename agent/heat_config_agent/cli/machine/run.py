@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 
-from heat_config_agent.cli import progress, state_options, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.apply import progress
 from heat_config_agent.daemon.daemon import Daemon
 from heat_config_agent.daemon.oneshot import once
 from heat_config_agent.daemon.systemd import Notifier

@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import command_line, progress, shortcut, terminal
-from heat_config_agent.cli.apply_options import (
+from heat_config_agent.cli import command_line, terminal
+from heat_config_agent.cli.apply import progress, shortcut
+from heat_config_agent.cli.apply.options import (
     OPTIONS,
     TEMPLATE,
     apply_template,
@@ -113,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
     if folders or settings.state.name == followed.DOCUMENT:
-        documents += _removed(settings, folders, documents)
+        documents += removed(settings, folders, [each.name for each in sources])
     if metadata.lacks_ids(documents):
         from heat_config_agent.deployments import edition  # noqa: PLC0415  # Heat's documents have ids
 
@@ -121,7 +122,8 @@ def main(arguments: Sequence[str]) -> int:
     _check_options(options)
     _check_only(options.only, documents)
     if options.plan:
-        return _show_plan(settings, documents, options.only, as_json=options.json)
+        code = _show_plan(settings, documents, options.only, as_json=options.json)
+        return ExitCode.FAILED if troubles and code is ExitCode.OK else code
 
     def settled(until: float) -> None:
         if options.json or has_folder:
@@ -159,20 +161,20 @@ def _with_folders(names: Sequence[str], *, as_json: bool) -> tuple[list[str], in
     return found, 0
 
 
-def _removed(
-    settings: Settings, folders: Collection[str], documents: Sequence[Document]
+def removed(
+    settings: Settings, folders: Collection[str], there: Sequence[str]
 ) -> list[Document]:
     """Return an empty document for each file of folders that an earlier run has applied, and that is there no longer.
 
     So its deployments are known to be gone, as are those that are taken out of a file. For a followed source, that
-    holds for every file of an earlier revision: its state directory has nothing else.
+    holds for every file of an earlier revision: its state directory has nothing else. The files `there`, by the names
+    of their sources, are not gone, also if they cannot be read now.
     """
-    there = {document.source for document in documents}
     sources = {
         entry.source
         for entry in journal.read(settings.state).values()
         if entry.left_at is None
-    } - there
+    }.difference(there)
     paths = [
         source.removeprefix("file:")
         for source in sorted(sources)
@@ -182,9 +184,18 @@ def _removed(
         paths = [
             path
             for path in paths
-            if os.path.dirname(path) in folders and not os.path.lexists(path)  # noqa: PTH120
+            if os.path.dirname(path) in folders and _is_gone(path)  # noqa: PTH120
         ]
     return [Document(source=f"file:{path}", content=[]) for path in paths]
+
+
+def _is_gone(path: str) -> bool:
+    """Return whether a file was removed: a file system that cannot say so has not lost it."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
+    return False
 
 
 def _refused(error: UsageError, *, as_json: bool) -> int:
@@ -456,7 +467,7 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 
 def _show_plan(
     settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool
-) -> int:
+) -> ExitCode:
     entries = journal.read(settings.state)
     if metadata.lacks_ids(documents):
         from heat_config_agent.deployments import edition  # noqa: PLC0415  # documents of servers have ids
@@ -498,7 +509,7 @@ def _show_plan(
         ]
         for line in terminal.table(rows):
             terminal.say(line)
-        for entry in gone:
+        for entry in filter(plan.is_awaited, gone):
             terminal.say(
                 f"the result of {terminal.line(entry.title)} would not be sent: its deployment has been replaced"
             )
