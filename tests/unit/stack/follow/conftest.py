@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from heat_config_stack.follow import follower
 from support import loaded
 
 
@@ -19,7 +18,7 @@ from support import loaded
 def _loaded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand in for `subprocess.run` in the follower, which starts Python with nothing but our commands."""
     if request.node.get_closest_marker("new_process") is None:
-        monkeypatch.setattr(follower.subprocess, "run", _run)
+        monkeypatch.setattr("subprocess.run", _run)
 
 
 _started = subprocess.run
