@@ -414,7 +414,9 @@ def test_a_followed_stack_asks_for_a_reboot(
     wait_until(lambda: lines(log)[-1] == "two red", LONG)
 
 
-@pytest.mark.parametrize("kind", ["template", "document"])
+@pytest.mark.parametrize(
+    "kind", ["template", pytest.param("document", marks=pytest.mark.slow)]
+)
 @pytest.mark.fault(
     5,
     "a power cut while a followed revision runs",
@@ -424,6 +426,7 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     daemon: Daemon, machine: Machine, boot: Callable[[], tuple[str, ...]], kind: str
 ) -> None:
     """The journal, `status`, `follow --status` and `doctor` have the reason, and the command that they name helps."""
+    machine.have_quick_tools()
     folder, log, go = (
         machine.folder / "site",
         machine.folder / "log",
