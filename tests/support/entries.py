@@ -26,19 +26,21 @@ def run_of(hook: str) -> Run:
     return replace(RUN, hook=hook)
 
 
-def entry(of: Deployment | str, state: State, **fields: Any) -> Entry:
+def entry(deployment: Deployment | str, state: State, **fields: Any) -> Entry:
     """Return what the journal knows of a deployment in a state: accepted and begun at 1000, ended at 1001.
 
     A text is the id of a deployment for CREATE whose document does not matter.
     """
-    values: dict[str, Any] = (
-        {"key": of, "id": of, "name": of, "action": "CREATE", "tool": "script"}
-        | {"source": "test", "addressee": "", "document": {}}
-        if isinstance(of, str)
-        else {"key": of.key, "id": of.id, "name": of.name, "action": of.action}
-        | {"tool": of.group, "source": of.source, "owner": of.owner}
-        | {"addressee": of.target.addressee, "document": of.document}
-    )
+    values: dict[str, Any] = {"source": "test", "addressee": "", "document": {}}
+    if isinstance(deployment, str):
+        values |= {"key": deployment, "id": deployment, "name": deployment}
+        values |= {"action": "CREATE", "tool": "script"}
+    else:
+        values = {
+            name: getattr(deployment, name)
+            for name in ("key", "id", "name", "action", "source", "owner", "document")
+        }
+        values |= {"tool": deployment.group, "addressee": deployment.target.addressee}
     values |= {"state": state, "at": 1000.0, "accepted": 1000.0}
     if state is not State.ACCEPTED:
         values |= {"started": 1000.0, "run": RUN}
