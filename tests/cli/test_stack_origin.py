@@ -235,3 +235,27 @@ def test_record_of_the_file_is_private(machine: Machine) -> None:
     machine.apply(template(machine, "a"))
 
     assert (machine.state / "stacks/stack/origin.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("has_origin", [True, False])
+def test_refused_file_is_not_that_of_the_stack(
+    machine: Machine, has_origin: bool
+) -> None:
+    """An update that is refused before it begins leaves the stack where it came from."""
+    first, other = template(machine, "a"), template(machine, "b", "b")
+    assert machine.apply(None, str(first)).code == 0
+    kept = machine.state / "stacks" / "stack" / "origin.json"
+    if not has_origin:
+        kept.unlink()
+    words = ["--state-dir", str(machine.state)]
+    suspended = machine.command(
+        "heat-config-agent", ["stack", "suspend", "stack", *words], {}
+    )
+    assert suspended.code == 0
+
+    done = machine.apply(None, str(other), "--name", "stack")
+
+    assert (done.code, "suspended" in done.err) == (2, True)
+    assert kept.exists() == has_origin
+    if has_origin:
+        assert json.loads(kept.read_text())["path"] == str(first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -108,6 +109,23 @@ def test_a_policy_waits_for_its_cooldown(working: Working) -> None:
     working.session.signal("up", None)
     working.session.signal("up", None)
     assert working.root.output("size") == 2
+
+
+def test_group_does_not_cool_down_for_days_after_a_wrong_clock(
+    working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock was days ahead when the policy was signalled, and is right again."""
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() + 5 * 24 * 3600)
+    working.session.create(
+        made({**group(), "up": policy(CHANGE, 1, cooldown=60)}, OUTPUTS)
+    )
+    working.session.signal("up", None)
+    monkeypatch.setattr(time, "time", wall)
+    working.session.signal("up", None)
+    assert working.root.output("size") == 3
+    working.session.signal("up", None)
+    assert working.root.output("size") == 3
 
 
 @pytest.mark.parametrize("cooldown", [0, None, -1])

@@ -32,6 +32,7 @@ from heat_config_agent.sources.poller import Answer, Collection
 from heat_config_agent.state import asked, instance, requests
 from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
+from heat_config_hooks import processes
 from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -125,7 +126,7 @@ class Agent:
         self.paused = ""
         """A line that says that the agent is paused, and why; empty if it is not."""
         self._pause_end: float | None = None
-        """When the pause ends by itself, in seconds since the epoch."""
+        """When the pause ends by itself, in seconds since boot."""
 
     @property
     def busy(self) -> bool:
@@ -166,7 +167,7 @@ class Agent:
         return (
             float("inf")
             if self._pause_end is None
-            else max(self._pause_end - time.time(), 0.0)
+            else max(self._pause_end - processes.since_boot(), 0.0)
         )
 
     def pulse(self) -> tuple[object, ...]:
@@ -217,7 +218,10 @@ class Agent:
         if changes != self._seen or self.pause_delay == 0:
             self._seen, self.stale = changes, True
             pause = asked.paused(self.settings.state)
-            self._pause_end = pause[2] if pause else None
+            until = pause[2] if pause else None
+            self._pause_end = (
+                None if until is None else processes.since_boot() + until - time.time()
+            )
             paused = f"paused: {pause[0]}" if pause else ""
             if paused != self.paused:
                 self.paused = paused

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_hooks import files
+from heat_config_hooks import files, processes
 
 FOLDER = "asked"
 """The folder with requests in the state directory."""
@@ -28,10 +29,14 @@ def paused(state: Path) -> tuple[str, float, float | None] | None:
     """
     try:
         pause = json.loads(files.read(state / PAUSED))
+        since = float(pause["since"])
         until = None if pause.get("until") is None else _finite(pause["until"])
-        if until is not None and time.time() >= until:
-            return None
-        return " ".join(str(pause["reason"]).split()), float(pause["since"]), until
+        if until is not None:
+            left = _left(pause, until, since)
+            if left <= 0:
+                return None
+            until = time.time() + left
+        return " ".join(str(pause["reason"]).split()), since, until
     except FileNotFoundError:
         return None
     except (
@@ -45,6 +50,18 @@ def paused(state: Path) -> tuple[str, float, float | None] | None:
     ):
         # the file is there, so it is paused
         return ("for a reason that cannot be read", 0.0, None)
+
+
+def _left(pause: Mapping[str, object], until: float, since: float) -> float:
+    """Return the seconds until a pause ends: by the kernel's clock, because the machine's may be set meanwhile.
+
+    After a reboot, the time for which the machine was down is known from the machine's clock alone.
+    """
+    up = processes.since_boot()
+    if pause.get("boot") == processes.boot_id():
+        return _finite(pause.get("up")) + until - since - up
+    left = until - time.time()
+    return min(left, until - since - up) if "boot" in pause else left
 
 
 def _finite(moment: object) -> float:

@@ -137,7 +137,7 @@ class Follower:
             source=str(without_secrets(self._text("url"))),
             delete=bool(self._values["delete"]),
         )
-        due = 0 < self._record.again < time.time() or followed.is_asked_again(
+        due = self._is_due() or followed.is_asked_again(
             self._settings.state, self._name
         )
         if self._key(revision) == self._record.concluded and not due:
@@ -155,6 +155,11 @@ class Follower:
         except UsageError as error:
             followed.settle_again(self._settings.state, self._name)
             self._conclude(revision, str(error), again=True)
+
+    def _is_due(self) -> bool:
+        """Return whether a revision that was refused is tried again; a later time is of a clock that was wrong."""
+        left = self._record.again - time.time()
+        return self._record.again > 0 and not 0 <= left <= AGAIN_SECONDS
 
     def _compare(self) -> None:
         """Record whether the machine still is as the revision in force has left it."""
@@ -542,6 +547,7 @@ class Follower:
             revision,
             reason[:_SHOWN],
         )
+        has_begun = bool(self._record.begun)
         self._record = replace(
             self._record,
             begun="",
@@ -553,7 +559,7 @@ class Follower:
             self._record = replace(
                 self._record, refused=revision, reason=reason[:_SHOWN], failed=failed
             )
-        if reason and not is_known:
+        if reason and (has_begun or not is_known):
             word = "has failed" if failed else "is refused"
             self._note(
                 f"{self._name}: revision {short(revision)} {word}: {reason[:_SHOWN]}"

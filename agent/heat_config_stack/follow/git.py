@@ -112,6 +112,11 @@ class Git:
         )
         there = [name for name in names if re.fullmatch(_COMMIT, commits.get(name, ""))]
         if not there:
+            if not self._origin.ref:
+                raise SourceError(
+                    "the repository has no commit on its default branch",
+                    hint="commit to it, or name another branch or tag with ref",
+                )
             raise SourceError(
                 f"the repository has no branch or tag {ref}", hint="correct ref"
             )

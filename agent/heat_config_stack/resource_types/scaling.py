@@ -32,9 +32,9 @@ EXACT, CHANGE, PERCENT = (
     "percent_change_in_capacity",
 )
 
-SIZE, NAMES, NEXT, COOLING = "size", "names", "next", "cooling"
-"""The keys of stored values: the current size, the names of the members, the number of the next member, and the time
-until which no policy changes the size."""
+SIZE, NAMES, NEXT, COOLING, _COOLS = "size", "names", "next", "cooling", "cools"
+"""The keys of stored values: the current size, the names of the members, the number of the next member, the time
+until which no policy changes the size, and the seconds of that when it was set."""
 
 
 def new_size(size: int, adjustment: float, kind: str, least_step: int | None) -> int:
@@ -272,11 +272,10 @@ class AutoScalingGroup(Group):
         """Let no policy change the size for some seconds; without a number, for those of the group."""
         if cooldown is None and self.COOLDOWN:
             cooldown = self.properties[self.COOLDOWN]
-        seconds = cooldown or 0
-        self.data_set(
-            COOLING,
-            max(time.time() + max(seconds, 0), float(self.data().get(COOLING, 0.0))),
-        )
+        now, seconds = time.time(), max(cooldown or 0, 0)
+        before = float(self.data().get(COOLING, 0.0)) if self._is_cooling() else 0.0
+        self.data_set(COOLING, max(now + seconds, before))
+        self.data_set(_COOLS, max(seconds, before - now))
 
     def check_create_complete(self, token: str) -> bool:
         """Return whether the members are created; then the group cools down."""
@@ -310,7 +309,7 @@ class AutoScalingGroup(Group):
         size = self._current_size()
         least, _, most = self.sizes(self.properties)
         wanted = min(max(new_size(size, adjustment, kind, least_step), least), most)
-        if wanted == size or time.time() < float(self.data().get(COOLING, 0.0)):
+        if wanted == size or self._is_cooling():
             raise NoActionRequired
         self.data_set(SIZE, wanted)
         self._choose_names()
@@ -319,6 +318,12 @@ class AutoScalingGroup(Group):
         )
         traversal.converge(child, records.UPDATE, definition, records.new_id())
         self._cool(cooldown)
+
+    def _is_cooling(self) -> bool:
+        """Return whether the group cools down; a later end than its cooldowns reach is of a clock that was wrong."""
+        data = self.data()
+        left = float(data.get(COOLING, 0.0)) - time.time()
+        return 0 < left <= float(data.get(_COOLS, float("inf"))) + 1
 
     # Attributes.
 

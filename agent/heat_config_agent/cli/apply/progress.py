@@ -48,6 +48,8 @@ class Lines(Report):
         """The place of the line about the running deployment, once there is one."""
         self._skipped: list[str] = []
         """Lines that are not printed yet: there may be thousands, and they are printed at once."""
+        self._told: dict[str, str] = {}
+        """The reason why a deployment was skipped last, by its key: several passes may say the same."""
         self.interval = 0.2 if self._live else 3600.0
         """Seconds between calls of `refresh`."""
 
@@ -75,11 +77,11 @@ class Lines(Report):
                 self.clear()
                 self._resent[event.step.deployment.key] = event.step
             case events.Skipped():
-                if event.step.reason != NOT_CHOSEN:
+                key, reason = event.step.deployment.key, event.step.reason
+                if reason not in (NOT_CHOSEN, self._told.get(key)):
+                    self._told[key] = reason
                     self._skipped.append(
-                        self._about(
-                            "skipped", "quiet", event.step, "", event.step.reason
-                        )
+                        self._about("skipped", "quiet", event.step, "", reason)
                     )
             case events.Postponed():
                 self._line(

@@ -546,7 +546,7 @@ def _agent(state: Path) -> dict[str, object]:
         "doing": doing if running else "not running",
         "said": report.get("at"),
         "next_poll": report.get("next_poll") if running else None,
-        "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]}
+        "paused": {"reason": pause[0], "since": pause[1] or None, "until": pause[2]}
         if pause
         else None,
         "reboot": report.get("reboot", []),
@@ -726,7 +726,8 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
         until = (
             f" until {plan.clock(pause['until'])}" if pause["until"] is not None else ""
         )
-        line = f"paused since {plan.clock(pause['since'])}{until}: {terminal.line(pause['reason'])}"
+        begun = f" since {plan.clock(pause['since'])}" if pause["since"] else ""
+        line = f"paused{begun}{until}: {terminal.line(pause['reason'])}"
         terminal.say(terminal.styled(line, "warn"))
     for source in _maps(agent["sources"]) if agent["running"] else []:
         if source.get("seldom"):

@@ -209,6 +209,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
         ):
             session.create(definition, rollback=options.rollback)
         else:
+            refuse_suspended(root)
             if root.record.source != definition.source:
                 _warn_of_defaults(definition, root)
             session.update(definition, rollback=options.rollback)
@@ -323,9 +324,7 @@ def carry_out(
         _check_server(settings, options.server, definition, stack)
         names = definition.resources if definition else stack.resources if stack else ()
         view.expect(list(names), _earlier(settings, session))
-        if definition is not None:
-            origin.keep(settings, options.name, _origin(options))
-        work(session)
+        _work_on_file(settings, options, session, work, is_new=definition is not None)
         root = session.root
         view.finish(_as_defined(root) if root else ())
         if definition is not None and session.root is not None and not options.json:
@@ -345,6 +344,34 @@ def carry_out(
             time.monotonic() - began,
             as_json=options.json,
         )
+
+
+def _work_on_file(
+    settings: Settings,
+    options: argparse.Namespace,
+    session: Session,
+    work: Callable[[Session], object],
+    *,
+    is_new: bool,
+) -> None:
+    """Work on a stack, and put the file of a new definition on record: before the work, as that may be interrupted.
+
+    A file that is refused is not that of the stack.
+    """
+    file = _origin(options) if is_new else {}
+    if not file:
+        work(session)
+        return
+    former = origin.kept(settings, options.name)
+    attempt = session.root.record.attempt if session.root else ""
+    origin.keep(settings, options.name, file)
+    try:
+        work(session)
+    except UsageError:
+        root = session.root
+        if (root.record.attempt if root else "") == attempt:
+            origin.put_back(settings, options.name, former)
+        raise
 
 
 def _earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
@@ -587,7 +614,11 @@ def _way_out(settings: Settings, root: Stack) -> list[str]:
         return []
     resume = terminal.line(settings.command("stack", "resume", root.name))
     update = terminal.line(settings.command("stack", "update", "--existing", root.name))
-    first = f"`{resume}` and then " if root.record.action == SUSPEND else ""
+    first = (
+        f"`{resume}` and then, even if that fails, "
+        if root.record.action == SUSPEND
+        else ""
+    )
     return [
         f"{first}`{update}` resumes what is suspended; name a `--template` with it if that has to be fixed"
     ]

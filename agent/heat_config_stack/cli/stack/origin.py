@@ -139,9 +139,21 @@ def keep(settings: Settings, name: str, origin: dict[str, Any]) -> None:
             ) from error
 
 
+def put_back(settings: Settings, name: str, former: dict[str, Any]) -> None:
+    """Put on record again where a stack is from, because its new file was refused."""
+    path = listing.folder(settings.state, name) / FILE
+    if former:
+        keep(settings, name, former)
+        return
+    try:
+        files.remove(path)
+    except OSError as error:
+        raise StateError(f"cannot remove {path}: {error.strerror}") from error
+
+
 def check(settings: Settings, name: str, origin: dict[str, Any]) -> None:
     """Raise UsageError if a stack was made from another file, unless the person at the terminal agrees."""
-    known = _kept(settings, name)
+    known = kept(settings, name)
     if not known or not origin or _is_same(known, origin):
         return
     source = next(
@@ -159,7 +171,8 @@ def check(settings: Settings, name: str, origin: dict[str, Any]) -> None:
     )
 
 
-def _kept(settings: Settings, name: str) -> dict[str, Any]:
+def kept(settings: Settings, name: str) -> dict[str, Any]:
+    """Return where a stack is from, as `described` has it; empty if that is not known."""
     try:
         value = json.loads(
             files.read(listing.folder(settings.state, name) / FILE, _LARGEST)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from heat_config_agent.deployments import metadata
 from heat_config_agent.model.deployment import Document, Result
 from heat_config_agent.model.entry import Run, State
 from heat_config_agent.model.errors import StateError
-from heat_config_agent.state import requests
+from heat_config_agent.state import asked, requests
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_agent.state.requests import Wish
+from heat_config_hooks import processes
 from support.machine import deployment
 
 RUN = Run(
@@ -165,3 +167,39 @@ def test_a_request_that_cannot_be_written_is_an_error_of_its_own(
     (tmp_path / "asked").touch()
     with pytest.raises(StateError, match="cannot write to"):
         requests.ask(tmp_path, "a", Wish.AGAIN)
+
+
+DAYS = 5 * 24 * 3600.0
+
+
+@pytest.mark.parametrize("jump", [-DAYS, DAYS])
+def test_pause_lasts_as_long_as_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """The machine's clock may be set meanwhile: the kernel's counts, which nobody sets."""
+    wall, up = time.time, processes.since_boot
+    requests.pause(tmp_path, "why", wall() + 60)
+
+    monkeypatch.setattr(time, "time", lambda: wall() + jump)
+    pause = asked.paused(tmp_path)
+    assert pause is not None
+    assert pause[2] is not None
+    assert 0 < pause[2] - time.time() <= 60
+
+    monkeypatch.setattr(processes, "since_boot", lambda: up() + 61)
+    assert asked.paused(tmp_path) is None
+
+
+def test_pause_ends_in_another_boot_although_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine has been up for longer than the pause was to last."""
+    wall = time.time
+    requests.pause(tmp_path, "why", wall() + 60)
+    monkeypatch.setattr(time, "time", lambda: wall() - DAYS)
+    monkeypatch.setattr(processes, "boot_id", lambda: "another")
+
+    monkeypatch.setattr(processes, "since_boot", lambda: 59.0)
+    assert asked.paused(tmp_path) is not None
+    monkeypatch.setattr(processes, "since_boot", lambda: 61.0)
+    assert asked.paused(tmp_path) is None

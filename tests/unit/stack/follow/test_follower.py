@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,37 @@ def test_a_revision_that_fails_runs_once(site: Site) -> None:
     assert (record.refused, site.status) == (three, "ROLLBACK_COMPLETE")
     assert site.step().refused == three
     assert site.ran.count("three red") == 1
+
+
+def test_every_attempt_at_a_failing_revision_is_noted(site: Site) -> None:
+    """A revision that is carried out again has an end in the journal for each beginning."""
+    one = site.commit("one", "exit 3")
+    site.step()
+    followed.ask_again(site.state, "web")
+    site.step()
+
+    short = one[:12]
+    told = [note for note in site.notes if short in note]
+    assert [note.split(":")[1] for note in told] == [
+        f" begins revision {short}",
+        f" revision {short} has failed",
+    ] * 2
+
+
+@pytest.mark.parametrize("jump", [-5 * 24 * 3600, 5 * 24 * 3600])
+def test_refused_revision_is_tried_again_after_the_clock_was_set(
+    site: Site, monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    """It does not wait for days until a wrong clock would have come to its time."""
+    site.values["path"] = "later.yaml"
+    site.commit("one")
+    refused = site.step()
+    assert "has no later.yaml" in refused.reason
+    assert site.step().again == refused.again
+
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() + jump)
+    assert site.step().again - refused.again == pytest.approx(jump, abs=600)
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,9 @@ def test_branches_tags_and_commits(
         assert content(place) == (
             {"a": "2", "b/c": "3"} if commit == second else {"a": "1"}
         )
+    empty = Repository(tmp_path / "empty")
+    with pytest.raises(SourceError, match="no commit on its default"):
+        source(replace(at, url=empty.url, ref=""), tmp_path / "none").newest()
     with pytest.raises(SourceError, match="has no branch or tag missing"):
         source(replace(at, ref="missing"), tmp_path / "kept").newest()
     with pytest.raises(UsageError, match="no branch or tag has the name --upload"):
@@ -495,7 +498,9 @@ def many(members: tarfile.TarFile) -> None:
         add(members, f"folder{number}", type=tarfile.DIRTYPE)
 
 
-def test_invalid_archives_are_refused(tree: Path) -> None:
+def test_invalid_archives_are_refused(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An archive that is cut short or is something else, and one without end."""
     for body in (
         b"not an archive",
@@ -504,7 +509,8 @@ def test_invalid_archives_are_refused(tree: Path) -> None:
     ):
         with pytest.raises(UsageError, match="cannot be unpacked"):
             archives.unpack(io.BytesIO(body), tree, trees.Budget(MEBI))
-    with pytest.raises(UsageError, match="more than 20000 files"):
+    monkeypatch.setattr(trees, "MOST_FILES", 200)
+    with pytest.raises(UsageError, match="more than 200 files"):
         archives.unpack(io.BytesIO(archive(many)), tree, trees.Budget(64 * MEBI))
     good = tree / "good/a"
     assert good.read_text() == "1"
