@@ -72,7 +72,7 @@ _HINTS = {
     "certificate problem": _CERTIFICATE,
     "does not support shallow": "the web server has the files of it alone: use one that speaks git's protocol",
 }
-"""What to do, by what git says."""
+"""The advice of an error, by the words of git in it."""
 
 _ALL = str(2**31 - 1)
 """The depth that stands for the whole history."""
