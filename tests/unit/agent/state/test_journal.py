@@ -434,3 +434,14 @@ def test_a_deployment_can_move_to_another_source(reopen: Open) -> None:
     book.accepted(parse("a"), tool="script")
     book.moved("a", "file:/elsewhere")
     assert reopen().entries["a"].source == "file:/elsewhere"
+
+
+def test_file_behind_a_link_in_place_of_the_journal_is_not_cut(
+    reopen: Open, tmp_path: Path
+) -> None:
+    """It is another's file, and has no whole line of a journal."""
+    (tmp_path / "other").write_text("other")
+    (tmp_path / "journal").symlink_to("other")
+    with pytest.raises((StateError, OSError), match="journal"):
+        reopen()
+    assert (tmp_path / "other").read_text() == "other"
