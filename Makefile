@@ -16,11 +16,11 @@ PLACES := for each in .venv/lib/python3*/site-packages/_heat_config_agent.pth; d
 	printf '../../../../%s\n' agent hooks >"$$each"; \
 	done
 # Programs and compiled modules are in .venv: without exec there is nothing to begin with.
-MAY_RUN := mkdir -p .venv && printf '\#!/bin/sh\n' >.venv/may-run && chmod +x .venv/may-run && \
-	if ! .venv/may-run 2>/dev/null; then \
-		echo 'error: no program can run in $(CURDIR)/.venv, which is mounted with noexec:' \
-			'make .venv a link to a folder elsewhere' >&2; exit 1; \
-	fi; rm .venv/may-run
+MAY_RUN := mkdir -p .venv; printf '\#!/bin/sh\n' >.venv/may-run; chmod +x .venv/may-run; \
+	if .venv/may-run 2>/dev/null; then rm .venv/may-run; else \
+		rm .venv/may-run; rmdir .venv 2>/dev/null; \
+		echo 'error: no program can run in this folder, which is mounted with noexec: clone into another one' >&2; exit 1; \
+	fi
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
