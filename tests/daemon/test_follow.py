@@ -136,6 +136,30 @@ def local(daemon: Daemon, tmp_path: Path) -> Path:
     return document
 
 
+@pytest.mark.slow
+def test_section_that_is_back_in_the_settings_is_followed_again(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """Each time, the settings count that were read last; until the source is asked, the section is shown as new."""
+    document = local(daemon, tmp_path)
+    section = daemon.settings.pop("follow web")
+    daemon.configure()
+    daemon.send(signal.SIGHUP)
+    wait_until(lambda: not (daemon.machine.state / "follow/web").exists(), LONG)
+    assert followed(daemon) == {}
+
+    daemon.settings["follow web"] = section
+    daemon.configure()
+    assert followed(daemon)["state"] == "new"
+    assert "follow web: no revision yet" in agent(daemon, "status").out
+    document.write_text(
+        json.dumps([{"name": "b", "group": "script", "config": "echo two"}])
+    )
+    daemon.send(signal.SIGHUP)
+    wait_until(lambda: followed(daemon).get("state") == "in force", LONG)
+    assert agent(daemon, "log", "web/b").out == "two\n"
+
+
 def agent(daemon: Daemon, *words: str) -> Done:
     """Run a command on the daemon's settings."""
     return daemon.machine.agent(*words, "--config", str(daemon.path))

@@ -29,6 +29,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the command line, and exit."""
+        from heat_config_agent.model import wording  # noqa: PLC0415  # only for a mistake
+
+        # an argument may come from elsewhere, such as the name of a file
+        message = wording.line(message)
         start, choices, rest = message.partition(" (choose from ")
         word = re.search(r"invalid choice: '([^']*)'", start)
         near = closest(word[1], re.findall(r"[\w-]+", rest)) if choices and word else ""
