@@ -26,7 +26,7 @@ AGENT = ("status", "show", "log", "retry", "forget", "hooks")
         ("heat-config-hook", []),
     ],
 )
-@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("flag", ["--help", pytest.param("-h", marks=pytest.mark.slow)])
 def test_help_names_the_exit_codes(
     machine: Machine, program: str, arguments: list[str], flag: str
 ) -> None:

@@ -4,6 +4,7 @@ To start Python and load modules is most of what a short command takes, and test
 process does that once for all tests of a session. It starts each command by a fork, with the arguments, environment,
 folder and streams that a new process would have. Only `ps` shows a difference, so a test that looks for a command
 among the processes, kills it at a point, or follows what it prints starts a new one. The same holds for daemons.
+They do not wait for the disk either: nothing but a power cut could tell, and tests of those start new processes.
 """
 
 from __future__ import annotations
@@ -281,6 +282,7 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
                 os.close(file)
             connection.close()
             words, environment = request["words"], request["environment"]
+            os.fsync = os.fdatasync = _flushed  # type: ignore[assignment]
             if request["mounts"]:
                 _enter(request["mounts"])
             os.chdir(request["folder"])
@@ -301,6 +303,10 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
         ended = os.pidfd_open(process)
         running[ended] = (process, ends)
         poll.register(ended, select.POLLIN)
+
+
+def _flushed(_descriptor: object) -> None:
+    """Stand in for a flush to the disk, for which a test would wait longer than for the command."""
 
 
 def _load(name: str) -> None:

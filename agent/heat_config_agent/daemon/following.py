@@ -105,7 +105,8 @@ class Following:
         """Follow the sources of other settings from here on."""
         self.end()
         self.ended = ""
-        self._settings, self._wanted, self._start_at = settings, self._is_wanted(), 0.0
+        self._settings, self._start_at = settings, 0.0
+        self._wanted = self._is_wanted()  # by the new settings
         self._seen, self._records = (), ()
 
     def end(self) -> None:
