@@ -163,6 +163,25 @@ def test_section_that_is_back_in_the_settings_is_followed_again(
 
 
 @pytest.mark.slow
+def test_agent_says_at_once_how_a_revision_has_ended(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """It does not wait for its next poll of other sources to hear of it."""
+    daemon.configure(polling_interval=3600, min_polling_interval=3600)
+    document = local(daemon, tmp_path)
+
+    def doing() -> str:
+        return str(agent(daemon, "status", "--json").json["agent"]["doing"])
+
+    for script, said in (("exit 3", "has failed"), ("true", "idle")):
+        document.write_text(
+            json.dumps([{"name": "a", "group": "script", "config": script}])
+        )
+        wait_until(lambda said=said: said in doing(), LONG)  # type: ignore[misc]
+    wait_until(lambda: doing() == "idle", LONG)
+
+
+@pytest.mark.slow
 @pytest.mark.fault(
     5,
     "the section of a followed document is removed while a deployment of it runs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -19,8 +20,14 @@ def test_some():
 
 
 @pytest.mark.slow
-def test_modules_without_a_compiled_form_get_one(tmp_path: Path) -> None:
+def test_modules_without_a_compiled_form_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their tests do not run, and a module with a mistake is left to the run. A change makes the form an old one."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"):
+        monkeypatch.delenv(name, raising=False)
     modules = [
         tmp_path / f"test_{number}.py"
         for number in range(compiled.MANY)  # as few as several processes are worth

@@ -25,7 +25,8 @@ _HEADER = 16
 
 def have_compiled(config: pytest.Config) -> None:
     """Compile the test modules that have changed, if several processes are going to collect them."""
-    if not getattr(config.option, "numprocesses", None) or sys.dont_write_bytecode:
+    several = getattr(config.option, "numprocesses", None)
+    if not several or sys.dont_write_bytecode or sys.pycache_prefix:
         return
     left = [path for path in _modules(config.args) if not is_compiled(path)]
     if len(left) < MANY:
@@ -34,13 +35,15 @@ def have_compiled(config: pytest.Config) -> None:
     environment = {
         name: each for name, each in os.environ.items() if name != "PYTEST_ADDOPTS"
     }
+    places = [str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(places)
     started = [
         subprocess.Popen(
             [sys.executable, "-m", "pytest", "--collect-only", "-qq"]
             + ["-p", "support.compiled", "-p", "no:cacheprovider"]
             + [str(path) for path in left[first::number]],
             cwd=config.rootpath,
-            env={**environment, "PYTHONPATH": str(_TESTS)},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -45,6 +45,13 @@ class Following:
         self.ended = ""
         """A sentence about the process, from its end until its successor has followed a source."""
 
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when the process has told something; negative if it does not run."""
+        process = self._process
+        return (
+            -1 if process is None or process.stdout is None else process.stdout.fileno()
+        )
+
     @property
     def delay(self) -> float:
         """Seconds until the process has to be started; infinite if it has not."""

@@ -250,6 +250,7 @@ def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
             with _held(
                 settings, name, functools.partial(_note, stack=name)
             ) as follower:
+                follower.kept = functools.partial(_tell, name, "")
                 while True:
                     follower.step()
                     if problem != "":

@@ -78,6 +78,8 @@ class Follower:
         self._record = followed.read(settings.state, name) or Followed(name=name)
         self._source: Source | None = None
         self._written: Followed | None = None
+        self.kept: Callable[[], None] = lambda: None
+        """Called when the record on disk says something new, except that the source has answered again."""
         self._noted = self._record.trouble
         """The trouble at the end of the step before."""
         self._mark: tuple[object, ...] = ()
@@ -598,7 +600,9 @@ class Follower:
             before = None
         if before is None or replace(record, answered=before.answered) != before:
             followed.write(self._settings.state, record)
-            self._written = record
+            former, self._written = self._written, record
+            if former is None or replace(former, answered=record.answered) != record:
+                self.kept()
 
 
 def _folder_name(revision: str) -> str:
