@@ -181,7 +181,7 @@ def test_reason_of_a_failed_removal_is_that_of_its_tool(machine: Machine) -> Non
             if action == "UPDATE"
             else machine.command("heat-config-agent", delete, {})
         )
-        assert (done.code, "site/web printed last:\n  | it is in use" in done.out) == (
+        assert (done.code, "         | it is in use\n" in done.out) == (
             1,
             True,
         ), done.out

@@ -131,10 +131,7 @@ def delete(place: Machine) -> None:
 def test_a_template_has_nothing_odd(example: Example, place: Machine) -> None:
     """No mistake and no warning, whether or not its tool is on this machine."""
     words = ["template", "validate", "--json", str(example.path), *example.environments]
-    found = [
-        json.loads(line)
-        for line in place.command("heat-config-agent", words, {}).out.splitlines()
-    ]
+    found = place.command("heat-config-agent", words, {}).data["files"]
     assert [(each["mistakes"], each["warnings"]) for each in found] == [([], [])]
 
 
