@@ -94,17 +94,21 @@ def leaks(
     """Return in which of the places (what it is → what is in it) there are secrets, with what stands around them."""
     result = []
     for name, content in places:
-        text = (
-            content.encode("utf-8", "surrogateescape")
-            if isinstance(content, str)
-            else content
-        )
+        text = _encoded(content) if isinstance(content, str) else content
         if hit := words.search(text):
             around = text[max(hit.start() - 100, 0) : hit.end() + 100].decode(
                 "utf-8", "replace"
             )
             result.append(f"a secret is in {name}: …{around}…")
     return result
+
+
+def _encoded(text: str) -> bytes:
+    """Return text as bytes; half of a character, which a document may name, is replaced."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
 
 
 def told(server: SignalServer) -> list[str]:
