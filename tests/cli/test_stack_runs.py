@@ -196,6 +196,10 @@ def test_requested_run_is_shown_until_it_has_run(
     assert shown["asked"].startswith(why)
     assert why in stack(machine, "list").out
     assert "as requested" not in machine.agent("status", "--check").out
+    for action in ("suspend", "check"):
+        done = stack(machine, action, "s")
+        assert (done.code, "it has to run again first" in done.out) == (1, True)
+        assert "has failed: a person" not in done.out
 
     ran = machine.folder / "ran"
     ran.unlink()
