@@ -72,6 +72,17 @@ def test_events_of_a_deployment_are_those_of_its_runs(
     ]
 
 
+def test_events_have_no_secrets(machine: Machine) -> None:
+    """The reason of a failure is masked, as in every list."""
+    script = f"{SH}echo $db_password >&2\nexit 3\n"
+    machine.apply([deployment("d1", script, inputs={"db_password": "gr8-secret"})])
+
+    for words in ([], ["--json"]):
+        done = machine.agent("events", *words)
+        assert "exit code 3: ***" in done.out
+        assert "gr8-secret" not in done.out + done.err
+
+
 def test_events_of_earlier_runs_are_kept(machine: Machine) -> None:
     """A run that was repeated is there with its own outcome."""
     flag = machine.folder / "flag"

@@ -289,6 +289,12 @@ def test_every_kind_of_name_is_waited_for(machine: Machine) -> None:
         assert done.code == 0, (name, done.err)
     subject = machine.agent("wait", stack_id[:8], "--json").data["subject"]
     assert subject == {"kind": "stack", "name": "web"}
+    listed = machine.agent("stack", "resource", "list", "web", "--json").data
+    for each in listed["resources"]:
+        identity, name = each["physical_resource_id"], each["resource_name"]
+        for word in (identity, identity[:8]):
+            subject = machine.agent("wait", word, "--json").data["subject"]
+            assert subject["name"] == f"web/{name}"
 
 
 def test_stack_stands_for_its_deployments(machine: Machine) -> None:

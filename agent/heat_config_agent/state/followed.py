@@ -168,6 +168,9 @@ def documents(state: Path) -> list[tuple[str, Path]]:
 
 def ask_again(state: Path, name: str) -> None:
     """Request that the newest revision of a source is carried out again, even if it succeeded. Raises StateError."""
+    from heat_config_agent.state import lock  # noqa: PLC0415  # few commands ask for it
+
+    lock.guard(state)
     place = folder(state, name) / _AGAIN
     try:
         # the source may never have been asked

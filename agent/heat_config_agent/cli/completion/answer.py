@@ -23,7 +23,7 @@ from heat_config_hooks.values import dataclass
 
 @dataclass(frozen=True)
 class Answer:
-    """What may stand at the end of a line."""
+    """The words or files that may stand at the end of a line."""
 
     offers: tuple[Offer, ...] = ()
     """Whole words, sorted, each of which begins with the word on the line."""
@@ -150,18 +150,18 @@ def _fresh(
 ) -> Iterator[Offer]:
     """Yield the offers that are not on the line already."""
     if action.option_strings:
-        known = (
+        there = (
             line.given.get(action.option_strings[-1], [])
             if may_be_repeated(action)
             else []
         )
     else:
-        known = line.given.get(name, [])
+        there = line.given.get(name, [])
     for offer in offers:
         is_pair = offer.word.endswith("=")
         if not any(
             each == offer.word or (is_pair and each.startswith(offer.word))
-            for each in known
+            for each in there
         ):
             yield offer
 

@@ -18,7 +18,7 @@ class Offer:
 
     word: str
     about: str = ""
-    """What it is, for people."""
+    """A few words about it, for people."""
 
 
 @dataclass(frozen=True)

@@ -332,12 +332,19 @@ class _Search:
     def full(self, argument: str) -> list[_Candidate]:
         """Return the things with this id; if there is none, those with this name."""
         return (
-            self._by_id(argument) or self._by_path(argument) or self._by_name(argument)
+            self._by_id(argument)
+            or self._by_path(argument)
+            or self._by_name(argument)
+            or [each for each in self._every_resource() if each.id == argument]
         )
 
     def begun(self, argument: str) -> list[_Candidate]:
         """Return the things with an id that begins so; none for too few characters."""
-        return self._beginning(argument) if len(argument) >= SHORTEST else []
+        if len(argument) < SHORTEST:
+            return []
+        return self._beginning(argument) or [
+            each for each in self._every_resource() if each.id.startswith(argument)
+        ]
 
     def _journals(self) -> Iterator[tuple[str, Mapping[str, Entry]]]:
         """Yield the journal of the agent and those of followed documents, each with the name of its source."""
@@ -460,6 +467,11 @@ class _Search:
             own |= {str(each.get("name")) for each in asked if isinstance(each, dict)}
         own -= sources | names
         return found + [_Candidate(kind="source", title=name) for name in sorted(own)]
+
+    def _every_resource(self) -> Iterator[_Candidate]:
+        """Yield the resources of all stacks that are not deployments."""
+        for stack in stack_package.names(self._settings.state):
+            yield from self._resources(stack)
 
     def _resources(self, stack: str) -> list[_Candidate]:
         """Return the resources of a stack that are not deployments; none if an action is meant."""
