@@ -15,6 +15,12 @@ INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --e
 PLACES := for each in .venv/lib/python3*/site-packages/_heat_config_agent.pth; do \
 	printf '../../../../%s\n' agent hooks >"$$each"; \
 	done
+# Programs and compiled modules are in .venv: without exec there is nothing to begin with.
+MAY_RUN := mkdir -p .venv; printf '\#!/bin/sh\n' >.venv/may-run; chmod +x .venv/may-run; \
+	if .venv/may-run 2>/dev/null; then rm .venv/may-run; else \
+		rm .venv/may-run; rmdir .venv 2>/dev/null; \
+		echo 'error: no program can run in this folder, which is mounted with noexec: clone into another one' >&2; exit 1; \
+	fi
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
@@ -121,6 +127,7 @@ clean: ## remove what the other targets have made
 	rm -rf .venv .run .heat .nox dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 .venv/installed: pyproject.toml packaging/constraints.txt
+	@$(MAY_RUN)
 	$(PYTHON) -m venv .venv
 	$(INSTALL) .
 	@$(PLACES)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support import (
+    compiled,
     distribution,
     endings,
     fault_table,
@@ -219,6 +220,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         fault_table.LOG.unlink(missing_ok=True)
     leftovers.watch(session.config)
+    compiled.have_compiled(session.config)
 
 
 @pytest.hookimpl(wrapper=True)

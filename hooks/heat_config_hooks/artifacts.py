@@ -48,11 +48,14 @@ def read(value: object, path: str) -> list[Artifact]:
     artifacts = [
         _artifact(item, f"{path}[{number}]") for number, item in enumerate(value)
     ]
-    files = [artifact.to for artifact in artifacts if not artifact.unpack]
+    first: dict[str, int] = {}
     for number, artifact in enumerate(artifacts):
-        if not artifact.unpack and files.count(artifact.to) > 1:
+        if artifact.unpack:
+            continue
+        earlier = first.setdefault(artifact.to, number)
+        if earlier != number:
             raise HookError(
-                "another artifact goes to the same file: set `to`", f"{path}[{number}]"
+                "another artifact goes to the same file: set `to`", f"{path}[{earlier}]"
             )
     return artifacts
 

@@ -268,6 +268,16 @@ def replace(
         os.close(descriptor)
 
 
+def replaceable(path: str | Path) -> str:
+    """Return the path of a file that a user names to be written, behind any link; it may not exist yet.
+
+    Raises OSError if a device, a pipe or a folder is there: `replace` would put a file in its place.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.path.realpath(path)
+
+
 def write(descriptor: int, content: bytes) -> None:
     """Write all of `content`, even if the kernel accepts only a part at a time."""
     view = memoryview(content)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import threading
 from typing import Any
 
 import pytest
 
+from support import pace
 from support.commands import SH, counted, runs
 from support.loopback import Answer, SignalServer
 from support.machine import Done, Machine, deployment
@@ -191,3 +194,20 @@ def test_the_files_for_other_readers(machine: Machine, heat: SignalServer) -> No
     }
     assert [json.loads((deployed / "d1.notify.json").read_text())] == heat.values()
     assert {stat.S_IMODE(each.stat().st_mode) for each in deployed.iterdir()} == {0o600}
+
+
+def test_mode_of_a_pipe_or_a_folder_is_not_changed(machine: Machine) -> None:
+    """$HEAT_SHELL_CONFIG may be /dev/null on a machine without deployments, which stays open for all users."""
+    pipe, folder = machine.folder / "pipe", machine.folder / "folder"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    folder.mkdir(mode=0o755)
+    # it waits for a reader, and writes nothing
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"",))
+    writer.start()
+    assert machine.apply(None, HEAT_SHELL_CONFIG=str(pipe)).code == 0
+    writer.join(pace.seconds(10))
+    refused = machine.apply(None, HEAT_SHELL_CONFIG=str(folder))
+    assert f"cannot read {folder}: Is a directory" in refused.err
+    assert stat.S_IMODE(pipe.stat().st_mode) == 0o666
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755

@@ -792,6 +792,7 @@ def test_an_agent_that_is_stuck_is_reported(machine: Machine) -> None:
 
 def test_a_deployment_needs_what_is_not_there(machine: Machine) -> None:
     """A missing tool that a deployment needs is a failure; the others are named in one line."""
+    machine.have_quick_tools()
     folder = machine.folder / "local"
     folder.mkdir()
     (folder / "a.json").write_text(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cli.window import window
 from support.commands import SH, counted, runs
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
-from support.window import window
 
 
 def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:

@@ -27,7 +27,7 @@ AGENT = ("status", "show", "log", "retry", "forget", "tool list")
         ("heat-config-hook", []),
     ],
 )
-@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("flag", ["--help", pytest.param("-h", marks=pytest.mark.slow)])
 def test_help_names_the_exit_codes(
     machine: Machine, program: str, arguments: list[str], flag: str
 ) -> None:
@@ -380,3 +380,18 @@ def test_help_says_what_holds_for_that_command(
     ).communicate(timeout=pace.seconds(60))[0]
     assert said in done
     assert command == "retry" or "there is no such deployment" not in done
+
+
+@pytest.mark.parametrize("sign", ["\x1b[31m", "\x9b", "\u202e", "\r", "\n"])
+def test_unknown_argument_steers_no_terminal(machine: Machine, sign: str) -> None:
+    """It may come from elsewhere, such as the name of a file that a pattern of the shell has found."""
+    for words in (
+        ("status", f"--{sign}x"),
+        (f"x{sign}",),
+        ("log", "--run", f"1{sign}"),
+    ):
+        done = machine.command("heat-config-agent", list(words), {})
+        assert done.code == 2
+        assert sign == "\n" or sign not in done.err
+        begins = ("usage:", "error:", " ", "heat-config-agent")
+        assert all(line.startswith(begins) for line in done.err.split("\n") if line)

@@ -463,3 +463,20 @@ def test_plan_says_that_an_edition_waits_for_the_former_one(machine: Machine) ->
     apply_over(machine, site(machine, "two"), name="one")
 
     assert "begins when the run of its former edition has ended" in planned
+
+
+def test_pass_without_work_is_one_line(machine: Machine) -> None:
+    """The deployment is offered twice: as the last run has left it, and as its source has it now."""
+    folder = machine.folder / "local-data"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps([site(machine)]))
+    settings = machine.write(
+        f"[agent]\ncollectors = local\n[local]\npath = {folder}\n", "agent.conf"
+    )
+    machine.agent("run", "--once", "--config", str(settings))
+
+    done = machine.agent("run", "--once", "--config", str(settings))
+
+    assert [line.split()[:2] for line in done.out.splitlines()] == [
+        ["1", "deployment:"]
+    ]

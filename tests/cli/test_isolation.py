@@ -21,7 +21,7 @@ from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
-from support.stage import may_mount
+from support.mounts import may_mount
 from support.tools import need_outside_tmp, need_salt
 
 SH = "#!/bin/sh\n"

@@ -46,6 +46,19 @@ FORMS = (
 )
 """Command lines of `heat-config-agent` that change no deployment and no stack."""
 
+QUICKLY = (
+    "status --json",
+    "show d1",
+    "log d2",
+    "hooks",
+    "prune",
+    "follow list",
+    "stack resource list greeting",
+    "template check none.yaml",
+    "no-such-command",
+)
+"""Those that are tried each time."""
+
 GREETING = """\
 heat_template_version: 2021-04-16
 outputs: {greeting: {value: hello}}
@@ -73,7 +86,14 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return machine.state
 
 
-@pytest.mark.parametrize("line", FORMS)
+@pytest.mark.parametrize(
+    "line",
+    # a new process takes as long as ten others: one of each kind, and the rest in `make test-all`
+    [
+        pytest.param(each, marks=() if each in QUICKLY else pytest.mark.slow)
+        for each in FORMS
+    ],
+)
 def test_new_process_prints_the_same(machine: Machine, state: Path, line: str) -> None:
     """A command that begins by itself has loaded all that it needs. Times and ages may differ."""
     shutil.copytree(state, machine.state)

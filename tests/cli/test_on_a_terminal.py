@@ -6,9 +6,9 @@ import shlex
 import time
 from pathlib import Path
 
+from cli.window import Window, window
 from support.loopback import wait_until
 from support.machine import BIN, Machine, deployment
-from support.window import Window, window
 
 NAMES = [f"value_{number:02}" for number in range(14)]
 

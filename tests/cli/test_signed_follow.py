@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import shlex
@@ -16,6 +15,7 @@ import pytest
 
 from heat_config_agent.model import signed
 from heat_config_agent.signing import ssh
+from support import artifacts
 from support.governed import Governed
 from support.http import Answer, Request, Stub
 from support.repositories import Repository, template
@@ -173,22 +173,15 @@ def test_an_artifact_is_not_parsed_before_it_is_known_to_be_signed(
     followed.configure(url=f"oci+http://{followed.base}/site")
 
     def push(**files: bytes) -> None:
-        layers = []
-        for name, content in files.items():
-            digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-            followed.files[f"/v2/site/blobs/{digest}"] = content
-            notes = {"org.opencontainers.image.title": name.replace("__", ".")}
-            layers.append(
-                {
-                    "mediaType": "text/plain",
-                    "digest": digest,
-                    "size": len(content),
-                    "annotations": notes,
-                }
-            )
-        followed.files["/v2/site/manifests/latest"] = json.dumps(
-            {"schemaVersion": 2, "layers": layers}
-        ).encode()
+        for content in files.values():
+            place = f"/v2/site/blobs/{artifacts.digest(content)}"
+            followed.files[place] = content
+        followed.files["/v2/site/manifests/latest"] = artifacts.manifest(
+            [
+                artifacts.layer(content, name.replace("__", "."))
+                for name, content in files.items()
+            ]
+        )
 
     push(site__yaml=BOMB.encode())
     assert (

@@ -470,3 +470,18 @@ def test_a_damaged_snapshot_is_noticed(archive: Archive) -> None:
     assert "damaged line" in archive("snapshot", "create", "s", code=10).err
     archive("delete", "s", "--yes")
     assert archive.states() == {}
+
+
+@pytest.mark.parametrize("name", ["pipe", "link"])
+def test_pipe_is_not_replaced_by_the_state(archive: Archive, name: str) -> None:
+    """A command of root puts no file in the place of /dev/null, also not behind a link such as /dev/stdout."""
+    archive.create()
+    os.mkfifo(archive.folder / "pipe")
+    (archive.folder / "link").symlink_to("pipe")
+    done = archive("abandon", "s", "--output-file", name, code=1)
+    assert f"cannot write {name}: it is not a regular file (nothing was abandoned)" in (
+        done.err
+    )
+    assert (archive.folder / "link").is_fifo()
+    assert (archive.folder / "link").is_symlink()
+    assert archive.states() == {"s": "CREATE_COMPLETE"}

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from cli.screen import COLUMNS, Terminal, frames, screen
 from support import pace
 from support.loopback import wait_until
 from support.machine import BIN, Machine
-from support.screen import COLUMNS, Terminal, frames, screen
 
 LONG = "two_with_a_name_that_does_not_fit_into_any_column_of_a_terminal_of_eighty"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cli.window import window
 from support import pace
 from support.commands import SH, counted, let_go, wait_for_text, waiting
 from support.loopback import Answer, SignalServer
 from support.machine import BIN, Machine, deployment
-from support.window import window
 
 COLUMNS = ("NAME", "STATE", "ACTION", "TOOL", "RESULT", "SINCE", "DETAILS")
 

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import threading
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from support import pace
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
 from support.machine import BIN, Done, Machine, deployment
+from support.mounts import after_a_boot, mounted
 from support.signers import Signer
-from support.stage import mounted
 from support.tools import need
 from support.unprivileged import NOBODY, need_open_checkout
 
@@ -455,12 +454,7 @@ def test_a_run_that_continues_after_a_reboot_obeys_it(
     given = [deployment("d1", script(proof, "exit 194\n"))]
     assert governed.apply(given).code == 6
     governed.policy("tools = ansible")
-    boot = machine.folder / "boot"
-    boot.write_text(f"{uuid.uuid4()}\n")
-    governed.before = (
-        *governed.before,
-        *mounted(f"mount --bind {boot} /proc/sys/kernel/random/boot_id"),
-    )
+    governed.before = (*governed.before, *after_a_boot(machine.folder))
     assert "refused by the rule tools" in governed.apply(given).out
     assert proof.read_text() == "ran\n"
 

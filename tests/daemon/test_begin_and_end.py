@@ -20,7 +20,14 @@ from support.machine import Machine, deployment
 pytestmark = pytest.mark.new_process("daemons")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        signal.SIGKILL,
+    ],
+)
 def test_run_outlives_the_daemon(
     daemon: Daemon, machine: Machine, heat: SignalServer, number: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from heat_config_agent.state import lock
 from support import endings
 from support.daemon import LONG, Daemon
 from support.loopback import wait_until
@@ -26,8 +28,9 @@ pytestmark = [
 
 
 def followed(daemon: Daemon) -> dict[str, Any]:
-    """Return the first stack that follows a source, as `status` shows it; empty for none."""
-    done = daemon.machine.agent("status", "--json", "--config", str(daemon.path))
+    """Return the first source that is followed, as `source list` shows it; empty for none."""
+    words = ("source", "list", "--json", "--config", str(daemon.path))
+    done = daemon.machine.agent(*words)
     stacks: list[dict[str, Any]] = [
         each for each in done.data["sources"] if each["kind"] == "followed"
     ]
@@ -136,6 +139,93 @@ def local(daemon: Daemon, tmp_path: Path) -> Path:
     daemon.start()
     wait_until(lambda: followed(daemon).get("state") == "ok", LONG)
     return document
+
+
+@pytest.mark.slow
+def test_section_that_is_back_in_the_settings_is_followed_again(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """Each time, the settings count that were read last; until the source is asked, the section is shown as new."""
+    document = local(daemon, tmp_path)
+    section = daemon.settings.pop("follow web")
+    daemon.configure()
+    daemon.send(signal.SIGHUP)
+    wait_until(lambda: not (daemon.machine.state / "follow/web").exists(), LONG)
+    assert followed(daemon) == {}
+
+    daemon.settings["follow web"] = section
+    daemon.configure()
+    assert followed(daemon)["state"] == "new"
+    assert "follow web: no revision yet" in agent(daemon, "status").out
+    document.write_text(
+        json.dumps([{"name": "b", "group": "script", "config": "echo two"}])
+    )
+    daemon.send(signal.SIGHUP)
+    wait_until(lambda: followed(daemon).get("state") == "in force", LONG)
+    assert agent(daemon, "log", "web/b").out == "two\n"
+
+
+@pytest.mark.slow
+def test_agent_says_at_once_how_a_revision_has_ended(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """It does not wait for its next poll of other sources to hear of it."""
+    daemon.configure(polling_interval=3600, min_polling_interval=3600)
+    document = local(daemon, tmp_path)
+
+    def doing() -> str:
+        return str(agent(daemon, "status", "--json").json["agent"]["doing"])
+
+    for script, said in (("exit 3", "has failed"), ("true", "idle")):
+        document.write_text(
+            json.dumps([{"name": "a", "group": "script", "config": script}])
+        )
+        wait_until(lambda said=said: said in doing(), LONG)  # type: ignore[misc]
+    wait_until(lambda: doing() == "idle", LONG)
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    5,
+    "the section of a followed document is removed while a deployment of it runs",
+    "the source is forgotten when the run has ended, and the commands show the run until then",
+)
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_running_deployment_of_a_removed_section_is_not_forgotten(
+    daemon: Daemon, tmp_path: Path, is_killed: bool
+) -> None:
+    """Also if the command that carries out its document was killed, so that the run alone goes on."""
+    document, go = local(daemon, tmp_path), tmp_path / "go"
+    script = f"until [ -e {go} ]; do sleep 0.05; done"
+    document.write_text(
+        json.dumps([{"name": "slow", "group": "script", "config": script}])
+    )
+
+    def state() -> str:
+        shown = agent(daemon, "status", "--json").json["deployments"]
+        return next((each["state"] for each in shown if each["name"] == "slow"), "")
+
+    try:
+        wait_until(lambda: state() == "running", LONG)
+        if is_killed:
+            daemon.stop(signal.SIGKILL)
+            place = daemon.machine.state / "follow/web/document"
+            holder = lock.holder(place)
+            assert holder is not None
+            os.kill(holder[0], signal.SIGKILL)
+            wait_until(lambda: lock.holder(place) is None, LONG)
+        del daemon.settings["follow web"]
+        daemon.configure()
+        if is_killed:
+            daemon.start()
+        else:
+            daemon.send(signal.SIGHUP)
+        wait_until(lambda: "is forgotten when" in daemon.log, LONG)
+        assert state() == "running"
+        assert agent(daemon, "log", "web/slow").code == 0
+    finally:
+        go.touch()
+    wait_until(lambda: not (daemon.machine.state / "follow/web").exists(), LONG)
 
 
 def agent(daemon: Daemon, *words: str) -> Done:

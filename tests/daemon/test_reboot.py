@@ -7,12 +7,9 @@ with another file in its place.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import signal
-import subprocess
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,7 @@ from support import endings, pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
+from support.mounts import after_a_boot, may_mount, on_instance
 from support.repositories import template
 
 pytestmark = pytest.mark.new_process("daemons")
@@ -33,37 +31,19 @@ GOES_ON = f'echo "boot ${{HEAT_REBOOTS:-0}}"; [ -n "$HEAT_REBOOTS" ] || {ASK}'
 """A script that asks for a reboot once."""
 
 
-def mounted(*script: str) -> tuple[str, ...]:
-    """Return the command that starts another one after `script`, with mounts that only that one sees."""
-    if (
-        os.geteuid() != 0
-        or subprocess.run(
-            ["unshare", "--mount", "true"], check=False, capture_output=True
-        ).returncode
-    ):
+@pytest.fixture
+def _mounts() -> None:
+    """A boot id, or an instance, can be another one."""
+    if not may_mount():
         pytest.skip(
             "a boot id can only be changed where mounts are allowed: run the tests as root"
         )
-    return (
-        "unshare",
-        "--mount",
-        "/bin/sh",
-        "-c",
-        f'set -e; {"; ".join(script)}; exec "$@"',
-        "sh",
-    )
 
 
 @pytest.fixture
-def boot(tmp_path: Path) -> Callable[[], tuple[str, ...]]:
+def boot(_mounts: None, tmp_path: Path) -> Callable[[], tuple[str, ...]]:
     """Return a function for the command with which a daemon starts after another boot."""
-
-    def make() -> tuple[str, ...]:
-        path = tmp_path / f"boot-{uuid.uuid4()}"
-        path.write_text(f"{uuid.uuid4()}\n")
-        return mounted(f"mount --bind {path} /proc/sys/kernel/random/boot_id")
-
-    return make
+    return lambda: after_a_boot(tmp_path)
 
 
 @pytest.fixture
@@ -337,31 +317,23 @@ def test_once_with_a_reboot(
     assert ran(machine) == ["d1", "d1"]
 
 
+@pytest.mark.usefixtures("_mounts")
 def test_a_disk_that_wakes_up_in_another_instance(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """The state of the instance that the disk was copied from is set aside: nothing of it is sent or skipped."""
-
-    def instance(name: str) -> tuple[str, ...]:
-        path = "/run/cloud-init"
-        return mounted(
-            "mount -t tmpfs tmpfs /run",
-            f"mkdir {path}",
-            f"echo {name} >{path}/.instance-id",
-        )
-
     heat.refuse()
     daemon.put([deployment("d1", counting(machine, "old"), signal=heat.url("old"))])
-    daemon.start(*instance("i-1"))
+    daemon.start(*on_instance("i-1"))
     daemon.wait_state("d1", "finished")
     daemon.stop()
-    daemon.start(*instance("i-1"))
+    daemon.start(*on_instance("i-1"))
     assert daemon.states() == {"d1": "finished"}
     daemon.stop()
 
     heat.start()
     daemon.put([deployment("d1", counting(machine, "new"), signal=heat.url("new"))])
-    daemon.start(*instance("i-2"))
+    daemon.start(*on_instance("i-2"))
     heat.wait_for(1, LONG)
     time.sleep(0.5)
 
@@ -414,7 +386,9 @@ def test_a_followed_stack_asks_for_a_reboot(
     wait_until(lambda: lines(log)[-1] == "two red", LONG)
 
 
-@pytest.mark.parametrize("kind", ["template", "document"])
+@pytest.mark.parametrize(
+    "kind", ["template", pytest.param("document", marks=pytest.mark.slow)]
+)
 @pytest.mark.fault(
     5,
     "a power cut while a followed revision runs",
@@ -424,6 +398,7 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     daemon: Daemon, machine: Machine, boot: Callable[[], tuple[str, ...]], kind: str
 ) -> None:
     """The journal, `status`, `source list` and `doctor` have the reason, and the command that they name helps."""
+    machine.have_quick_tools()
     folder, log, go = (
         machine.folder / "site",
         machine.folder / "log",

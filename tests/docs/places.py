@@ -15,7 +15,7 @@ from docs.console import ROOT, Command, File
 from package.built import COMPAT, package
 from support import pace
 from support.machine import BIN, Done
-from support.stage import may_mount
+from support.mounts import may_mount
 from support.unprivileged import NOBODY, Unprivileged, need_open_checkout
 from system.booted import Booted, booted
 

@@ -22,12 +22,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from faults.stories import AT_ONCE, Scenario, Stage, Theatre
 from heat_config_agent.model.entry import State
 from support import kill_points, promises, shares
 from support.loopback import Answer
 from support.promises import KINDS, Kind
-from support.stage import Stage
-from support.theatre import AT_ONCE, Scenario, Theatre
 
 pytestmark = [pytest.mark.takes(60), pytest.mark.apart]
 

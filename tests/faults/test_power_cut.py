@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from support import endings, promises, shadow, shares
-from support import stage as stages
+from faults import shadow
+from faults.stories import LONG, Stage
+from support import endings, promises, shares
 from support.loopback import wait_until
+from support.mounts import may_mount
 from support.promises import KINDS, Kind
-from support.stage import Stage
 
 pytestmark = pytest.mark.takes(20)
 
@@ -78,7 +79,7 @@ class Power:
                 agent.poll() is not None
                 or any(world.evidence(each["id"]) for each in batch)
             ),
-            stages.LONG,
+            LONG,
         )
         time.sleep(moment)
         if self.chance.random() < 0.4:  # the agent is away for a while before
@@ -115,7 +116,7 @@ class Power:
             endings.kill(*sorted(found, key=lambda process: process.pid))
             return not found
 
-        wait_until(is_off, stages.LONG)
+        wait_until(is_off, LONG)
 
     def finish(self) -> None:
         """Have an agent that nobody disturbs do the rest, and hold all against the promises."""
@@ -153,7 +154,7 @@ def _wrong(folder: Path, seeds: list[int]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _mounts() -> None:
-    if not stages.may_mount():
+    if not may_mount():
         pytest.skip(
             "a boot id can only be changed where mounts are allowed: run the tests as root"
         )

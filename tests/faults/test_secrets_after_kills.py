@@ -17,7 +17,7 @@ from support.cloud import PASSWORD, PROJECT, Cloud
 from support.http import Answer, Stub
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
-from support.stage import may_mount
+from support.mounts import may_mount
 from support.tools import need_root
 
 pytestmark = pytest.mark.takes(20)

@@ -473,7 +473,7 @@ def test_another_stdout_callback(driver: Driver) -> None:
 @pytest.mark.parametrize(
     ("config", "code", "says"),
     [
-        ("- hosts: [\n", 4, "YAML"),
+        pytest.param("- hosts: [\n", 4, "YAML", marks=pytest.mark.slow),
         pytest.param(
             json.dumps(playbook({"no.such.module": {}})),
             4,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from support import pace
+from support import loaded
 from support.machine import BIN, Machine
 
 TOOL = """\
-#!{python}
+#!{python} -IS
 import json, os, sys
 
 with open({record!r}, "a") as record:
@@ -55,7 +55,7 @@ class Hooks:
         self.environment = {
             "PATH": Machine(folder).environment["PATH"],
             "HOME": str(folder),
-            "LANG": "C.UTF-8",
+            **loaded.STARTED,
             "HEAT_ANSIBLE_CMD": str(self.tool),
             "HEAT_APPLY_CONFIG_CMD": str(self.tool),
             "HEAT_CFN_INIT_CMD": str(self.tool),
@@ -82,15 +82,7 @@ class Hooks:
             f"{variable}_WORKING": str(self.working),
             f"{variable}_OUTPUTS": str(self.outputs),
         }
-        return subprocess.run(
-            [str(link)],
-            input=text,
-            env={**places, **self.environment, **environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=pace.seconds(60),
-        )
+        return loaded.hook(link, text, {**places, **self.environment, **environment})
 
     def reply(
         self, tool: str, deployment: Mapping[str, object], **environment: str

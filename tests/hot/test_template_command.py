@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hot.made import VERSION
-from support import pace
 from support.machine import Done, Machine
 
 GOOD = (
@@ -36,15 +35,10 @@ outputs:
 
 def validate(machine: Machine, *arguments: str, told: str = "") -> Done:
     """Run the command to its end; `told` for it to say what it loads."""
-    process = machine.start(
-        "heat-config-agent",
-        "template",
-        "validate",
-        *arguments,
-        PYTHONPROFILEIMPORTTIME=told,
+    environment = {"PYTHONPROFILEIMPORTTIME": told} if told else {}
+    return machine.command(
+        "heat-config-agent", ["template", "validate", *arguments], environment
     )
-    out, err = process.communicate(timeout=pace.seconds(60))
-    return Done(process.returncode, out, err)
 
 
 @pytest.fixture

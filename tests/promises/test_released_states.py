@@ -1,6 +1,6 @@
 """The state of every released version is taken over: `tests/samples/states` has a directory of each.
 
-`support/state_samples.py` says how one is written. `test_earlier_state.py` is about what was before the first release.
+`state_samples.py` says how one is written. `test_earlier_state.py` is about what was before the first release.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from heat_config_agent import __version__
 from heat_config_agent.sources import learned
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.state import journal
-from support import state_samples
+from promises import state_samples
 from support.loopback import SignalServer
 from support.machine import Machine
 from support.stacking import Stacks
@@ -130,5 +130,5 @@ def test_a_release_has_its_sample() -> None:
     if not re.fullmatch(r"[\d.]+", __version__):
         pytest.skip(f"{__version__} is no release")
     assert __version__ in {each.name for each in SAMPLES}, (
-        "PYTHONPATH=tests python -m support.state_samples writes it"
+        "PYTHONPATH=tests python -m promises.state_samples writes it"
     )

@@ -14,7 +14,7 @@ from heat_config_agent.cli import agent, schemas
 from heat_config_agent.cli.apply import command as apply
 from heat_config_agent.cli.completion import line as lines
 from heat_config_agent.cli.completion import values
-from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model.errors import ExitCode, UsageError
 
 
 def leaves(
@@ -172,6 +172,25 @@ def test_options_are_long_and_whole(command: str) -> None:
         assert all(re.fullmatch(r"--[a-z]+(-[a-z]+)*", name) for name in long), long
         for name in short:
             assert long & SHORT[name], (name, long)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_beginning_of_an_option_is_refused(command: str) -> None:
+    """An option that is added later breaks no line that has worked."""
+    with pytest.raises(UsageError, match="--no-col"):
+        COMMANDS[command].parse_args(["--no-col"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_times_and_numbers_are_checked(command: str) -> None:
+    """A time has units, and no number is negative; runs are counted from the newest one, too."""
+    for action in actions(COMMANDS[command]):
+        if action.metavar not in ("TIME", "N") or "--run" in action.option_strings:
+            continue
+        assert callable(action.type), action
+        assert action.metavar == "N" or action.type("1h30m") == 5400, action
+        with pytest.raises((argparse.ArgumentTypeError, ValueError)):
+            action.type("-1")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -48,7 +48,7 @@ def test_recorded_tests_concern_a_module() -> None:
 def test_tests_that_use_a_shared_module_concern_it() -> None:
     """A test file concerns a module of `tests/support` that it imports through another one."""
     assert "tests/faults/test_power_cut.py" in concerning.concerning(
-        "tests/support/shadow.py", {}
+        "tests/support/kill_points.py", {}
     )
     assert concerning.concerning("tests/unit/test_layers.py", {}) == [
         "tests/unit/test_layers.py"

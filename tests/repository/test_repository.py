@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +18,8 @@ import pytest
 import heat_config_hooks
 from heat_config_hooks import standalone
 from support.machine import BIN, Machine, deployment
+from support.mounts import may_mount, mounted
+from support.tools import need
 
 pytestmark = pytest.mark.takes(150)
 
@@ -209,3 +212,36 @@ def test_units_are_valid(unit: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert unit.name not in done.stderr, done.stderr
+
+
+def test_folder_without_exec_is_refused_before_anything_is_installed(
+    tmp_path: Path,
+) -> None:
+    """Programs of `.venv` could not run there; the sentence says what to do, and no file is left."""
+    need("make", "make")
+    if not may_mount():
+        pytest.skip(
+            "a folder can only be mounted where mounts are allowed: run the tests as root"
+        )
+    place = shlex.quote(str(tmp_path))
+    command = (
+        *mounted(
+            f"mount -t tmpfs -o noexec,size=10m tmpfs {place}",
+            f"cp -r Makefile pyproject.toml packaging {place}",
+            f"cd {place}",
+        ),
+        *("sh", "-c", "make run; ls -A"),
+    )
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.splitlines()[0] == (
+        "error: no program can run in this folder, which is mounted with noexec: clone into another one"
+    )
+    assert set(done.stdout.split()) == {"Makefile", "packaging", "pyproject.toml"}

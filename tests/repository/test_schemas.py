@@ -111,6 +111,7 @@ def test_schema_agrees_with_the_agent(name: str, tmp_path: Path) -> None:
     assert unsaid == UNSAID.get(name, set())
 
 
+@pytest.mark.slow
 @tries(150, entries)
 def test_nothing_that_is_run_is_refused_by_the_schema(entry: Any) -> None:
     """The schema accepts every document that runs, whatever else it contains."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from support import pace, schemas
+from support import loaded, schemas
 from support.loopback import SignalServer
 from support.machine import BIN, Machine
 
@@ -73,22 +72,20 @@ class Alone(Driver):
         if not link.is_symlink():
             link.symlink_to(BIN / "heat-config-hook")
         variable = "HEAT_" + tool.upper().replace("-", "_")
-        done = subprocess.run(
-            [str(link)],
-            input=json.dumps(deployment),
-            capture_output=True,
-            text=True,
-            timeout=pace.seconds(seconds),
-            check=False,
-            cwd=self.folder,
-            env={
-                "PATH": Machine(self.folder).environment["PATH"],
-                "HOME": str(self.folder),
-                "LANG": "C.UTF-8",
-                f"{variable}_WORKING": str(self.working(tool)),
-                f"{variable}_OUTPUTS": str(self.folder / "outputs" / tool),
-                **self.environment,
-            },
+        environment = {
+            "PATH": Machine(self.folder).environment["PATH"],
+            "HOME": str(self.folder),
+            f"{variable}_WORKING": str(self.working(tool)),
+            f"{variable}_OUTPUTS": str(self.folder / "outputs" / tool),
+            **loaded.STARTED,
+            **self.environment,
+        }
+        done = loaded.hook(
+            link,
+            json.dumps(deployment),
+            environment,
+            folder=self.folder,
+            seconds=seconds,
         )
         assert done.returncode == 0, done.stderr
         values = json.loads(done.stdout)

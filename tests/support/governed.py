@@ -10,7 +10,7 @@ import pytest
 
 from support import loaded, pace
 from support.machine import BIN, Done, Machine
-from support.stage import may_mount, mounted
+from support.mounts import may_mount, mounted
 
 PLACE = "/etc/heat-config-agent"
 POLICY = f"{PLACE}/policy"

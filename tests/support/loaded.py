@@ -4,6 +4,7 @@ To start Python and load modules is most of what a short command takes, and test
 process does that once for all tests of a session. It starts each command by a fork, with the arguments, environment,
 folder and streams that a new process would have. Only `ps` shows a difference, so a test that looks for a command
 among the processes, kills it at a point, or follows what it prints starts a new one. The same holds for daemons.
+They do not wait for the disk either: nothing but a power cut could tell, and tests of those start new processes.
 """
 
 from __future__ import annotations
@@ -31,8 +32,14 @@ from typing import TYPE_CHECKING, BinaryIO, NoReturn
 if TYPE_CHECKING:
     from support.loaded_process import LoadedProcess
 
-PROGRAMS = {"heat-config-agent": "agent", "heat-config-apply": "apply"}
-"""The commands → their functions in `heat_config_agent.cli.main`."""
+PROGRAMS = {
+    "heat-config-agent": ("heat_config_agent.cli.main", "agent"),
+    "heat-config-apply": ("heat_config_agent.cli.main", "apply"),
+    "heat-config-hook": ("heat_config_hooks.standalone", "main"),
+}
+"""The commands → the modules and the names of their functions."""
+
+BIN = Path(sys.executable).parent
 
 STARTED = {"LANG": "C.UTF-8", "TZ": "UTC"}
 """The variables of a command that are heeded when Python starts, as all tests have them."""
@@ -70,11 +77,13 @@ class Loaded:
         streams: tuple[BinaryIO, BinaryIO],
         *,
         mounts: int | None = None,
+        given: BinaryIO | None = None,
+        called: Path | None = None,
     ) -> None:
-        """Start a command; `streams` are those to which it prints.
+        """Start a command; `streams` are those to which it prints, `given` what it reads.
 
         The program `-c` is Python's: its first argument is code, which calls commands itself.
-        The command sees the mounts that the process `mounts` sees.
+        The command sees the mounts that the process `mounts` sees, and a link by which it is called.
         """
         self.args = [program, *arguments]
         self.returncode: int | None = None
@@ -86,7 +95,10 @@ class Loaded:
                 "environment": dict(environment),
             }
             request |= {"folder": str(folder), "mounts": mounts}
-            _loaded().ask(request, [*(each.fileno() for each in streams), write])
+            request["called"] = str(called or BIN / program)
+            with contextlib.nullcontext(given) if given else _nothing() as read_from:
+                descriptors = [each.fileno() for each in (read_from, *streams)]
+                _loaded().ask(request, [*descriptors, write])
         finally:
             os.close(write)
         self.pid = int(self._ends.readline())
@@ -123,14 +135,30 @@ def run(
     seconds: float,
     *,
     mounts: int | None = None,
+    given: str = "",
+    called: Path | None = None,
 ) -> tuple[int, str, str]:
     """Run a command, as `Loaded` starts it, to its end; return its exit code and what it printed.
 
-    Raises subprocess.TimeoutExpired.
+    It reads the text `given`. Raises subprocess.TimeoutExpired.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        tempfile.TemporaryFile() if given else contextlib.nullcontext() as text,
+    ):
+        if text:
+            text.write(given.encode())
+            text.seek(0)
         command = Loaded(
-            program, arguments, environment, folder, (out, err), mounts=mounts
+            program,
+            arguments,
+            environment,
+            folder,
+            (out, err),
+            mounts=mounts,
+            given=text,
+            called=called,
         )
         try:
             code = command.wait(seconds)
@@ -140,6 +168,46 @@ def run(
             raise
         printed, complained = (_content(each) for each in (out, err))
     return code, printed, complained
+
+
+def hook(
+    link: Path,
+    given: str,
+    environment: Mapping[str, str],
+    *,
+    arguments: Sequence[str] = (),
+    folder: Path | None = None,
+    seconds: float = 60,
+) -> subprocess.CompletedProcess[str]:
+    """Call `heat-config-hook`, or a link to it, which reads a text; loaded where that makes no difference."""
+    from support import pace  # noqa: PLC0415  # the started process has no package of tests
+
+    words, seconds = [str(link), *arguments], pace.seconds(seconds)
+    if may_be(environment):
+        code, out, err = run(
+            "heat-config-hook",
+            arguments,
+            environment,
+            folder or Path.cwd(),
+            seconds,
+            given=given,
+            called=link,
+        )
+        return subprocess.CompletedProcess(words, code, out, err)
+    return subprocess.run(
+        words,
+        input=given,
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds,
+    )
+
+
+def _nothing() -> BinaryIO:
+    return open(os.devnull, "rb")
 
 
 def _content(file: BinaryIO) -> str:
@@ -163,8 +231,6 @@ def _loaded() -> LoadedProcess:
 
 def _serve(connection: socket.socket) -> Callable[[], int] | None:
     """Start commands until nobody asks any more. Each comes back from here as a process that is to run it."""
-    from heat_config_agent.cli import main  # noqa: PLC0415  # only this process needs them
-
     for package in filter(importlib.util.find_spec, _PACKAGES):
         # `make test-agent` has no stack package
         _load(package)
@@ -190,18 +256,20 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
             os.close(ends)
         if connection.fileno() not in ready:
             continue
-        head, streams, _, _ = socket.recv_fds(connection, 8, 3)
+        head, streams, _, _ = socket.recv_fds(connection, 8, 4)
         if not head:
             return None
         request = json.loads(
             connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
         )
-        out, err, ends = streams
+        given, out, err, ends = streams
         process = os.fork()
         if not process:
+            os.dup2(given, 0)
             os.dup2(out, 1)
             os.dup2(err, 2)
             for file in (
+                given,
                 out,
                 err,
                 ends,
@@ -214,6 +282,7 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
                 os.close(file)
             connection.close()
             words, environment = request["words"], request["environment"]
+            os.fsync = os.fdatasync = _flushed  # type: ignore[assignment]
             if request["mounts"]:
                 _enter(request["mounts"])
             os.chdir(request["folder"])
@@ -222,9 +291,11 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
             if words[0] == "-c":
                 sys.argv[:] = ["-c", *words[2:]]
                 return lambda: _executed(words[1])
-            sys.argv[:] = [str(Path(sys.executable).parent / words[0]), *words[1:]]
-            function: Callable[[], int] = getattr(main, PROGRAMS[words[0]])
+            sys.argv[:] = [request["called"], *words[1:]]
+            module, name = PROGRAMS[words[0]]
+            function: Callable[[], int] = getattr(sys.modules[module], name)
             return function
+        os.close(given)
         os.close(out)
         os.close(err)
         with contextlib.suppress(BrokenPipeError):
@@ -232,6 +303,10 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
         ended = os.pidfd_open(process)
         running[ended] = (process, ends)
         poll.register(ended, select.POLLIN)
+
+
+def _flushed(_descriptor: object) -> None:
+    """Stand in for a flush to the disk, for which a test would wait longer than for the command."""
 
 
 def _load(name: str) -> None:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from urllib.parse import parse_qsl, urlsplit
 
 from heat_config_agent.cli import agent
@@ -193,7 +194,8 @@ def _places(machine: Machine) -> Iterator[tuple[str, str | bytes]]:
         if (state / journal.FILE).is_file():
             yield from _listings(machine, state)
     for each in stacks:
-        yield from _shown_of(machine, each.name)
+        with _read_once():
+            yield from _shown_of(machine, each.name)
     names = []
     for folder, folders, files in os.walk(machine.state):
         names += [*folders, *files]
@@ -288,6 +290,23 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
             "stack resource show",
             _stack(machine, "resource", "show", *option, name, each["resource_name"]),
         )
+
+
+@contextlib.contextmanager
+def _read_once() -> Iterator[None]:
+    """Have the commands about a stack read its records and compile its template once, not each."""
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # tests of the agent alone have no stacks
+
+    look = sessions.look
+    opened: list[object] = []
+
+    def once(settings: Any, name: str, *warn: Any) -> Any:
+        if not opened:
+            opened.append(look(settings, name, *warn))
+        return opened[0]
+
+    with patch.object(sessions, "look", once):
+        yield
 
 
 def _stack(machine: Machine, *words: str) -> str:

@@ -21,6 +21,18 @@ from tosca.hostile import DOCUMENTS
 SECONDS = 1.0
 """Seconds of a processor for one document at most, on a machine with nothing else to do."""
 
+LONGEST = (
+    "copies",
+    "derived-backwards",
+    "doubled-aliases",
+    "filtered",
+    "merges",
+    "types-of-properties",
+    "unknown-types",
+    "wrong-entries",
+)
+"""Documents that take longest; one that is built like each of them takes less."""
+
 KILOBYTES = 200_000
 """Memory that a command may take."""
 
@@ -34,7 +46,13 @@ sys.exit(code)
 """Runs a command and prints its largest size. A process that a large one starts counts the size of that one."""
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LONGEST else ())
+        for name in DOCUMENTS
+    ],
+)
 def test_a_hostile_document_is_checked_in_a_second(name: str, tmp_path: Path) -> None:
     """Each mistake is a sentence with its place."""
     path = tmp_path / f"{name}.yaml"

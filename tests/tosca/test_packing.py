@@ -161,3 +161,20 @@ def test_unpackable_service_is_refused(
     assert "error: " in done.err
     assert "Traceback" not in done.err
     assert not target.exists()
+
+
+def test_archive_takes_the_place_of_a_file_only(
+    machine: Machine, service: Path, tmp_path: Path
+) -> None:
+    """A link keeps its place and its file gets the archive; a pipe or a device, such as /dev/null, stays what it is."""
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "link").symlink_to("old")
+    done = pack(machine, service / "service.yaml", "-o", tmp_path / "link")
+    assert done.code == 0, done.err
+    assert (tmp_path / "link").is_symlink()
+    assert zipfile.is_zipfile(tmp_path / "old")
+    os.mkfifo(tmp_path / "pipe")
+    done = pack(machine, service / "service.yaml", "-o", tmp_path / "pipe")
+    assert done.code == 2
+    assert f"cannot write {tmp_path}/pipe: it is not a regular file" in done.err
+    assert (tmp_path / "pipe").is_fifo()

@@ -184,7 +184,10 @@ def show(kind: str, options: argparse.Namespace) -> int:
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
-    """Return the records of sources that are or were followed, each compared with the machine as it is now."""
+    """Return the records of sources that are or were followed, each compared with the machine as it is now.
+
+    A section whose source was never asked has an empty record.
+    """
     if not settings.followed and not (settings.state / "follow").is_dir():
         # most machines follow nothing
         return []
@@ -194,6 +197,10 @@ def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Foll
     told = followed.with_troubles(
         followed.records(settings.state), health.unrecorded(settings.state)
     )
+    known = {each.name for each in told}
+    told += [
+        followed.Followed(name=each) for each in settings.followed if each not in known
+    ]
     records = [each for each in told if not names or each.name in names]
     return [
         replace(each, drift=in_step.drift(settings.state, each)) for each in records

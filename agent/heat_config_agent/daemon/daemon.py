@@ -146,7 +146,13 @@ class Daemon:
         """
         agent = self._agent
         poll, answered = select.poll(), agent.collection.fileno()
-        for descriptor in (wakeup, answered, agent.applier.work.delivery.fileno()):
+        told = self._following.fileno() if self._following else -1
+        for descriptor in (
+            wakeup,
+            answered,
+            agent.applier.work.delivery.fileno(),
+            *([told] if told >= 0 else ()),
+        ):
             poll.register(descriptor, select.POLLIN)
         while True:
             ready = poll.poll(self._delay * 1000)

@@ -45,6 +45,13 @@ class Following:
         self.ended = ""
         """A sentence about the process, from its end until its successor has followed a source."""
 
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when the process has told something; negative if it does not run."""
+        process = self._process
+        return (
+            -1 if process is None or process.stdout is None else process.stdout.fileno()
+        )
+
     @property
     def delay(self) -> float:
         """Seconds until the process has to be started; infinite if it has not."""
@@ -105,7 +112,8 @@ class Following:
         """Follow the sources of other settings from here on."""
         self.end()
         self.ended = ""
-        self._settings, self._wanted, self._start_at = settings, self._is_wanted(), 0.0
+        self._settings, self._start_at = settings, 0.0
+        self._wanted = self._is_wanted()  # by the new settings
         self._seen, self._records = (), ()
 
     def end(self) -> None:

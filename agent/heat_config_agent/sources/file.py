@@ -223,14 +223,8 @@ class ShellConfig(File):
 
         An empty file, as its template creates it, means no deployments.
         """
-        try:
-            if (
-                stat.S_IMODE(os.lstat(self.path).st_mode) != 0o600
-                and not self.path.is_symlink()
-            ):
-                self.path.chmod(0o600)
-        except OSError as error:
-            raise SourceError(f"cannot read {self.path}: {error.strerror}") from error
+        # the path may also be that of a device or a folder
+        files.tighten(self.path)
         self._read()
         text = files.text_of(self.content)
         return (

@@ -81,7 +81,7 @@ class Followed:
         was deleted. While the source does not answer, it is unknown if the revision is the newest.
         """
         if self.begun:
-            return "running"
+            return "reboot" if self.reboot else "running"
         if self.refused:
             return "failed" if self.failed else "refused"
         if self.drift and self.revision:
@@ -168,6 +168,9 @@ def documents(state: Path) -> list[tuple[str, Path]]:
 
 def ask_again(state: Path, name: str) -> None:
     """Request that the newest revision of a source is carried out again, even if it succeeded. Raises StateError."""
+    from heat_config_agent.state import lock  # noqa: PLC0415  # few commands ask for it
+
+    lock.guard(state)
     place = folder(state, name) / _AGAIN
     try:
         # the source may never have been asked

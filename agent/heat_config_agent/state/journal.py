@@ -39,12 +39,16 @@ from heat_config_agent.state.records import (
     size_of,
     without_defaults,
 )
+from heat_config_hooks import processes
 from heat_config_hooks.values import replace
 
 FILE = "journal"
 
 COMPACT_BYTES = 256 * 1024
 """A journal smaller than this is never rewritten."""
+
+_CLOCK_SET = 10.0
+"""The seconds by which two clocks differ about a run if the machine's was set meanwhile."""
 
 
 class Journal:
@@ -190,12 +194,14 @@ class Journal:
         """
         now = time.time()
         entry = self.entries[key]
+        started = _started(entry, now) if ended is None else entry.started
         self._write(
             replace(
                 entry,
                 state=State.FINISHED,
                 at=now,
-                ended=max(ended or now, entry.started or 0),
+                started=started,
+                ended=max(ended or now, started or 0),
                 values=result.values,
                 failed=result.failed,
                 reason=result.reason,
@@ -412,6 +418,17 @@ def read(directory: Path) -> Entries:
         raise StateError(
             f"cannot read the journal {directory / FILE}: {error.strerror}"
         ) from error
+
+
+def _started(entry: Entry, now: float) -> float | None:
+    """Return when a run began that ends now: by the time that it took, if the machine's clock was set meanwhile."""
+    started, run = entry.started, entry.run
+    if started is None or run is None:
+        return started
+    lasted = processes.since_boot() - run.began
+    if abs(now - started - lasted) < _CLOCK_SET or run.boot != processes.boot_id():
+        return started
+    return now - max(lasted, 0.0)
 
 
 def _standing(entry: Entry) -> tuple[State, bool]:

@@ -207,8 +207,12 @@ class RecordFile:
             self._warn(f"cannot flush {self.path.parent}: {error.strerror}")
 
     def cut(self, size: int) -> None:
-        """Cut off what follows the whole lines. Raises OSError."""
-        os.truncate(self.path, size)
+        """Cut off what follows the whole lines, but not in a file behind a link. Raises OSError."""
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.ftruncate(descriptor, size)
+        finally:
+            os.close(descriptor)
 
     def set_aside(self, content: bytes) -> Path:
         """Return the path of a new copy of damaged content, for people to look at. Raises OSError."""

@@ -16,6 +16,7 @@ import heat_config_hooks
 from heat_config_agent.model.deployment import BUILTIN
 from heat_config_agent.model.entry import UNDELIVERED, Entry, State
 from heat_config_agent.model.errors import StateError
+from heat_config_agent.state import lock
 from heat_config_agent.state.asked import FOLDER, PAUSED, paused
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
@@ -23,10 +24,13 @@ from heat_config_hooks import files, processes
 
 
 def pause(state: Path, reason: str, until: float | None = None) -> None:
-    """Let nothing new begin until `resume`, not even after a restart. Raises StateError.
+    """Let nothing new begin until `resume`, not even after a restart. Raises StateError, as all requests here.
+
+    No user leaves a request in the state directory of another one, who could not read it.
 
     It ends by itself at `until`, in seconds since the epoch; None for never.
     """
+    lock.guard(state)
     try:
         files.make_directory(state, durable=True)
         text = json.dumps(
@@ -60,6 +64,7 @@ _PRUNE = "prune"
 
 def prune(state: Path) -> None:
     """Request that the holder of the lock prunes. Raises StateError."""
+    lock.guard(state)
     try:
         files.make_directory(state / FOLDER)
         files.replace(state / FOLDER / _PRUNE, b"")
@@ -84,6 +89,7 @@ class Wish(str, enum.Enum):
 
 def ask(state: Path, key: str, wish: Wish) -> None:
     """Leave a request about a deployment. Raises StateError."""
+    lock.guard(state)
     directory = state / FOLDER
     try:
         files.make_directory(directory)

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
@@ -36,6 +36,7 @@ from heat_config_agent.state import asked, followed, health, lock, requests
 from heat_config_agent.state.followed import Followed, short
 from heat_config_stack.follow.follower import (
     Follower,
+    StillRunningError,
     abandon,
     abandoned,
     failed_deployments,
@@ -241,19 +242,19 @@ def _of_daemon(settings: Settings) -> Iterator[dict[str, object]]:
     at, poll = report.get("at"), report.get("next_poll")
     due = at + poll if isinstance(at, float) and isinstance(poll, float) else None
     sources = report.get("sources")
-    for each in sources if isinstance(sources, list) else ():
-        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+    for source in sources if isinstance(sources, list) else ():
+        if not isinstance(source, dict) or not isinstance(source.get("name"), str):
             continue
-        working, trouble = each.get("working"), str(each.get("trouble") or "")
+        working, trouble = source.get("working"), str(source.get("trouble") or "")
         state = Shown.WAITING if working is None else Shown.OK
-        answered = each.get("answered")
+        answered = source.get("answered")
         yield {
-            "name": each["name"],
+            "name": source["name"],
             "state": str(Shown.UNKNOWN if working is False else state),
             "kind": "daemon",
-            "where": str(each.get("from") or ""),
+            "where": str(source.get("from") or ""),
             "revision": None,
-            "since": _stamp(each.get("since")),
+            "since": _stamp(source.get("since")),
             "answered": _stamp(answered),
             "next_poll": _stamp(due),
             "running": None,
@@ -375,9 +376,10 @@ def sync(options: argparse.Namespace) -> int:
         terminal.note(f"the agent (process {process}) asks its sources now")
     if options.again and _daemon_goes_on(settings, names):
         return _synced(settings, options, names, ExitCode.OK)
-    if not options.names:
-        _abandon(settings)
+    errors = {} if options.names else _abandon(settings)
     results = [_once(settings, name, options) for name in names]
+    for error in errors.values():
+        raise error
     if not results and not options.names and not options.json:
         terminal.say("no followed sources")
     is_bad = any(record.problem for record in results)
@@ -497,10 +499,22 @@ def _note(text: str, stack: str = "") -> None:
         terminal.say(f"{before}{line}", error=True)
 
 
-def _abandon(settings: Settings) -> None:
+def _abandon(settings: Settings, leave: Collection[str] = ()) -> dict[str, AgentError]:
+    """Forget the sources that have no section, except some; return by their names why that was not possible."""
+    errors: dict[str, AgentError] = {}
     for record in abandoned(settings):
-        with lock.held(followed.folder(settings.state, record.name)):
-            abandon(settings, record, functools.partial(_note, stack=record.name))
+        if record.name in leave:
+            continue
+        try:
+            with lock.held(followed.folder(settings.state, record.name)):
+                abandon(settings, record, functools.partial(_note, stack=record.name))
+        except AgentError as error:
+            errors[record.name] = error
+    return errors
+
+
+_CLEAR_SECONDS = 5.0
+"""Seconds between two tries to forget a source without a section."""
 
 
 def _attached(settings: Settings, names: Sequence[str]) -> int:
@@ -528,10 +542,21 @@ def _attached(settings: Settings, names: Sequence[str]) -> int:
 
 
 def _clear(settings: Settings) -> None:
-    try:
-        _abandon(settings)
-    except AgentError as error:
-        _note(str(error))
+    """Forget the sources that have no section, as soon as what is done for them has ended."""
+    told: set[str] = set()
+    leave: set[str] = set()
+    while errors := _abandon(settings, leave):
+        texts = {str(error) for error in errors.values()}
+        for text in sorted(texts - told):
+            _note(text)
+        told = texts
+        # to delete a stack again would run its scripts again and again
+        leave |= {
+            name
+            for name, error in errors.items()
+            if not isinstance(error, StillRunningError | LockedError)
+        }
+        time.sleep(_CLEAR_SECONDS)
 
 
 def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
@@ -542,6 +567,7 @@ def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
             with _held(
                 settings, name, functools.partial(_note, stack=name)
             ) as follower:
+                follower.kept = functools.partial(_tell, name, "")
                 while True:
                     follower.step()
                     if problem != "":

@@ -24,6 +24,7 @@ from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json
+from heat_config_hooks import files
 from heat_config_hooks.values import dataclass
 from heat_config_stack.cli.stack import services
 from heat_config_stack.definition import Identity
@@ -219,12 +220,13 @@ def pack(options: argparse.Namespace) -> int:
             members, entry = packing.members_of_folder(name, os.path.realpath(target))
         else:
             members, entry = packing.members_of_template(name, named.paths)
-        lost = _write(target, members, entry, len(_lacking(checked)))
+        lost = _write(files.replaceable(target), members, entry, len(_lacking(checked)))
     except Refused as refused:
         raise UsageError(f"cannot pack {name}: {refused}", hint=refused.hint) from None
     except OSError as error:
+        other = "" if error.filename in (None, target) else f"{error.filename}: "
         raise UsageError(
-            f"cannot write {target}: {error.filename or ''} {error.strerror or error}"
+            f"cannot write {target}: {other}{error.strerror or error}"
         ) from None
     if lost is not None:
         show(lost, alone=False)

@@ -24,9 +24,10 @@ from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import url as without_secrets
 from heat_config_agent.model.deployment import Document
-from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_agent.model.signed import SUFFIX
+from heat_config_agent.runs import supervisor
 from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import asked, followed, journal, lock
@@ -77,6 +78,8 @@ class Follower:
         self._record = followed.read(settings.state, name) or Followed(name=name)
         self._source: Source | None = None
         self._written: Followed | None = None
+        self.kept: Callable[[], None] = lambda: None
+        """Called when the record on disk says something new, except that the source has answered again."""
         self._noted = self._record.trouble
         """The trouble at the end of the step before."""
         self._mark: tuple[object, ...] = ()
@@ -607,7 +610,9 @@ class Follower:
             before = None
         if before is None or replace(record, answered=before.answered) != before:
             followed.write(self._settings.state, record)
-            self._written = record
+            former, self._written = self._written, record
+            if former is None or replace(former, answered=record.answered) != record:
+                self.kept()
 
 
 def _folder_name(revision: str) -> str:
@@ -692,12 +697,37 @@ def abandoned(settings: Settings) -> list[Followed]:
     ]
 
 
+class StillRunningError(AgentError):
+    """A source without a section cannot be forgotten yet, as something of it runs."""
+
+
+def _running(place: Path) -> str:
+    """Return what carries out a document, or a run of it that goes on, with its process; empty if nothing does."""
+    holder = lock.holder(place)
+    if holder is not None:
+        return f"the command that carries out its document (process {holder[0]})"
+    return next(
+        (
+            f"{entry.title} (process {entry.run.pid})"
+            for entry in journal.read(place).values()
+            if entry.run is not None
+            and entry.state is State.RUNNING
+            and supervisor.going_on(entry.run, place / "runs" / entry.key)
+        ),
+        "",
+    )
+
+
 def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -> None:
     """Stop following a source: delete the stack if the settings ask for it, and forget the source.
 
-    Raises AgentError if the stack cannot be deleted.
+    Raises AgentError if the stack cannot be deleted, and as long as anything of a document runs: it is not forgotten.
     """
     state = settings.state
+    if record.document and (running := _running(followed.document(state, record.name))):
+        raise StillRunningError(
+            f"{record.name} has no section any more, and is forgotten when {running} has ended"
+        )
     is_deleted = record.delete and not record.document
     if is_deleted:
         words = command(

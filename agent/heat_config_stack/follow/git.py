@@ -63,6 +63,17 @@ _PIECE = 500
 """The most characters of what git says that are shown."""
 
 
+_CERTIFICATE = "name its authority with ca_file of [agent]; else it has expired, or the clock is wrong"
+
+_HINTS = {
+    "could not read Username": "the server demands a login: set user and token",
+    "Authentication failed": "the server refuses the login: correct user and token",
+    "certificate verification failed": _CERTIFICATE,
+    "certificate problem": _CERTIFICATE,
+    "does not support shallow": "the web server has the files of it alone: use one that speaks git's protocol",
+}
+"""The advice of an error, by the words of git in it."""
+
 _ALL = str(2**31 - 1)
 """The depth that stands for the whole history."""
 
@@ -114,8 +125,8 @@ class Git:
         if not there:
             if not self._origin.ref:
                 raise SourceError(
-                    "the repository has no commit on its default branch",
-                    hint="commit to it, or name another branch or tag with ref",
+                    "the source shows no default branch: the repository is empty, or the URL is not that of one",
+                    hint="commit to it, name a branch or tag with ref, or correct url",
                 )
             raise SourceError(
                 f"the repository has no branch or tag {ref}", hint="correct ref"
@@ -238,7 +249,8 @@ class Git:
                 problem,
                 hint="give it to the agent's user (chown -R), or follow it over ssh or HTTPS",
             )
-        raise SourceError(self._why(words, process.returncode, printed))
+        hint = next((hint for told, hint in _HINTS.items() if told in printed), "")
+        raise SourceError(self._why(words, process.returncode, printed), hint=hint)
 
     def _why(self, words: Sequence[str], code: int, printed: str) -> str:
         """Return why git has failed."""

@@ -154,6 +154,9 @@ def snapshot(resource: Resource) -> Acting:
         yield from _handled(resource, records.SNAPSHOT)
 
 
+_AWAITED = "it has to run again first, as a person asked: update the stack"
+
+
 def _refuse_failed(resource: Resource, action: str) -> None:
     """Raise ResourceFailure if a resource that runs something has failed, or is suspended.
 
@@ -169,6 +172,8 @@ def _refuse_failed(resource: Resource, action: str) -> None:
     problem = f"{resource.action} has failed: {reason.partition(f'resources.{resource.name}: ')[2] or reason}"
     if resource.status != FAILED:
         problem = "it is suspended"
+    elif reason == records.ASKED:
+        problem = _AWAITED
     error = _failure(resource, exception.Error(problem))
     resource.stack.happened(
         [resource.name], action, FAILED, str(error), record=resource.record
@@ -200,10 +205,10 @@ def resume(resource: Resource) -> Acting:
 
 def _turned(resource: Resource, action: str, *, able: bool) -> Acting:
     if not able:
-        raise _failure(
-            resource,
-            exception.Error(f"State {resource.state} invalid for {action.lower()}"),
-        )
+        problem = f"State {resource.state} invalid for {action.lower()}"
+        if resource.record.reason == records.ASKED:
+            problem = _AWAITED
+        raise _failure(resource, exception.Error(problem))
     if resource.state == (INIT, COMPLETE):
         return
     with _state(resource, action):

@@ -127,3 +127,12 @@ def test_mistakes(value: object, says: str) -> None:
         options.read({"artifacts": value}, {})
     assert str(caught.value).startswith(says)
     assert "hunter2" not in str(caught.value)
+
+
+def test_many_artifacts_are_checked_one_after_another() -> None:
+    """Each is compared with the names before it by one look-up: in pairs, these would take minutes."""
+    value = [{"url": URL, "sha256": DIGEST, "to": f"f{i}"} for i in range(60_000)]
+    assert len(read(value, "artifacts")) == len(value)
+    value.append({"url": URL, "sha256": DIGEST, "to": "f7"})
+    with pytest.raises(HookError, match=r"artifacts\[7\]: another artifact goes to"):
+        read(value, "artifacts")

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import heat_config_hooks
-from support import endings, pace
+from support import endings, loaded, pace
 from support.loopback import wait_until
 from support.machine import BIN
 
@@ -33,6 +33,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "tmp").mkdir()
     return {
         "PATH": os.environ["PATH"],
+        **loaded.STARTED,
         **{name: str(path) for name, path in places.items()},
     }
 
@@ -45,16 +46,7 @@ def run(environment: dict[str, str]) -> Run:
         given: object, *arguments: str, program: Path = HOOK
     ) -> subprocess.CompletedProcess[str]:
         text = given if isinstance(given, str) else json.dumps(given)
-        command = [str(program), *arguments]
-        return subprocess.run(
-            command,
-            input=text,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=pace.seconds(60),
-        )
+        return loaded.hook(program, text, environment, arguments=arguments)
 
     return run
 

@@ -731,8 +731,8 @@ def _above(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
             if pause["until"] is not None
             else ""
         )
-        since = terminal.moment(pause["since"])
-        above.append(f"paused since {since}{until}: {terminal.line(pause['reason'])}")
+        begun = f" since {terminal.moment(pause['since'])}" if pause["since"] else ""
+        above.append(f"paused{begun}{until}: {terminal.line(pause['reason'])}")
     if agent["running"]:
         above += [terminal.line(each) for each in overview.problems]
         above += [
@@ -822,7 +822,7 @@ def _agent(state: Path) -> dict[str, object]:
         "doing": doing if running else "not running",
         "said": report.get("at"),
         "next_poll": report.get("next_poll") if running else None,
-        "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]}
+        "paused": {"reason": pause[0], "since": pause[1] or None, "until": pause[2]}
         if pause
         else None,
         "reboot": report.get("reboot", []),

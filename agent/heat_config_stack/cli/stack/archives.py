@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import envelope, state_options, terminal
@@ -262,7 +261,7 @@ def abandon(options: argparse.Namespace) -> int:
 def _write(name: str, text: str) -> None:
     """Write the state to a file, which only its owner can read; everything stays as it was if that fails."""
     try:
-        files.replace(Path(name), text.encode(), durable=True)
+        files.replace(files.replaceable(name), text.encode(), durable=True)
     except OSError as error:
         raise AgentError(
             f"cannot write {name}: {error.strerror}", hint="nothing was abandoned"

@@ -8,10 +8,11 @@ from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.cleanup import Due
 from heat_config_agent.deployments.plan import Known, Verb
 from heat_config_agent.model.deployment import Deployment, Document
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
 from heat_config_hooks.values import replace
+from support import entries
 from support.machine import deployment
 
 NOW = 5000.0
@@ -34,35 +35,9 @@ def entry(
 ) -> Entry:
     """Return what the journal knows of a deployment that was run."""
     (deployment,) = parse(given)
-    hook = fields.pop("hook", f"builtin:{deployment.group}")
-    run = Run(
-        boot="b",
-        pid=1,
-        ticks=2,
-        began=3.0,
-        limit=None,
-        hook=hook,
-        working="/w",
-        outputs="/o",
-    )
-    before = Entry(
-        key=deployment.key,
-        id=deployment.id,
-        name=deployment.name,
-        action=deployment.action,
-        tool=deployment.group,
-        source=deployment.source,
-        addressee="",
-        document=deployment.document,
-        state=state,
-        at=1000.0,
-        accepted=1000.0,
-        started=1000.0,
-        ended=1001.0,
-        run=run,
-        owner=deployment.owner,
-    )
-    return replace(before, **fields)
+    run = entries.run_of(fields.pop("hook", f"builtin:{deployment.group}"))
+    usual = {"started": 1000.0, "ended": 1001.0, "run": run, "values": None}
+    return entries.entry(deployment, state, **{**usual, **fields})
 
 
 def due(

@@ -11,53 +11,19 @@ import heat_config_hooks
 from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Known, Step, Verb
 from heat_config_agent.model.deployment import Deployment, Document
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.runs.tools import Tools
 from heat_config_hooks import protocol
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import NO_TOOL, UNKNOWN
 from heat_config_hooks.values import replace
+from support.entries import entry
 from support.machine import deployment
-
-RUN = Run(
-    boot="b",
-    pid=1,
-    ticks=2,
-    began=3.0,
-    limit=None,
-    hook="builtin:script",
-    working="/w",
-    outputs="/o",
-)
 
 
 def parse(*entries: object, source: str = "test") -> tuple[Deployment, ...]:
     """Return the deployments of a document."""
     return metadata.parse(Document(source=source, content=list(entries))).deployments
-
-
-def entry(given: Deployment, state: State, **fields: Any) -> Entry:
-    """Return what the journal knows of a deployment that has come into a state."""
-    result = Entry(
-        key=given.key,
-        id=given.id,
-        name=given.name,
-        action=given.action,
-        tool=given.group,
-        source=given.source,
-        addressee=given.target.addressee,
-        document=given.document,
-        state=state,
-        at=1000.0,
-        accepted=1000.0,
-    )
-    started = {} if state is State.ACCEPTED else {"started": 1000.0, "run": RUN}
-    ended = (
-        {}
-        if state in (State.ACCEPTED, State.RUNNING)
-        else {"ended": 1001.0, "values": {}}
-    )
-    return replace(result, **{**started, **ended, **fields})
 
 
 def known(*entries: Entry, hooks: tuple[Path, ...] = (), **fields: Any) -> Known:

@@ -8,20 +8,10 @@ from heat_config_agent.deployments import jobs, metadata
 from heat_config_agent.engine.launch import RunEnd
 from heat_config_agent.engine.results import RERUNS, BrokenOff, consequence
 from heat_config_agent.model.deployment import Document, Job
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import State
 from heat_config_hooks.reply import TIMED_OUT, UNKNOWN
+from support.entries import RUN, entry
 from support.machine import deployment
-
-RUN = Run(
-    boot="b",
-    pid=1,
-    ticks=2,
-    began=3.0,
-    limit=None,
-    hook="builtin:script",
-    working="/w",
-    outputs="/o",
-)
 
 
 def concluded(
@@ -30,23 +20,9 @@ def concluded(
     """Return what follows from the end of a run."""
     content = [deployment("a", "text", options={"idempotent": idempotent})]
     (parsed,) = metadata.parse(Document(source="test", content=content)).deployments
-    entry = Entry(
-        key="a",
-        id="a",
-        name="a",
-        action="CREATE",
-        tool="script",
-        source="test",
-        addressee="",
-        document=parsed.document,
-        state=State.RUNNING,
-        at=1.0,
-        accepted=1.0,
-        run=RUN,
-        reruns=reruns,
-    )
+    known = entry(parsed, State.RUNNING, reruns=reruns)
     job: Job | None = jobs.of_run(parsed, RUN)
-    return consequence(RunEnd(**{"same_boot": True, **end}), entry, job)
+    return consequence(RunEnd(**{"same_boot": True, **end}), known, job)
 
 
 def test_an_exit_code_is_what_counts() -> None:

@@ -11,24 +11,15 @@ import pytest
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.engine.survey import Ground, facts
 from heat_config_agent.model.deployment import Deployment, Document, Tool
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.state.deployed import Deployed
 from heat_config_hooks.values import replace
+from support import entries
+from support.entries import RUN
 from support.machine import deployment
 
 HOOK = Tool("script", "/hooks/script")
-
-RUN = Run(
-    boot="b",
-    pid=1,
-    ticks=2,
-    began=3.0,
-    limit=None,
-    hook="builtin:script",
-    working="/w",
-    outputs="/o",
-)
 
 
 def one(action: str = "CREATE") -> Deployment:
@@ -40,21 +31,10 @@ def one(action: str = "CREATE") -> Deployment:
 
 def entry(state: State, **more: object) -> Entry:
     """Return the journal's entry of that deployment."""
-    return Entry(
-        key="a",
-        id="a",
-        name="a",
-        action="CREATE",
-        tool="script",
-        source="test",
-        addressee="",
-        document=one().document,
-        state=state,
-        at=1.0,
-        accepted=1.0,
-        values=None if state is State.ACCEPTED else {"deploy_status_code": 0},
-        **more,  # type: ignore[arg-type]
-    )
+    values = None if state is State.ACCEPTED else {"deploy_status_code": 0}
+    usual: dict[str, object] = {"started": None, "ended": None, "run": None}
+    usual |= {"at": 1.0, "accepted": 1.0, "values": values}
+    return entries.entry(one(), state, **{**usual, **more})
 
 
 MORE: tuple[dict[str, object], ...] = (

@@ -8,9 +8,11 @@ import pytest
 
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.model.deployment import BUILTIN, Deployment, Document
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.state.entries import Entries
 from heat_config_hooks.values import replace
+from support.entries import entry as known
+from support.entries import run_of
 from support.machine import deployment
 
 SOURCES = ("a", "b", "c")
@@ -30,32 +32,21 @@ def made(chance: random.Random, number: int) -> Entry:
     """Return an entry in any state."""
     own = offered(chance.choice(SOURCES), number)
     hook = chance.choice(HOOKS)
-    run = Run(
-        boot="b",
-        pid=1,
-        ticks=2,
-        began=3.0,
-        limit=None,
-        hook=BUILTIN + hook,
-        working="/w",
-        outputs="/o",
-    )
-    entry = Entry(
-        key=own.key,
-        id=own.id,
+    entry = known(
+        own,
+        chance.choice([*State, State.SIGNALLED, State.SIGNALLED]),
         name=f"n{number % 3}",
         action=chance.choice(["CREATE", "DELETE"]),
         tool=hook,
-        source=own.source,
         addressee=chance.choice(["", "x", "y"]),
-        document=own.document,
-        state=chance.choice([*State, State.SIGNALLED, State.SIGNALLED]),
         at=1.0,
         accepted=chance.random(),
+        started=None,
         ended=2.0,
         again=chance.random() < 0.1,
         left_at=chance.choice([None, 5.0]),
-        run=chance.choice([None, run]),
+        run=chance.choice([None, run_of(BUILTIN + hook)]),
+        values=None,
     )
     left = cleanup.key_of(entry) if chance.random() < 0.2 else ""
     return replace(entry, key=left, action=cleanup.ACTION) if left else entry

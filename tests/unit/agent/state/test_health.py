@@ -10,6 +10,7 @@ from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.state import health
 from heat_config_agent.state.health import Health
 from heat_config_hooks import processes
+from support import entries
 
 CONDITION = {
     "name": "heat",
@@ -69,24 +70,10 @@ def test_metrics_of_sources() -> None:
 
 def entry(name: str, **fields: Any) -> Entry:
     """Return the record of a deployment that has succeeded, and was accepted at 1."""
-    usual: dict[str, Any] = {
-        "action": "CREATE",
-        "state": State.UNASKED,
-        "at": 3.0,
-        "accepted": 1.0,
-        "document": {},
-    }
-    usual.update(
-        started=1.0,
-        ended=3.0,
-        key=name,
-        id=name,
-        name=name,
-        tool="script",
-        source="",
-        addressee="",
-    )
-    return Entry(**{**usual, **fields})
+    usual: dict[str, Any] = {"at": 3.0, "accepted": 1.0, "started": 1.0, "ended": 3.0}
+    usual |= {"source": "", "run": None, "values": None}
+    state = fields.pop("state", State.UNASKED)
+    return entries.entry(name, state, **{**usual, **fields})
 
 
 def of_deployments(*entries: Entry) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import stat
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from heat_config_agent.model.entry import Run, State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import journal
 from heat_config_agent.state.journal import Journal
+from heat_config_hooks import processes
+from heat_config_hooks.values import replace
 from support.machine import deployment
 
 RUN = Run(
@@ -110,6 +113,26 @@ def test_a_deployment_comes_through_its_states(reopen: Open, tmp_path: Path) -> 
     assert (entry.state, entry.result) == (State.FINISHED, RESULT)
     reopen().settled("a", State.SIGNALLED)
     assert reopen().entries["a"].settled
+
+
+@pytest.mark.parametrize("jump", [-5 * 24 * 3600, 0, 5 * 24 * 3600])
+def test_run_lasts_as_long_as_it_did_although_the_clock_was_set(
+    reopen: Open, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Its beginning follows from its end, which is in the time of the machine as it is now."""
+    book, wall, up = reopen(), time.time, processes.since_boot
+    book.accepted(parse("d1"), tool="script")
+    book.running("d1", replace(RUN, boot=processes.boot_id(), began=up()))
+
+    monkeypatch.setattr(time, "time", lambda: wall() + jump + 5)
+    monkeypatch.setattr(processes, "since_boot", lambda: up() + 5)
+    book.finished("d1", RESULT)
+
+    entry = reopen().entries["d1"]
+    assert entry.started is not None
+    assert entry.ended is not None
+    assert entry.ended - entry.started == pytest.approx(5, abs=4)
+    assert entry.ended == pytest.approx(wall() + jump + 5, abs=60)
 
 
 def test_a_run_that_never_began_is_only_accepted(reopen: Open) -> None:
@@ -411,3 +434,14 @@ def test_a_deployment_can_move_to_another_source(reopen: Open) -> None:
     book.accepted(parse("a"), tool="script")
     book.moved("a", "file:/elsewhere")
     assert reopen().entries["a"].source == "file:/elsewhere"
+
+
+def test_file_behind_a_link_in_place_of_the_journal_is_not_cut(
+    reopen: Open, tmp_path: Path
+) -> None:
+    """It is another's file, and has no whole line of a journal."""
+    (tmp_path / "other").write_text("other")
+    (tmp_path / "journal").symlink_to("other")
+    with pytest.raises((StateError, OSError), match="journal"):
+        reopen()
+    assert (tmp_path / "other").read_text() == "other"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import http.server
 import io
 import itertools
@@ -26,6 +25,7 @@ from heat_config_hooks.values import replace
 from heat_config_stack.follow import allowance, follower, git, in_step
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.sources import source
+from support import artifacts
 from support.sites import Site
 
 GIT = pytest.mark.skipif(
@@ -89,10 +89,7 @@ def server() -> Iterator[Server]:
 
 def manifest(title: str) -> bytes:
     """Return the manifest of an artifact whose one layer is empty and has a title."""
-    empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    notes = {"org.opencontainers.image.title": title}
-    layer = {"mediaType": "x", "digest": empty, "size": 0, "annotations": notes}
-    return json.dumps({"layers": [layer]}).encode()
+    return artifacts.manifest([artifacts.layer(b"", title)])
 
 
 ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
@@ -415,21 +412,10 @@ def archive(name: str, content: bytes) -> bytes:
 
 def artifact(server: Server, *layers: tuple[str, bytes]) -> None:
     """Have a registry serve an artifact with layers: archives, or files with a title."""
-    described = []
-    for title, body in layers:
-        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-        server.blobs[digest] = body
-        kind = "text/plain" if title else "application/vnd.oci.image.layer.v1.tar+gzip"
-        notes = {"org.opencontainers.image.title": title}
-        described.append(
-            {
-                "mediaType": kind,
-                "digest": digest,
-                "size": len(body),
-                "annotations": notes,
-            }
-        )
-    server.body = json.dumps({"layers": described}).encode()
+    server.blobs.update({artifacts.digest(body): body for _, body in layers})
+    server.body = artifacts.manifest(
+        [artifacts.layer(body, title) for title, body in layers]
+    )
 
 
 @pytest.mark.fault(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import pytest
 from heat_config_agent.cli import stack_package
 from heat_config_agent.state import followed, health
 from heat_config_agent.state.followed import Followed
-from support import pace
+from support import loaded, pace
+from support.machine import Done
 from support.repositories import template
 from support.sites import Site
 
@@ -27,11 +29,17 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def run(site: Site, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+def run(site: Site, program: str, *words: str) -> Done:
     """Run an installed program on the state directory."""
-    command = [str(BIN / program), *words, "--state-dir", str(site.state)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=pace.seconds(60), check=False
+    environment = {"PATH": os.environ["PATH"], "HOME": str(site.folder)}
+    return Done(
+        *loaded.run(
+            program,
+            [*words, "--state-dir", str(site.state)],
+            {**environment, **loaded.STARTED},
+            site.folder,
+            pace.seconds(60),
+        )
     )
 
 
@@ -45,25 +53,22 @@ def update(site: Site) -> None:
     """Change the stack with another file."""
     other = site.folder / "other.yaml"
     other.write_text(template(site.log, "by hand"))
-    assert run(site, "heat-config-apply", str(other), "--name", "web").returncode == 0
+    assert run(site, "heat-config-apply", str(other), "--name", "web").code == 0
 
 
 def delete(site: Site) -> None:
     """Delete the stack."""
-    assert (
-        run(site, "heat-config-agent", "stack", "delete", "web", "--yes").returncode
-        == 0
-    )
+    assert run(site, "heat-config-agent", "stack", "delete", "web", "--yes").code == 0
 
 
 def suspend(site: Site) -> None:
     """Suspend the stack."""
-    assert run(site, "heat-config-agent", "stack", "suspend", "web").returncode == 0
+    assert run(site, "heat-config-agent", "stack", "suspend", "web").code == 0
 
 
 def retry(site: Site) -> None:
     """Request another run of its deployment."""
-    assert run(site, "heat-config-agent", "retry", "web/deployment").returncode == 0
+    assert run(site, "heat-config-agent", "retry", "web/deployment").code == 0
 
 
 CHANGES: dict[str, tuple[Callable[[Site], None], str]] = {
@@ -100,9 +105,7 @@ def test_stack_that_was_changed_by_hand_is_out_of_step(site: Site, change: str) 
         assert site.ran == ran
         assert site.notes[-1].endswith(sentence)
         if change == "suspend":
-            assert (
-                run(site, "heat-config-agent", "stack", "resume", "web").returncode == 0
-            )
+            assert run(site, "heat-config-agent", "stack", "resume", "web").code == 0
         followed.ask_again(site.state, "web")
     assert (site.step().state, site.ran[-1]) == ("ok", "one red")
     assert shown(site).problem == ""
@@ -115,12 +118,9 @@ def test_check_and_unchanged_apply_keep_a_stack_in_step(site: Site) -> None:
     """A check and an update without a change make no difference."""
     site.commit("one")
     site.step()
-    assert run(site, "heat-config-agent", "stack", "check", "web").returncode == 0
+    assert run(site, "heat-config-agent", "stack", "check", "web").code == 0
     assert (
-        run(
-            site, "heat-config-agent", "stack", "update", "--existing", "web"
-        ).returncode
-        == 0
+        run(site, "heat-config-agent", "stack", "update", "--existing", "web").code == 0
     )
     assert shown(site).state == "ok"
 
@@ -161,15 +161,15 @@ def test_document_that_was_changed_by_hand_is_out_of_step(
     else:
         yes = ["--yes"] if command == "forget" else []
         done = run(site, "heat-config-agent", command, *yes, "web/motd")
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
     assert (shown(site).state, shown(site).drift) == ("drifted", why)
     for option in ([], ["--check"]):
         printed = run(site, "heat-config-agent", "status", *option)
         assert (
             f"{why}: `heat-config-agent source sync web --again --state-dir {site.state}` carries"
-            in printed.stdout
+            in printed.out
         )
-        assert printed.returncode == len(option)
+        assert printed.code == len(option)
     followed.ask_again(site.state, "web")
     assert site.step().state == "ok"
     assert shown(site).problem == ""
@@ -202,7 +202,7 @@ def test_failed_and_refused_revisions_have_states_of_their_own(site: Site) -> No
     )
     (site.folder / "good").touch()
     assert site.step().state == "failed"
-    assert run(site, "heat-config-agent", "retry", "web/motd").returncode == 0
+    assert run(site, "heat-config-agent", "retry", "web/motd").code == 0
     record = site.step()
     assert (record.state, record.problem) == ("ok", "")
 
@@ -218,6 +218,7 @@ def test_failed_and_refused_revisions_have_states_of_their_own(site: Site) -> No
         (Followed(name="w", revision="a", refused="b"), "refused"),
         (Followed(name="w", revision="a", refused="b", failed=True), "failed"),
         (Followed(name="w", revision="a", refused="b", begun="c d"), "running"),
+        (Followed(name="w", revision="a", begun="c d", reboot="boot"), "reboot"),
     ],
 )
 def test_metrics_have_the_state(record: Followed, state: str) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.server
 import io
-import json
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -17,11 +15,7 @@ from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_stack.follow import oci
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.sources import source
-
-
-def digest(body: bytes) -> str:
-    """Return the digest of a blob."""
-    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+from support.artifacts import ARCHIVE, digest, layer, manifest
 
 
 class Registry(http.server.ThreadingHTTPServer):
@@ -41,20 +35,12 @@ class Registry(http.server.ThreadingHTTPServer):
     @property
     def manifest(self) -> bytes:
         """The manifest."""
-        return json.dumps({"schemaVersion": 2, "layers": self.layers}).encode()
+        return manifest(self.layers)
 
     def add(self, body: bytes, kind: str, title: str = "") -> None:
         """Add a layer."""
         self.blobs[digest(body)] = body
-        notes = {"org.opencontainers.image.title": title}
-        self.layers.append(
-            {
-                "mediaType": kind,
-                "digest": digest(body),
-                "size": len(body),
-                "annotations": notes,
-            }
-        )
+        self.layers.append(layer(body, title, kind))
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -132,7 +118,7 @@ def test_an_artifact_is_fetched_with_a_token(
         member.size = 1
         members.addfile(member, io.BytesIO(b"1"))
     registry.add(b"template", "application/yaml", "stack.yaml")
-    registry.add(packed.getvalue(), "application/vnd.oci.image.layer.v1.tar+gzip")
+    registry.add(packed.getvalue(), ARCHIVE)
     followed = source(origin(registry), tmp_path)
     revision = followed.newest()
     assert revision == digest(registry.manifest)

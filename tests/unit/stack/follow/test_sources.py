@@ -109,7 +109,7 @@ def test_branches_tags_and_commits(
             {"a": "2", "b/c": "3"} if commit == second else {"a": "1"}
         )
     empty = Repository(tmp_path / "empty")
-    with pytest.raises(SourceError, match="no commit on its default"):
+    with pytest.raises(SourceError, match="shows no default branch"):
         source(replace(at, url=empty.url, ref=""), tmp_path / "none").newest()
     with pytest.raises(SourceError, match="has no branch or tag missing"):
         source(replace(at, ref="missing"), tmp_path / "kept").newest()
@@ -498,7 +498,9 @@ def many(members: tarfile.TarFile) -> None:
         add(members, f"folder{number}", type=tarfile.DIRTYPE)
 
 
-def test_invalid_archives_are_refused(tree: Path) -> None:
+def test_invalid_archives_are_refused(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An archive that is cut short or is something else, and one without end."""
     for body in (
         b"not an archive",
@@ -507,7 +509,8 @@ def test_invalid_archives_are_refused(tree: Path) -> None:
     ):
         with pytest.raises(UsageError, match="cannot be unpacked"):
             archives.unpack(io.BytesIO(body), tree, trees.Budget(MEBI))
-    with pytest.raises(UsageError, match="more than 20000 files"):
+    monkeypatch.setattr(trees, "MOST_FILES", 200)
+    with pytest.raises(UsageError, match="more than 200 files"):
         archives.unpack(io.BytesIO(archive(many)), tree, trees.Budget(64 * MEBI))
     good = tree / "good/a"
     assert good.read_text() == "1"
@@ -620,3 +623,57 @@ def test_copy_has_the_mode_and_the_content_of_the_original(
         trees.copy(tmp_path / name, tree, trees.Budget(MEBI))
         assert (tree / name).read_text() == name
         assert (tree / name).stat().st_mode & 0o777 == mode
+
+
+class _Fileserver(http.server.BaseHTTPRequestHandler):
+    """Serves the files of a repository, demands a login, or shows a page to log in."""
+
+    kind, root = "", Path()
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_GET(self) -> None:  # as the base class names it
+        path = self.root / self.path.partition("?")[0].lstrip("/")
+        content = b"<html>Please log in</html>" if self.kind == "page" else b""
+        if self.kind == "files" and path.is_file():
+            content = path.read_bytes()
+        self.send_response(401 if self.kind == "login" else 200 if content else 404)
+        if self.kind == "login":
+            self.send_header("WWW-Authenticate", "Basic realm=x")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@GIT
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("page", "the URL is not that of one"),
+        ("login", "the server demands a login: set user and token"),
+        ("files", "use one that speaks git's protocol"),
+    ],
+)
+def test_web_server_that_is_not_one_of_git_is_said_with_what_to_do(
+    tmp_path: Path, kind: str, sentence: str
+) -> None:
+    """Git's own words are about terminals and capabilities, and a page without branches is not an empty repository."""
+    repository = Repository(tmp_path / "repository")
+    repository.commit({"a": "1"})
+    repository.git("update-server-info")
+    served = type("Served", (_Fileserver,), {"kind": kind, "root": repository.folder})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), served)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_address[1]}/.git"
+        git = source(origin(url, tmp_path), tmp_path / "kept")
+        tree = tmp_path / "tree"
+        tree.mkdir()
+        with pytest.raises(SourceError, match=sentence):
+            git.fetch(git.newest(), tree)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

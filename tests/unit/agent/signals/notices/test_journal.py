@@ -20,6 +20,7 @@ from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.signals.notices.journal import Journal, reader_of
 from heat_config_hooks.values import replace
+from support import entries
 from support.machine import deployment
 
 
@@ -79,18 +80,9 @@ def step() -> Step:
 
 def entry(at: Step, **fields: Any) -> Entry:
     """Return the entry of a step that has succeeded."""
-    made = at.deployment
-    usual: dict[str, Any] = {
-        "state": State.FINISHED,
-        "at": 3.0,
-        "accepted": 1.0,
-        "started": 1.0,
-        "ended": 3.0,
-    }
-    return Entry(
-        key=made.key, id=made.id, name=made.name, action=made.action, tool="script", source=made.source, addressee="",
-        document=made.document, run=RUN, **{**usual, **fields},
-    )  # fmt: skip
+    usual: dict[str, Any] = {"at": 3.0, "accepted": 1.0, "started": 1.0, "ended": 3.0}
+    usual |= {"run": RUN, "values": None}
+    return entries.entry(at.deployment, State.FINISHED, **{**usual, **fields})
 
 
 ABOUT = {

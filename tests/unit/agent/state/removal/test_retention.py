@@ -2,27 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from heat_config_agent.model.entry import Entry, Removed, Run, State
+from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.run_settings import Limits
 from heat_config_agent.state.removal import retention
 from heat_config_agent.state.removal.retention import Part, Removal, Weight
 from heat_config_hooks.values import replace
+from support import entries
 
 DAY = 86400.0
 NOW = 100 * DAY
 LIMITS = Limits(secrets=DAY, age=30 * DAY, count=1000, size=1_000_000, files=1000)
 HEAVY = Weight(output=300_000, other=1000, output_files=3, other_files=2)
-RUN = Run(
-    boot="b",
-    pid=1,
-    ticks=2,
-    began=3.0,
-    limit=None,
-    hook="builtin:script",
-    working="/w",
-    outputs="/o",
-)
-
 OVER = (State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED)
 PENDING = tuple(each for each in State if each not in (*OVER, State.DAMAGED))
 
@@ -39,19 +29,15 @@ def entry(
 ) -> Entry:
     """Return what the journal says of a deployment that was settled, and has left the metadata, so many days ago."""
     moment = NOW - days * DAY
-    return Entry(
-        key=key,
-        id=key,
-        name=key,
-        action="CREATE",
-        tool="script",
-        source="local",
-        addressee="",
-        document={},
-        state=state,
+    return entries.entry(
+        key,
+        state,
         at=0.0,
         accepted=moment,
-        run=Run(**{**RUN.__dict__, "hook": hook}),
+        started=None,
+        ended=None,
+        values=None,
+        run=entries.run_of(hook),
         settled_at=moment,
         left_at=moment if left else None,
         removed=removed,
@@ -143,7 +129,7 @@ def test_all_goes_of_what_has_left_long_ago() -> None:
 def test_a_deployment_is_kept_from_when_it_left() -> None:
     """The age counts from when the deployment left the metadata, not from when it finished."""
     done = entry("a", 99)
-    assert due(Entry(**{**done.__dict__, "left_at": NOW - DAY})) == []
+    assert due(replace(done, left_at=NOW - DAY)) == []
 
 
 def test_record_without_output_is_left_alone() -> None:
@@ -201,7 +187,7 @@ def test_record_is_kept_until_its_cleanup() -> None:
     """The record of a run stays until its cleanup, and its output may be removed."""
     pending = entry("a", 99, hook="builtin:docker-cmd")
     assert said(due(pending)) == [("a", Part.OUTPUT)]
-    done = Entry(**{**entry("a.left", 1).__dict__, "action": "(left)"})
+    done = replace(entry("a.left", 1), action="(left)")
     assert said(due(pending, done)) == [("a", Part.DEPLOYMENT)]
 
 

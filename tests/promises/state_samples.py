@@ -1,6 +1,6 @@
 """State directories that released versions have written, and how one is written.
 
-`PYTHONPATH=tests python -m support.state_samples` has the commands of this checkout write one into
+`PYTHONPATH=tests python -m promises.state_samples` has the commands of this checkout write one into
 `tests/samples/states/VERSION`: a daemon that was killed in the middle of its work, stacks of HOT and TOSCA, and a
 followed repository. A release adds its folder, and no folder is changed afterwards: later versions take each over.
 """
