@@ -25,7 +25,7 @@ stack failures list failstack |
 stack template show greeting |
 stack environment show greeting |
 stack file list greeting | stack template show
-stack cancel greeting |
+stack cancel greeting | no running action
 stack delete -y --wait nosuch | stack list
 stack resource metadata greeting server | stack resource show
 stack resource mark unhealthy greeting server | retry STACK/RESOURCE

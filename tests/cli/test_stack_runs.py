@@ -198,8 +198,9 @@ def test_requested_run_is_shown_until_it_has_run(
     assert "as requested" not in machine.agent("status", "--check").out
     for action in ("suspend", "check"):
         done = stack(machine, action, "s")
-        assert (done.code, "it has to run again first" in done.out) == (1, True)
-        assert "has failed: a person" not in done.out
+        printed = done.out + done.err
+        assert (done.code, "it has to run again first" in printed) == (1, True)
+        assert "has failed: a person" not in printed
 
     ran = machine.folder / "ran"
     ran.unlink()

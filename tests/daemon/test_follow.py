@@ -28,8 +28,9 @@ pytestmark = [
 
 
 def followed(daemon: Daemon) -> dict[str, Any]:
-    """Return the first stack that follows a source, as `status` shows it; empty for none."""
-    done = daemon.machine.agent("status", "--json", "--config", str(daemon.path))
+    """Return the first source that is followed, as `source list` shows it; empty for none."""
+    words = ("source", "list", "--json", "--config", str(daemon.path))
+    done = daemon.machine.agent(*words)
     stacks: list[dict[str, Any]] = [
         each for each in done.data["sources"] if each["kind"] == "followed"
     ]

@@ -81,7 +81,7 @@ class Followed:
         was deleted. While the source does not answer, it is unknown if the revision is the newest.
         """
         if self.begun:
-            return "running"
+            return "reboot" if self.reboot else "running"
         if self.refused:
             return "failed" if self.failed else "refused"
         if self.drift and self.revision:

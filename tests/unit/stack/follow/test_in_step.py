@@ -218,6 +218,7 @@ def test_failed_and_refused_revisions_have_states_of_their_own(site: Site) -> No
         (Followed(name="w", revision="a", refused="b"), "refused"),
         (Followed(name="w", revision="a", refused="b", failed=True), "failed"),
         (Followed(name="w", revision="a", refused="b", begun="c d"), "running"),
+        (Followed(name="w", revision="a", begun="c d", reboot="boot"), "reboot"),
     ],
 )
 def test_metrics_have_the_state(record: Followed, state: str) -> None:
