@@ -123,7 +123,7 @@ def _last(
 
 
 def _follow(
-    wanted: _Wanted, seen: _Seen, events: list[dict[str, Any]], *, as_json: bool
+    selection: _Wanted, seen: _Seen, events: list[dict[str, Any]], *, as_json: bool
 ) -> None:
     """Print events, and new ones as they happen. It ends when it is interrupted."""
     while True:
@@ -134,7 +134,9 @@ def _follow(
                 _say(each)
         time.sleep(_PAUSE)
         events = (
-            _last(seen.new(wanted.events()), _MOST, 0.0) if wanted.has_changed() else []
+            _last(seen.new(selection.events()), _MOST, 0.0)
+            if selection.has_changed()
+            else []
         )
 
 

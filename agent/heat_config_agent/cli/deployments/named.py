@@ -139,7 +139,7 @@ def find_any(
     """Return the thing that an argument names.
 
     Every action of a resource is a deployment of its own with the same name, and so are deployments of one name in
-    several documents. Of several, `newest` takes the newest deployment, or what is no deployment if there is none, and
+    several documents. Of several, `newest` takes the newest deployment, or a stack or a source if there is none, and
     prints a note about it unless `quiet`; otherwise the only one that its document still has is taken. `config` is the
     option `--config`. With an `action`, the deployments of others do not count. Raises NotFoundError if there is none,
     and AmbiguousError if several are meant.
@@ -183,10 +183,10 @@ def _only(
 
 
 def _note(
-    argument: str, found: Sequence[_Candidate], target: Named | NamedPlace
+    argument: str, candidates: Sequence[_Candidate], target: Named | NamedPlace
 ) -> None:
     """Print that a name means several things, and which of them this is."""
-    described = _described(found)
+    described = _described(candidates)
     if len(described) < 2:
         return
     this = f"{target.title} ({target.kind})"
@@ -194,7 +194,7 @@ def _note(
         inner = target.stack or target.follows
         this = f"{target.title if inner else target.entry.id or target.entry.key}, the newest deployment"
     terminal.note(
-        f"{argument!r} is more than one {_kind(found)}: {listed(described)}; this is {this}"
+        f"{argument!r} is more than one {_kind(candidates)}: {listed(described)}; this is {this}"
     )
 
 
@@ -286,7 +286,7 @@ class _Search:
     """A search in everything that the state directory of an agent has."""
 
     def __init__(self, settings: Settings, action: str = "") -> None:
-        """Search in everything, or in deployments of one action and in what is no deployment."""
+        """Search in everything, or in deployments of one action and in stacks and sources."""
         self._settings, self._action = settings, action
         self._own = self._journal(settings.state)
         self._documents = {
@@ -352,23 +352,23 @@ class _Search:
         yield from self._documents.items()
 
     def _by_id(self, argument: str) -> list[_Candidate]:
-        found = []
+        candidates = []
         for follows, entries in self._journals():
             matches = (
                 [entries[argument]]
                 if argument in entries
                 else [each for each in entries.values() if each.id == argument]
             )
-            found += _candidates(follows, matches, by_id=True)
-        if found:
-            return found
-        found = [
+            candidates += _candidates(follows, matches, by_id=True)
+        if candidates:
+            return candidates
+        candidates = [
             _with_entry(each, argument, exact=True)
             for each in self.of_stacks()
             if each.id == argument
             or any(argument in (run.id, run.key) for run in each.entries)
         ]
-        return found or [
+        return candidates or [
             each for each in self._places() if each.id and each.id == argument
         ]
 
@@ -377,18 +377,20 @@ class _Search:
         first, slash, rest = argument.partition("/")
         if not slash:
             return []
-        found: list[_Candidate] = []
+        candidates: list[_Candidate] = []
         if first in self._documents:
             matches = _named(self._documents[first], rest) or _begun(
                 self._documents[first], rest
             )
-            found += _candidates(first, matches)
-        found += [each for each in self.of_stacks() if each.title == argument]
-        if not found:
-            found = [each for each in self._resources(first) if each.title == argument]
-        found += [] if found else self._failed_run(first, rest)
+            candidates += _candidates(first, matches)
+        candidates += [each for each in self.of_stacks() if each.title == argument]
+        if not candidates:
+            candidates = [
+                each for each in self._resources(first) if each.title == argument
+            ]
+        candidates += [] if candidates else self._failed_run(first, rest)
         # a name of the agent's own documents may have a slash too
-        return found + _candidates("", _named(self._own, argument))
+        return candidates + _candidates("", _named(self._own, argument))
 
     def _failed_run(self, stack: str, identity: str) -> list[_Candidate]:
         """Return a run that failed before a rollback of a stack, by STACK/ID."""
@@ -428,10 +430,10 @@ class _Search:
         return found
 
     def _beginning(self, argument: str) -> list[_Candidate]:
-        found = []
+        candidates = []
         for follows, entries in self._journals():
-            found += _candidates(follows, _begun(entries, argument, 1))
-        found += [
+            candidates += _candidates(follows, _begun(entries, argument, 1))
+        candidates += [
             _with_entry(each, argument, exact=False)
             for each in self.of_stacks()
             if each.id.startswith(argument)
@@ -440,13 +442,15 @@ class _Search:
                 for run in each.entries
             )
         ]
-        return found + [each for each in self._places() if each.id.startswith(argument)]
+        return candidates + [
+            each for each in self._places() if each.id.startswith(argument)
+        ]
 
     def _places(self) -> list[_Candidate]:
         """Return the stacks, and the sources that are not those of a stack."""
         stacks = stack_package.stack_ids(self._settings)
         names = {name for name, _ in stacks}
-        found = [
+        candidates = [
             _Candidate(
                 kind="stack",
                 title=name,
@@ -457,7 +461,7 @@ class _Search:
             for name, identity in stacks
         ]
         sources = {*self._settings.followed, *followed.names(self._settings.state)}
-        found += [
+        candidates += [
             _Candidate(kind="source", title=name, is_followed=True)
             for name in sorted(sources - names)
         ]
@@ -466,7 +470,9 @@ class _Search:
         if isinstance(asked, list):
             own |= {str(each.get("name")) for each in asked if isinstance(each, dict)}
         own -= sources | names
-        return found + [_Candidate(kind="source", title=name) for name in sorted(own)]
+        return candidates + [
+            _Candidate(kind="source", title=name) for name in sorted(own)
+        ]
 
     def _every_resource(self) -> Iterator[_Candidate]:
         """Yield the resources of all stacks that are not deployments."""
@@ -551,19 +557,19 @@ def _candidates(
     ]
 
 
-def _with_entry(found: _Candidate, argument: str, *, exact: bool) -> _Candidate:
+def _with_entry(candidate: _Candidate, argument: str, *, exact: bool) -> _Candidate:
     """Return a deployment of a stack with the one action whose id was given, or with all if that of all was."""
     runs = tuple(
         each
-        for each in found.entries
+        for each in candidate.entries
         if (
             argument in (each.id, each.key)
             if exact
             else each.id.startswith(argument) or each.key.startswith(argument)
         )
     )
-    is_whole = found.id == argument if exact else found.id.startswith(argument)
-    return replace(found, entries=found.entries if is_whole else runs)
+    is_whole = candidate.id == argument if exact else candidate.id.startswith(argument)
+    return replace(candidate, entries=candidate.entries if is_whole else runs)
 
 
 def matching(entries: Mapping[str, Entry], wanted: str) -> list[Entry]:

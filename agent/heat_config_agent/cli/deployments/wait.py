@@ -235,7 +235,7 @@ def until(
 
 
 class _Told:
-    """What a waiting command has said on standard error: a line for each change, or one that is drawn again."""
+    """The words of a waiting command on standard error: a line for each change, or one that is drawn again."""
 
     def __init__(self, settings: Settings, *, quiet: bool) -> None:
         self._settings, self._quiet = settings, quiet
@@ -462,14 +462,14 @@ def _part(target: Named) -> _Part:
 
 
 def _view_of_stack(
-    settings: Settings, target: NamedPlace, wanted: str, subject: tuple[str, str]
+    settings: Settings, target: NamedPlace, action: str, subject: tuple[str, str]
 ) -> View:
-    """Return how far a stack is with the `wanted` action; with any if that is empty.
+    """Return how far a stack is with the `action` action; with any if that is empty.
 
     An action that was interrupted is not waited for: only a command continues it.
     """
     name = target.name
-    if target.is_followed and not wanted:
+    if target.is_followed and not action:
         record = _records(settings.state, [name])[name]
         if waits := _asked_again(settings.state, name) or _unfinished((name, record)):
             return View(code=ExitCode.TIMED_OUT, line=waits, subject=subject)
@@ -477,7 +477,7 @@ def _view_of_stack(
             return View(code=ExitCode.FAILED, line=record.problem, subject=subject)
     stack = stack_package.kept(settings.state, name)
     if stack is None or stack.blank:
-        code = ExitCode.OK if wanted == "DELETE" else ExitCode.NOT_THERE
+        code = ExitCode.OK if action == "DELETE" else ExitCode.NOT_THERE
         return View(code=code, line=f"there is no stack {name} in {settings.state}")
     if stack.record is None:
         raise StateError(f"cannot read the stack {name}: {stack.trouble}")
@@ -486,8 +486,8 @@ def _view_of_stack(
     line += f": {record_.reason}" if record_.reason else ""
     if why := stack_package.interrupted(settings, stack):
         return View(code=ExitCode.FAILED, line=why, subject=subject)
-    if wanted and record_.action != wanted:
-        line = f"{line}; it has not begun {wanted}"
+    if action and record_.action != action:
+        line = f"{line}; it has not begun {action}"
         return View(code=ExitCode.TIMED_OUT, line=line, subject=subject)
     return View(code=_code(record_.status), line=line, subject=subject)
 
