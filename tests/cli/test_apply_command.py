@@ -430,7 +430,7 @@ def rows(done: Done) -> list[list[str]]:
 def test_each_deployment_has_one_row_in_every_run(
     machine: Machine, heat: SignalServer
 ) -> None:
-    """Whether it waits for a reboot or for its result to be delivered, in the first run and in the next."""
+    """One waits for a reboot and one for the delivery of its result, in the first run and in the next."""
     heat.always = Answer(503)
     given = [
         deployment("sent", signal=heat.url()),

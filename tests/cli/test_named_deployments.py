@@ -277,7 +277,7 @@ def test_status_of_a_name_shows_only_that(machine: Machine) -> None:
 
 
 def test_every_kind_of_name_is_waited_for(machine: Machine) -> None:
-    """A stack by its name and its id, a resource that is no deployment, and the file that was applied."""
+    """A stack by its name and its id, a resource that is not a deployment, and the file that was applied."""
     path = machine.write([deployment("d1", name="db")], "a.json")
     machine.apply(None, str(path))
     assert machine.apply(None, str(stack_of_web(machine))).code == 0

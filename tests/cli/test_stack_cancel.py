@@ -69,7 +69,7 @@ def test_running_action_and_its_script_are_ended(stacks: Stacks) -> None:
 
 
 def test_cancelled_action_runs_again_with_the_next_update(stacks: Stacks) -> None:
-    """What had not ended runs once more, and what needs it follows."""
+    """The cancelled deployment runs once more, and those that need it follow."""
     command, _ = begun(stacks, template(stacks))
     with endings.ended(command):
         assert stacks("cancel", "t", "--json").data["stack_status"] == "CREATE_FAILED"

@@ -242,19 +242,19 @@ def _of_daemon(settings: Settings) -> Iterator[dict[str, object]]:
     at, poll = report.get("at"), report.get("next_poll")
     due = at + poll if isinstance(at, float) and isinstance(poll, float) else None
     sources = report.get("sources")
-    for each in sources if isinstance(sources, list) else ():
-        if not isinstance(each, dict) or not isinstance(each.get("name"), str):
+    for source in sources if isinstance(sources, list) else ():
+        if not isinstance(source, dict) or not isinstance(source.get("name"), str):
             continue
-        working, trouble = each.get("working"), str(each.get("trouble") or "")
+        working, trouble = source.get("working"), str(source.get("trouble") or "")
         state = Shown.WAITING if working is None else Shown.OK
-        answered = each.get("answered")
+        answered = source.get("answered")
         yield {
-            "name": each["name"],
+            "name": source["name"],
             "state": str(Shown.UNKNOWN if working is False else state),
             "kind": "daemon",
-            "where": str(each.get("from") or ""),
+            "where": str(source.get("from") or ""),
             "revision": None,
-            "since": _stamp(each.get("since")),
+            "since": _stamp(source.get("since")),
             "answered": _stamp(answered),
             "next_poll": _stamp(due),
             "running": None,

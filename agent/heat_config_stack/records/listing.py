@@ -65,18 +65,18 @@ def named(state: Path, word: str) -> str:
     """
     if is_stack_name(word) and os.path.lexists(state / FOLDER / word / FILE):
         return word
-    found = (
+    matches = (
         [name for name, identity in _ids(state) if identity.startswith(word)]
         if len(word) >= _LEAST
         else []
     )
-    if len(found) > 1:
+    if len(matches) > 1:
         raise AmbiguousError(
             f"{word!r} is the beginning of the ids of several stacks",
-            hint=f"give one of the names: {', '.join(found)}",
+            hint=f"give one of the names: {', '.join(matches)}",
         )
-    if found:
-        return found[0]
+    if matches:
+        return matches[0]
     if not is_stack_name(word):
         raise NotFoundError(
             f"there is no stack {word!r}",

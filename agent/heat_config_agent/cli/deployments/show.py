@@ -108,7 +108,7 @@ def fact(name: str, text: str) -> str:
 class _Facts:
     """Everything about a deployment, without its secrets."""
 
-    found: named.Named
+    target: named.Named
     deployment: Deployment | None
     """None if its document is not kept any more."""
     inputs: Mapping[str, object]
@@ -119,7 +119,7 @@ class _Facts:
     @property
     def goes_to(self) -> str:
         """The address of its result for people; empty if it is not known, or inside of this machine."""
-        if self.deployment is None or self.found.stack:
+        if self.deployment is None or self.target.stack:
             return ""
         return self.deployment.target.described
 
@@ -133,15 +133,15 @@ class _Facts:
     @property
     def source(self) -> str:
         """The document, stack or source that it is from."""
-        if self.found.stack:
-            return f"stack {self.found.stack}"
-        return self.found.entry.source
+        if self.target.stack:
+            return f"stack {self.target.stack}"
+        return self.target.entry.source
 
     @property
     def replaced(self) -> list[replacement.Replacement]:
         """The replacements of this deployment by Heat, or by this deployment."""
-        entry = self.found.entry
-        entries = journal.read(self.found.settings.state).values()
+        entry = self.target.entry
+        entries = journal.read(self.target.settings.state).values()
         same = [each for each in entries if each.owner == entry.owner]
         return [
             each
@@ -151,17 +151,20 @@ class _Facts:
 
     def values(self) -> dict[str, object]:
         """Return it as JSON."""
-        found = self.found
+        target = self.target
         own = status.values(
-            found.entry, found.settings.state, title=found.title, follows=found.follows
+            target.entry,
+            target.settings.state,
+            title=target.title,
+            follows=target.follows,
         )
         return {
             **own,
-            "result": None if found.stack else own["result"],
+            "result": None if target.stack else own["result"],
             "source": self.source or None,
-            "stack": found.stack or None,
+            "stack": target.stack or None,
             "goes_to": self.goes_to if self.is_wanted else None,
-            "pruned": found.entry.removed.value or None,
+            "pruned": target.entry.removed.value or None,
             "content": None,
             "inputs": dict(self.inputs),
             "values": dict(self.results),
@@ -171,17 +174,17 @@ class _Facts:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the facts for people; those without a text are left out."""
-        found, entry = self.found, self.found.entry
-        state, run = found.settings.state, entry.run
+        target, entry = self.target, self.target.entry
+        state, run = target.settings.state, entry.run
         took = status.run_seconds(entry)
         ended = terminal.moment(entry.ended) if entry.ended else ""
-        result = None if found.stack else states.result_of(entry)
+        result = None if target.stack else states.result_of(entry)
         way = f"{result}: {self.goes_to}" if result and self.goes_to else self.goes_to
         scope = ""
         if run and run.scope and (left := scopes.members(run.scope, run.mark)):
             scope = f"{Path(run.scope).name}; {len(left)} alive"
         return [
-            ("name", found.title),
+            ("name", target.title),
             (
                 "state",
                 f"{status.shown(entry, state)}, since {terminal.moment(entry.at)}",
@@ -201,7 +204,7 @@ class _Facts:
             ("isolated", run.isolated if run else ""),
             ("scope", scope),
             ("pruned", _PRUNED[entry.removed]),
-            ("config", entry.name if entry.name != found.title else ""),
+            ("config", entry.name if entry.name != target.title else ""),
             ("id", entry.id),
             *(("replaced", f"{each.sentence} → {each.todo}") for each in self.replaced),
         ]
@@ -214,9 +217,9 @@ _PRUNED = {
 }
 
 
-def facts_of(found: named.Named) -> _Facts:
+def facts_of(target: named.Named) -> _Facts:
     """Return everything about a deployment, with its secrets masked."""
-    settings, entry = found.settings, found.entry
+    settings, entry = target.settings, target.entry
     deployment = state_options.deployment(settings, entry)
     kept = entry.values
     results = (
@@ -238,27 +241,27 @@ def facts_of(found: named.Named) -> _Facts:
             for name, value in results.items()
         }
     return _Facts(
-        found=found,
+        target=target,
         deployment=deployment,
         inputs=_inputs(deployment) if deployment else {},
         results=results,
-        runs=kept_runs.of(found),
+        runs=kept_runs.of(target),
     )
 
 
-def _print_config(found: named.Named, facts: _Facts, *, as_json: bool) -> int:
+def _print_config(target: named.Named, facts: _Facts, *, as_json: bool) -> int:
     """Print the config of a deployment, with secrets masked. Raises NotFoundError if it is not kept."""
-    deployment, entry = facts.deployment, found.entry
+    deployment, entry = facts.deployment, target.entry
     config = selection.select(deployment) if deployment else None
     if deployment is None or entry.removed is not Removed.NOTHING:
         why = "was pruned" if entry.removed is not Removed.NOTHING else "is not kept"
         raise NotFoundError(
-            f"the config of {found.title} {why}", subject=("deployment", found.title)
+            f"the config of {target.title} {why}", subject=("deployment", target.title)
         )
     if not isinstance(config, Config):
         raise NotFoundError(
-            f"{found.title} has no config for the action {entry.action or '-'}",
-            subject=("deployment", found.title),
+            f"{target.title} has no config for the action {entry.action or '-'}",
+            subject=("deployment", target.title),
         )
     content = concealer(deployment)(config.config)
     if as_json:

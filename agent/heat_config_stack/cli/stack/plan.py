@@ -55,7 +55,7 @@ _REASONS = {
 _HEADER = ("CHANGE", "NAME", "TYPE", "WHY")
 
 _QUIET = (preview.UNCHANGED, "skip")
-"""The words of changes that are no work."""
+"""The words of changes that need nothing to be done."""
 
 
 @dataclass
