@@ -478,7 +478,7 @@ def test_pipe_is_not_replaced_by_the_state(archive: Archive, name: str) -> None:
     archive.create()
     os.mkfifo(archive.folder / "pipe")
     (archive.folder / "link").symlink_to("pipe")
-    done = archive("abandon", "s", "--output-file", name, code=1)
+    done = archive("abandon", "s", "--yes", "--output-file", name, code=1)
     assert f"cannot write {name}: it is not a regular file (nothing was abandoned)" in (
         done.err
     )

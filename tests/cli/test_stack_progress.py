@@ -354,7 +354,13 @@ def test_interrupted_wait_for_a_signal_is_shown_with_its_time(machine: Machine) 
     listed = ["stack", "resource", "list", "--state-dir", str(machine.state), "pair"]
     wait_until(
         lambda: (
-            "waits  running" in machine.command("heat-config-agent", listed, {}).out
+            ["waits", "running"]
+            in [
+                line.split()[:2]
+                for line in machine.command(
+                    "heat-config-agent", listed, {}
+                ).out.splitlines()
+            ]
         ),
         30,
     )

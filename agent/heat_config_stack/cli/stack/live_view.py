@@ -483,10 +483,12 @@ def _lines(
         else terminal.line(path)
     )
     duration = row.took if duration is None else duration
-    about = f"{terminal.padded(name, room)}  {row.action:<8} {duration:>10}"
+    about = terminal.padded(name, room)
+    if row.action or duration:  # else the reason has their place
+        about += f"  {row.action:<8} {duration:>10}"
     left = width - _WORD - 4 - terminal.columns(about)
     reason = terminal.line(row.reason)
-    if width and left < _READABLE:
+    if width and left < min(_READABLE, terminal.columns(reason)):
         reason = ""
     rest = f"{about}  {terminal.clipped(reason, left) if width else reason}".rstrip()
     said = [f"{' ' * (_WORD + 2)}| {terminal.line(each)}" for each in row.said]

@@ -33,6 +33,7 @@ from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import (
+    ADOPT,
     CANCELLED,
     FAILED,
     DeploymentRecord,
@@ -351,7 +352,7 @@ def reason_of(stack: Stack) -> str:
         for each in deployments.failed_last(stack)
     ]
     why = "; ".join(failed) or record.reason
-    if record.reason.endswith(CANCELLED):
+    if record.reason.endswith(CANCELLED) or record.action == ADOPT:
         why = record.reason
     undone = rolled_back_after(stack)
     parts = [why] if record.status == FAILED or not undone else []
