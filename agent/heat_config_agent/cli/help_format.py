@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from heat_config_agent.cli import foreign_words
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.words import closest
 
@@ -121,6 +120,8 @@ class Parser(argparse.ArgumentParser):
             self._unknown(word, words[1:])
         if not word or word in inner or word.startswith("-"):
             return
+        from heat_config_agent.cli import foreign_words  # noqa: PLC0415  # only after a mistake
+
         path = self.prog.split()[1:]
         meant = foreign_words.command_meant([*path, *words])
         if not meant and (near := foreign_words.spelt_alike(word, inner)):
@@ -162,6 +163,8 @@ class Parser(argparse.ArgumentParser):
         return [*options, *(["--"] if has_dashes else []), *arguments]
 
     def _unknown(self, word: str, following: Sequence[str]) -> NoReturn:
+        from heat_config_agent.cli import foreign_words  # noqa: PLC0415  # only after a mistake
+
         name = word.partition("=")[0]
         hint = foreign_words.option_meant(name, self._option_string_actions)
         if name in ("-o", "-f", "--format", "--output") and "json" in (

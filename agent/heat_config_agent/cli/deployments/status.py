@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import envelope, stack_package, state_options, terminal
+from heat_config_agent.cli import stack_package, state_options, terminal
 from heat_config_agent.cli.command_line import seconds
-from heat_config_agent.cli.deployments import named
 from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.model import states, wording
 from heat_config_agent.model.deployment import CLEANUP
@@ -29,6 +28,12 @@ from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_agent.state.removal import retention
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass, replace
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli import envelope
+    from heat_config_agent.cli.deployments import named
 
 _EPILOG = """\
 exit codes:
@@ -125,7 +130,10 @@ def run(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Show the status for a command that has no options of its own for it."""
-    envelope.begin("status", is_on=options.json)
+    if options.json:
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+        envelope.begin("status", is_on=True)
     own = dict.fromkeys(("failed", "unfinished", "wide", "all", "check"), False)
     return _look(argparse.Namespace(**{**vars(options), **own, "names": []}))
 
@@ -160,6 +168,8 @@ def _look(options: argparse.Namespace) -> int:
     error = _error(options, overview)
     code = ExitCode.FAILED if error else ExitCode.OK
     if options.json:
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
         envelope.result(_values(options, overview), code=code, error=error)
     elif options.check:
         terminal.say(terminal.line(overview.verdict))
@@ -193,11 +203,14 @@ def _unfinished(row: Row) -> str:
 
 def _error(options: argparse.Namespace, overview: _Overview) -> envelope.Failure | None:
     """Return why the exit code is not 0; None if it is."""
-    if options.check and overview.alarms:
-        return envelope.Failure("failed", overview.verdict)
     failed = overview.failed if options.failed else []
-    if not failed:
+    is_alarmed = options.check and overview.alarms
+    if not failed and not is_alarmed:
         return None
+    from heat_config_agent.cli import envelope  # noqa: PLC0415  # only after a failure
+
+    if is_alarmed:
+        return envelope.Failure("failed", overview.verdict)
     names = ", ".join(row.name for row in failed[:_NAMED])
     more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     return envelope.Failure("failed", f"{len(failed)} failed: {names}{more}")
@@ -456,6 +469,8 @@ def _chosen(overview: _Overview, options: argparse.Namespace) -> _Overview:
     """
     if not options.names:
         return overview
+    from heat_config_agent.cli.deployments import named  # noqa: PLC0415  # only for names
+
     rows: dict[tuple[Path, str], Row] = {}
     stacks: list[stack_package.StackRow] = []
     sources: list[Mapping[str, object]] = []
@@ -660,14 +675,19 @@ def _host() -> str:
 
 def _superseded(rows: Iterable[Row]) -> set[str]:
     """Return the keys of deployments without an id of their own of which a file has another edition by now."""
-    from heat_config_agent.deployments import edition  # noqa: PLC0415  # few commands need it
-
     by_journal: dict[Path, list[Entry]] = {}
     for row in rows:
         by_journal.setdefault(row.state, []).append(row.entry)
-    return {
-        key for entries in by_journal.values() for key in edition.superseded(entries)
-    }
+    repeated = [
+        entries
+        for entries in by_journal.values()
+        if len({entry.name for entry in entries}) < len(entries)
+    ]
+    if not repeated:
+        return set()
+    from heat_config_agent.deployments import edition  # noqa: PLC0415  # only where names are repeated
+
+    return {key for entries in repeated for key in edition.superseded(entries)}
 
 
 def table(rows: Sequence[Row], *, wide: bool) -> list[str]:
