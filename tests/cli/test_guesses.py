@@ -71,7 +71,7 @@ start | systemctl start heat-config-agent
 stop long-import | heat-config-agent
 list-units | status
 is-active | status --check
-cat web-config | show NAME --config
+cat web-config | show NAME --print-config
 reload | poll
 --failed | status --failed
 status -n 20 | --tail N or --limit N
@@ -104,7 +104,7 @@ enable | systemctl enable
 disable | systemctl disable
 edit web-config | apply FILE
 show web-config |
-cat greeting | show NAME --config
+cat greeting | show NAME --print-config
 daemon-reload | poll
 install greeting.yaml | apply FILE
 uninstall greeting | setup --remove

@@ -252,6 +252,19 @@ def test_dry_run_and_plan_are_the_same(machine: Machine) -> None:
     assert not (machine.state / "stacks").exists()
 
 
+@pytest.mark.parametrize(
+    "words", [["status"], ["events"], ["show", "web"], ["log", "web"]]
+)
+def test_missing_state_directory_is_not_there(
+    machine: Machine, words: list[str]
+) -> None:
+    """A list of a misspelt directory is a mistake, and not empty."""
+    done = machine.agent(*words)
+
+    assert (done.code, done.out) == (8, "")
+    assert done.err.startswith(f"error: there is no state directory {machine.state} (")
+
+
 def test_missing_state_directory_is_named(machine: Machine) -> None:
     """A misspelt directory is not mistaken for one without deployments."""
     shown = machine.agent("status")
