@@ -179,7 +179,7 @@ class Stage:
             self._died()
             self.world.note(done.out + done.err)
         self.world.note(done.out + done.err)
-        assert done.code == 0 or (dead and done.code in (1, 2)), done.err
+        assert done.code == 0 or (dead and done.code in (1, 2, 8)), done.err
 
     def run(self) -> None:
         """Start the daemon."""

@@ -102,7 +102,7 @@ def test_few_open_files(machine: Machine, heat: SignalServer, number: int) -> No
         batch, "--deliver-for", "0", before=["prlimit", f"--nofile={number}", "--"]
     )
 
-    assert code in (0, 1, 2, 5), world.said()
+    assert code in (0, 1, 2, 5, 10), world.said()
     if number >= 8:  # below that, Python itself cannot start
         assert "Traceback" not in world.said()
     if number in (9, 10, 11):  # too few for a shell, of which each run has one
