@@ -203,7 +203,7 @@ def test_running_deployment_of_a_removed_section_is_not_forgotten(
 
     def state() -> str:
         shown = agent(daemon, "status", "--json").data["deployments"]
-        return next((each["state"] for each in shown if each["name"] == "slow"), "")
+        return next((each["state"] for each in shown if each["name"] == "web/slow"), "")
 
     try:
         wait_until(lambda: state() == "running", LONG)
