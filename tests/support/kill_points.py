@@ -234,7 +234,7 @@ POINTS: dict[str, Callable[[], Point]] = {
     "journal.anew.before": _before("create", r"/journal\.new$"),
     "journal.anew.written": _after("fsync", r"/journal\.new$"),
     "journal.anew.after": _after("rename", _JOURNAL),
-    "journal.torn": _after("truncate", _JOURNAL),
+    "journal.torn": _after("ftruncate", _JOURNAL),
     # The copy is closed by then: what follows is that the journal is written anew.
     "journal.aside": _before(
         "create", r"/journal\.new$", since=[Match("create", r"/journal\.damaged-\d+$")]
