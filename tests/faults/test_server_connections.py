@@ -84,8 +84,8 @@ def test_where_nobody_can_send_to(
     first, second = machine.apply(given), machine.apply(given)
 
     assert first.code == UNDELIVERED
-    assert len([line for line in first.err.splitlines() if word in line]) == 1, (
-        first.err
+    assert len([line for line in first.out.splitlines() if word in line]) == 1, (
+        first.out
     )
     assert (second.code, second.err) == (0, "")
     assert machine.status()["d1"]["state"] == "refused"
@@ -116,7 +116,7 @@ def test_a_keystone_that_is_away_keeps_results(machine: Machine) -> None:
     for entry in machine.status().values():
         assert entry["state"] == "finished"
         assert "127.0.0.1:9: Connection refused" in entry["what"]
-    assert "127.0.0.1:9: Connection refused" in done.err
+    assert "127.0.0.1:9: Connection refused" in done.out
     assert machine.apply(given, *ONCE).code == UNDELIVERED
     assert sorted(ran(machine)) == ["heat", "zaqar"]
 
@@ -204,7 +204,7 @@ def test_a_certificate_that_is_not_known(
 
     first = machine.apply(given, *ONCE)
     assert first.code == UNDELIVERED
-    assert "its certificate cannot be trusted" in first.err
+    assert "its certificate cannot be trusted" in first.out
     assert not secure.signals
     second = machine.apply(given, "--ca-file", str(machine.folder / "server.pem"))
 

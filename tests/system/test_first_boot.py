@@ -34,7 +34,7 @@ WAITS = """\
 #cloud-config
 runcmd:
   - [systemctl, start, heat-config-agent]
-  - [sh, -c, "heat-config-agent wait --timeout 60 >/root/said && test -e /root/applied && touch /root/waited"]
+  - [sh, -c, "heat-config-agent wait --wait-for 60 >/root/said && test -e /root/applied && touch /root/waited"]
 """
 """Cloud-init data for a first boot that continues only when all deployments of Heat for the instance are applied."""
 
