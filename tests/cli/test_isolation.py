@@ -102,7 +102,7 @@ def test_a_run_is_kept_away_from_all_of_it(
     assert not Path("/var/tmp", mine.name).exists()
     assert not (machine.state / "runs/d1/home").exists()
     assert (
-        "isolated     network, home, tmp, system=strict"
+        "isolated    network, home, tmp, system=strict"
         in machine.agent("show", "d1").out
     )
 
@@ -418,7 +418,7 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
     assert governed.apply(given).code == 1
     shown = [governed.agent("show", f"d{number}").out for number in range(1, 6)]
     assert all("deploy_stdout: 1\n    read-only\n" in each for each in shown[:2])
-    assert "isolated     network, system=full" in shown[0]
+    assert "isolated    network, system=full" in shown[0]
     assert f"{refused} network\n" in shown[2]
     assert f"{refused} system=full\n" in shown[3]
     assert (

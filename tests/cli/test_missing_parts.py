@@ -169,7 +169,7 @@ def test_playbook_without_the_runner_is_an_open_point(
         "heat-config-agent", ["template", "validate", str(service), "--json"], {}
     )
 
-    [point] = json.loads(done.out)["open"]
+    [point] = json.loads(done.out)["data"]["files"][0]["open"]
     assert point["code"] == "open-tool"
     assert point["problem"] == "ansible-runner is not on this machine"
     assert point["hint"].startswith("install it with «")

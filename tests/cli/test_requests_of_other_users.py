@@ -49,7 +49,7 @@ def test_commands_of_root_leave_nothing_in_the_state_of_another_user(
 
     for words in (["retry", "d1"], ["forget", "d1"], ["pause"], ["prune"]):
         done = machine.agent(*words)
-        assert (done.code, "belongs to another user" in done.err) == (2, True), words
+        assert (done.code, "belongs to another user" in done.err) == (10, True), words
     others = [each for each in machine.state.rglob("*") if each.stat().st_uid != 4321]
     assert others == []
 
@@ -61,4 +61,4 @@ def test_pause_that_cannot_be_read_has_no_beginning(machine: Machine) -> None:
 
     shown = machine.agent("status").out
     assert "paused: for a reason that cannot be read" in shown
-    assert machine.agent("status", "--json").json["agent"]["paused"]["since"] is None
+    assert machine.agent("status", "--json").data["agent"]["paused"]["since"] is None

@@ -83,7 +83,7 @@ def outputs(machine: Machine) -> dict[str, Any]:
     """Return the outputs of the stack."""
     shown = json.loads(stack(machine, "output", "show", "p", "--all", "--json").out)[
         "data"
-    ]
+    ]["outputs"]
     return {each["output_key"]: each["output_value"] for each in shown}
 
 

@@ -409,7 +409,7 @@ def test_no_deployment_passes_for_a_cleanup(
         "only the agent makes cleanups" in governed.agent("show", each).out
         for each in ("d1", "d2")
     )
-    assert "2 skipped" in governed.apply(given).out
+    assert "nothing to do (2 failed before: d1, d2)" in governed.apply(given).out
 
 
 COMPOSE = "services: {web: {image: none}}\n"
@@ -564,7 +564,7 @@ def test_a_policy_that_the_agent_cannot_read_stops_new_work(
     assert done.returncode == 1, done.stderr
     assert (
         f"nothing new begins: cannot use the policy {POLICY}: Permission denied"
-        in done.stdout
+        in done.stderr
     )
 
 

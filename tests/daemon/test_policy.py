@@ -90,7 +90,7 @@ def test_a_daemon_obeys_signatures_that_change(
     wait_until(lambda: ran(machine) == ["d1", "d3", "d6"], LONG)
     assert [heat.values(name) for name in ("d2", "d4")] == [[], []]
     assert (
-        "0 deployments would be refused today\n"
+        "no deployment would be refused today\n"
         in governed.agent("policy", "explain").out
     )
     signers.write_text(bob.line())

@@ -66,7 +66,7 @@ def test_commands_carry_out_deployments_without_the_stack_package(
             state,
         )
     )
-    assert [entry["id"] for entry in shown["deployments"]] == ["d1"]
+    assert [entry["id"] for entry in shown["data"]["deployments"]] == ["d1"]
 
 
 @pytest.mark.slow
