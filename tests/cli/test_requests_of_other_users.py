@@ -47,7 +47,7 @@ def test_commands_of_root_leave_nothing_in_the_state_of_another_user(
     for path in (machine.state, *machine.state.rglob("*")):
         os.lchown(path, 4321, 4321)
 
-    for words in (["retry", "d1"], ["forget", "--yes", "d1"], ["pause"], ["prune"]):
+    for words in (["retry", "d1"], ["forget", "d1", "-y"], ["pause"], ["prune"]):
         done = machine.agent(*words)
         assert (done.code, "belongs to another user" in done.err) == (10, True), words
     others = [each for each in machine.state.rglob("*") if each.stat().st_uid != 4321]

@@ -200,7 +200,7 @@ def test_no_command_shows_a_secret_parameter(stack: Stack) -> None:
         done = stack.stack(*words)
         assert done.code == 0, done
         if words[-1] == "--json" and words[0] in ("show", "check", "suspend", "resume"):
-            found = json.loads(done.out.splitlines()[-1])["data"]["parameters"]
+            found = done.data["parameters"]
             assert (found["pw"], found["db_password"]) == ("***", "***")
 
 
@@ -386,7 +386,7 @@ def test_a_common_hidden_value_changes_no_other_value(machine: Machine) -> None:
         "both": ["***", "demos", "***"],
     }
     for words in (("output", "show", "t", "--all", "--json"), ("show", "t", "--json")):
-        listed = json.loads(stack.stack(*words).out)["data"]["outputs"]
+        listed = stack.stack(*words).data["outputs"]
         assert {each["output_key"]: each["output_value"] for each in listed} == expected
     for name, value in expected.items():
         found = json.loads(stack.stack("output", "show", "t", name, "--json").out)[

@@ -17,7 +17,7 @@ from support.machine import BIN, Done, Machine, deployment, small_disk
 
 pytestmark = pytest.mark.takes(20)
 
-LACKING = 10
+USAGE, LACKING = 2, 10
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_a_read_only_disk_begins_and_loses_nothing(
     "a state directory, journal or lock that cannot be used",
     "one sentence names it, and nothing is run without it",
 )
-@pytest.mark.parametrize(("beneath", "code"), [("", 2), ("deeper/state", LACKING)])
+@pytest.mark.parametrize(("beneath", "code"), [("", USAGE), ("deeper/state", LACKING)])
 def test_a_state_directory_that_cannot_be_one(
     machine: Machine, heat: SignalServer, beneath: str, code: int
 ) -> None:

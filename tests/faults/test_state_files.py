@@ -19,7 +19,7 @@ from support.unprivileged import Unprivileged
 
 pytestmark = pytest.mark.takes(20)
 
-USAGE = 2
+LACKING = 10
 SECONDS = 30.0
 """Within which a command has to end, whatever is in the place of its files."""
 
@@ -172,13 +172,13 @@ def test_without_a_journal_or_a_lock_nothing_is_run(
     if (name, how) == ("lock", "pipe"):  # only a note is missing
         assert done.code in (0, 1), done.err
     else:
-        assert done.code == USAGE, done.out
+        assert done.code == LACKING, done.out
         assert done.err.startswith("error: ")
         assert str(machine.state) in done.err
         assert len(done.err.splitlines()) == 1
         assert not heat.signals
         assert world.evidence(str(more[0]["id"])) == []
-    assert machine.agent("status").code in (0, USAGE)
+    assert machine.agent("status").code in (0, LACKING)
     DAMAGES["folder"](path)
     path.rmdir()
     (machine.folder / "aside").rename(path)
@@ -280,7 +280,7 @@ def test_files_of_somebody_else(unprivileged: Unprivileged, name: str) -> None:
     assert name in done.stdout + done.stderr
     assert ran(machine).count("d1") == 1
     if name in ("journal", "lock", "deployed"):
-        assert done.returncode == USAGE
+        assert done.returncode == LACKING
         assert ran(machine) == ["d1"]
 
 
@@ -380,7 +380,7 @@ def test_the_daemon_without_a_journal(
     damage(path, how)
     daemon.put([deployment("d1", counting(machine))])
     daemon.start(wait=False)
-    assert daemon.wait() == USAGE
+    assert daemon.wait() == LACKING
     [line] = daemon.said("error: ")
     assert str(path) in line
     assert ran(machine) == []

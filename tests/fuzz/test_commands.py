@@ -98,8 +98,11 @@ def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:
                     each["values"]["deploy_stdout"] or each["values"]["deploy_stderr"]
                 )
                 assert "heat-config-script" in said or "nothing was run" in said
-        failed = any(each["state"] == "failed" for each in results["deployments"])
-        assert done.code in ((1,) if failed or results["mistakes"] else (0, 5))
+        failed = [each for each in results["deployments"] if each["state"] == "failed"]
+        assert results["summary"]["failed"] == len(failed)
+        assert bool(failed) or not (wrong or results["mistakes"])
+        # callers of heat-agents' 55-heat-config expect no other code
+        assert done.code == 0
         assert applied().data["summary"]["ok"] == 0
 
 

@@ -159,7 +159,7 @@ def test_a_state_file_of_the_corpus(plain: Machine, path: Path) -> None:
     try:
         journal.read(plain.state)
     except StateError:
-        expected = 2
+        expected = 10
     else:
         expected = 0
     shown = limited(

@@ -385,14 +385,14 @@ def test_outputs_of_an_earlier_run_are_not_taken(
     assert new == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
 
 
-@pytest.mark.parametrize("how", ["forget --yes", "retry"])
+@pytest.mark.parametrize("how", [["forget", "--yes"], ["retry"]], ids=" ".join)
 def test_a_shorter_script_of_the_same_id_has_no_tail(
-    machine: Machine, heat: SignalServer, how: str
+    machine: Machine, heat: SignalServer, how: list[str]
 ) -> None:
     """The script is written whole: heat-agents left the end of a longer one behind it, and ran that too."""
     long, short = f"{SH}echo long\n" + "echo tail\n" * 100, f"{SH}echo short\n"
     machine.apply([deployment(config=long, signal=heat.url())])
-    assert machine.agent(*how.split(), "d1").code == 0
+    assert machine.agent(*how, "d1").code == 0
     machine.apply([deployment(config=short, signal=heat.url())])
 
     assert heat.values()[1]["deploy_stdout"] == "short\n"

@@ -40,7 +40,7 @@ def is_asked_for(arguments: Sequence[str]) -> bool:
 
 def wrong(out: str, code: int) -> list[str]:
     """Return what is wrong with the output of a command that was asked for JSON, and has ended with this code."""
-    lines = out.splitlines()
+    lines = out.removesuffix("\n").split("\n")
     try:
         *events, answer = [json.loads(line) for line in lines]
     except ValueError as error:
@@ -140,7 +140,7 @@ def _optional(schema: Any) -> Any:
 
 def record(out: str, folder: Path) -> None:
     """Add an answer to those of a folder, if it has another form than those of its kind there, and they are few."""
-    for text in out.splitlines():
+    for text in out.removesuffix("\n").split("\n"):
         line = json.loads(text)
         known = recorded(line["kind"], folder)
         forms = [_form(each) for each in known]

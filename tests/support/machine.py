@@ -56,7 +56,7 @@ class Done:
 
     @property
     def _lines(self) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.out.splitlines()]
+        lines = [json.loads(line) for line in self.out.removesuffix("\n").split("\n")]
         assert lines, self
         assert all(isinstance(line, dict) for line in lines), self
         return lines

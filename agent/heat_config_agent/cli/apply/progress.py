@@ -55,6 +55,9 @@ _PATIENCE = 1.0
 _NAMED = 3
 """The number of failed deployments that the summary names."""
 
+_LONGEST_NAME = 255
+"""The number of characters of a name that the summary repeats in commands."""
+
 
 class Lines(Report):
     """A row for each deployment as soon as it is known; on a terminal, one more line shows the running deployment."""
@@ -269,6 +272,8 @@ class Lines(Report):
             retry = self._settings.command("retry", name)
             lines.append(
                 f"{len(failed)} failed: `{log}` shows its output, `{retry}` runs it again"
+                if len(name) <= _LONGEST_NAME
+                else f"{len(failed)} failed: `{self._settings.command('status', '--failed')}` shows it"
             )
         return [terminal.line(each) for each in lines]
 
