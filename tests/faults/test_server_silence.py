@@ -30,7 +30,7 @@ def test_a_server_that_is_down_and_comes_back(
 
     first = machine.apply(given, *ONCE)
     assert first.code == UNDELIVERED
-    assert "refused" in first.err
+    assert "refused" in first.out
     again = machine.apply(given, *ONCE)
     assert again.code == UNDELIVERED
     entry = machine.status()["d1"]

@@ -85,7 +85,7 @@ def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None
         ),
         (
             MemoryError(),
-            "cannot start d1: the machine has no memory left for it; the next run retries",
+            "cannot start d1: the machine has no memory left for it; the next run tries again",
         ),
     ],
     ids=["nul", "unforeseen", "too-long", "memory"],

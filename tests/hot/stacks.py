@@ -13,7 +13,7 @@ from typing import Any
 
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking.redaction import OPEN
-from heat_config_agent.model.errors import AgentError, UsageError
+from heat_config_agent.model.errors import AgentError, NotFoundError, UsageError
 from heat_config_agent.model.mistake import Mistake
 from heat_config_stack.cli.stack.templates import all_mistakes
 from heat_config_stack.definition import Definition, Identity, Unresolved, resolve
@@ -259,7 +259,7 @@ class _Life:
             outcome: dict[str, Any] = {"op": step["op"], "outcome": "ok"}
             try:
                 self._do(step)
-            except UsageError as error:
+            except (UsageError, NotFoundError) as error:
                 refused = _errors(error)
                 errors = [{**each, "stage": "lifecycle"} for each in refused["errors"]]
                 outcome = {"op": step["op"], "outcome": "error", "errors": errors}
