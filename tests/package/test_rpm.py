@@ -278,7 +278,9 @@ def test_a_machine_on_which_it_comes_and_goes(
     )
     machine.boot()
     done = machine.run(*apply)
-    assert (done.code, "2 deployments: nothing to do" in done.out) == (0, True), done.err
+    assert (done.code, "2 deployments: nothing to do" in done.out) == (0, True), (
+        done.err
+    )
 
     machine.crash()
     rpm_on(machine, "--erase", "heat-config-agent")
