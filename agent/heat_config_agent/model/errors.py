@@ -60,7 +60,7 @@ class ExitCode(enum.IntEnum):
     FAILED = 1
     """At least one deployment failed, or an entry of a document could not be read."""
     USAGE = 2
-    """Wrong usage or settings: a wrong option, an unreadable document, a state directory that cannot be used."""
+    """Wrong usage or settings: a wrong option, or a document that cannot be read."""
     NO_SOURCE = 3
     """No source answered: there was no document to apply."""
     LOCKED = 4

@@ -62,7 +62,7 @@ exit codes:
   2  bad usage or configuration, or a name of several deployments
   7  the time of --wait-for is over, and it is not done yet
   8  there is no such thing; or with --wait, no agent is there to do it
-  10 the state directory cannot be used
+  10  the state directory cannot be used
 """
 
 _FORGET_CODES = """\
@@ -71,7 +71,7 @@ exit codes:
   1  a deployment is running; or the answer to the question was no
   2  bad usage or configuration, or a name of several deployments
   8  there is no such thing
-  10 the state directory cannot be used
+  10  the state directory cannot be used
 """
 
 

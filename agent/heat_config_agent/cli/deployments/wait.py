@@ -43,7 +43,7 @@ exit codes:
   2  bad usage or configuration
   7  the time of --wait-for is over, and it is not done yet
   8  the time of --wait-for is over, and the deployment, the stack, the source or the agent is not there
-  10 the state directory cannot be used
+  10  the state directory cannot be used
 """
 
 _INTERVAL = 0.25

@@ -29,7 +29,7 @@ exit codes:
   1  there is an obstacle, or a step failed
   2  bad usage
   7  os-collect-config was still at work when the time of --wait-for was over
-  10 another user than root cannot migrate
+  10  another user than root cannot migrate
 """
 
 PATIENCE = 60.0

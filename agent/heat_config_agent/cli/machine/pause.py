@@ -33,7 +33,7 @@ exit codes:
   0  {well}
   1  the agent is running as another user, so it could not be told
   2  bad usage or configuration
-  10 a state directory that cannot be used
+  10  a state directory that cannot be used
 """
 _POLL_EXIT_CODES = """\
 exit codes:

@@ -25,7 +25,7 @@ exit codes:
   0  everything that was due has been removed, or with --plan, shown
   1  some of it could not be removed
   2  bad usage, or a mistake in the settings: nothing is removed by doubtful limits
-  10 a state directory that cannot be used
+  10  a state directory that cannot be used
 """
 
 _SAYS = {

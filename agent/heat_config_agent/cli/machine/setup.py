@@ -37,7 +37,7 @@ exit codes:
   0  the units are in place, or with --remove, they are gone
   1  a file cannot be written, or systemd refuses
   2  bad usage, or units are there that this command has not written: nothing was changed
-  10 another user than root cannot do that
+  10  another user than root cannot do that
 """
 
 
