@@ -69,6 +69,7 @@ exit codes:
   4    another agent holds the lock
   5    every run succeeded, but a result could not be delivered: the next run sends it, unless it was refused for good
   6    a deployment waits for a reboot of the machine: reboot it, and run the command again
+  9    with --plan and --exit-code: there is something to do
   10   the machine lacks something, such as disk space or a state directory that can be used
   130  interrupted; runs that have begun go on
 """
