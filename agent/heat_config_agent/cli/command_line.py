@@ -103,6 +103,17 @@ _DIGITS = 12
 """Characters of the number of a time."""
 
 
+def number(least: int) -> Callable[[str], int]:
+    """Return what reads a whole number that is not less than a least one. It raises ValueError."""
+
+    def read_number(text: str) -> int:
+        if not (text.isascii() and text.isdecimal()) or int(text) < least:
+            raise ValueError(f"expected a number, {least} or more, not {text!r}")
+        return int(text)
+
+    return read_number
+
+
 def environment(text: str) -> str:
     """Return the name of a file with an environment. Raises ValueError for the value of a parameter."""
     name, equals, _ = text.partition("=")

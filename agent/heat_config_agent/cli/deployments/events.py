@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
-from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.cli.command_line import Option, number, seconds
 from heat_config_agent.cli.deployments import named
 from heat_config_agent.model import states, wording
 from heat_config_agent.model.entry import Entry, State
@@ -51,6 +51,12 @@ _WIDTHS = (24, 24, 8, 8)
 
 _HEADER = ("TIME", "NAME", "STATE", "ACTION", "DETAILS")
 
+_LIMIT = Option(
+    "--limit",
+    f"show only the last N events (default {_MOST})",
+    "N",
+    read=number(1),
+)
 _SINCE = Option(
     "--since",
     "show only what happened in this time until now, such as 1h",
@@ -78,20 +84,9 @@ def add(commands: state_options.Commands) -> None:
         help="go on with new events until ^C; with --json, a line for each",
     )
     _SINCE.add(parser)
-    parser.add_argument(
-        "--limit",
-        type=_limit,
-        metavar="N",
-        help=f"show only the last N events (default {_MOST})",
-    )
+    _LIMIT.add(parser)
     state_options.add_json(parser)
     parser.set_defaults(run=run, kind="events")
-
-
-def _limit(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, not {text!r}")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

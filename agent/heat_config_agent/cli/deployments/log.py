@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
-from heat_config_agent.cli.command_line import seconds
+from heat_config_agent.cli.command_line import Option, number, seconds
 from heat_config_agent.cli.deployments import kept_runs, named, status
 from heat_config_agent.deployments import plan
 from heat_config_agent.masking.redaction import beginning, concealer
@@ -65,18 +65,18 @@ def add(commands: state_options.Commands) -> None:
         action="store_true",
         help="follow the output until the run ends; wait for a run that has not begun",
     )
-    parser.add_argument(
+    Option(
         "--tail",
-        type=_number,
-        metavar="N",
-        help="print only the last N lines of standard output, and of standard error",
-    )
-    parser.add_argument(
+        "print only the last N lines of standard output, and of standard error",
+        "N",
+        read=number(1),
+    ).add(parser)
+    Option(
         "--since",
-        type=_time,
-        metavar="TIME",
-        help="print only the output of runs that have gone on in the last TIME",
-    )
+        "print only the output of runs that have gone on in the last TIME",
+        "TIME",
+        read=seconds,
+    ).add(parser)
     parser.add_argument(
         "--run",
         dest="chosen",
@@ -87,19 +87,6 @@ def add(commands: state_options.Commands) -> None:
     )
     state_options.add_json(parser)
     parser.set_defaults(run=run, kind="log")
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of lines, not {text!r}")
-    return int(text)
-
-
-def _time(text: str) -> float:
-    try:
-        return seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(options: argparse.Namespace) -> int:

@@ -156,10 +156,9 @@ def _check_retry(settings: Settings, target: named.Named, *, signal: bool) -> No
     """Raise AgentError if a deployment cannot be run again, or its result not be sent again."""
     entry = target.entry
     if entry.state is State.RUNNING:
-        words = target.title if target.follows or target.stack else entry.id
         raise AgentError(
             f"{target.title} is running",
-            hint=f"`{settings.command('log', '-f', words)}` follows it",
+            hint=f"`{_follows(settings, target)}` follows it",
         )
     if signal and target.stack:
         raise AgentError(
@@ -180,6 +179,12 @@ def _check_retry(settings: Settings, target: named.Named, *, signal: bool) -> No
             f"cannot send the result of {target.title} again: {_WHY.get(entry.state, 'there is none yet')}",
             hint=_HINT if entry.state is State.SIGNALLED else "",
         )
+
+
+def _follows(settings: Settings, target: Named) -> str:
+    """Return the command that follows the output of a run."""
+    is_inner = target.follows or target.stack
+    return settings.command("log", "-f", target.title if is_inner else target.entry.id)
 
 
 _FORGET = """: Remove everything that is kept of deployments.
@@ -218,10 +223,9 @@ def forget(options: argparse.Namespace) -> int:
     ]
     for each in chosen:
         if each.entry.state is State.RUNNING:
-            words = each.title if each.follows or each.stack else each.entry.id
             raise AgentError(
                 f"{each.title} is running, and cannot be forgotten",
-                hint=f"`{settings.command('log', '-f', words)}` follows it; forget it when it has ended",
+                hint=f"`{_follows(settings, each)}` follows it; forget it when it has ended",
             )
     if options.plan:
         return _show_plan(options, chosen, begun, Wish.FORGET)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import stack_package, state_options, terminal
-from heat_config_agent.cli.command_line import seconds
+from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.model import states, wording
 from heat_config_agent.model.deployment import CLEANUP
@@ -62,7 +62,7 @@ _COUNTED = (
     Shown.SKIPPED,
     Shown.OK,
 )
-"""The order in which states are counted: what needs somebody comes first."""
+"""The order in which states are counted: the states that a person has to look after come first."""
 
 
 def add(commands: state_options.Commands) -> None:
@@ -98,13 +98,12 @@ def add(commands: state_options.Commands) -> None:
         action="store_true",
         help="show it again and again until ^C; only on a terminal",
     )
-    parser.add_argument(
+    Option(
         "--interval",
-        type=_interval,
-        default=_INTERVAL,
-        metavar="TIME",
-        help="the time between two looks of --watch (default 2s)",
-    )
+        "the time between two looks of --watch (default 2s)",
+        "TIME",
+        read=seconds,
+    ).add(parser)
     parser.add_argument(
         "--check",
         action="store_true",
@@ -112,13 +111,6 @@ def add(commands: state_options.Commands) -> None:
     )
     state_options.add_json(parser)
     parser.set_defaults(run=run, kind="status")
-
-
-def _interval(text: str) -> float:
-    try:
-        return max(seconds(text), 0.1)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -148,6 +140,7 @@ def _watch(options: argparse.Namespace) -> int:
     from heat_config_agent.cli.canvas import Canvas  # noqa: PLC0415  # only on a terminal
 
     canvas = Canvas()
+    pause = _INTERVAL if options.interval is None else max(options.interval, 0.1)
     settings = state_options.there(options)
     while True:
         rows = deployment_rows(settings.state)
@@ -155,7 +148,7 @@ def _watch(options: argparse.Namespace) -> int:
         overview = _chosen(overview, options)
         lines = _screen(options, overview)
         canvas.draw(lines[: terminal.height() - 1])
-        time.sleep(options.interval)
+        time.sleep(pause)
 
 
 def _look(options: argparse.Namespace) -> int:
