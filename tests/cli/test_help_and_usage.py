@@ -76,12 +76,15 @@ def test_command_line_without_a_command_shows_the_commands(machine: Machine) -> 
     """The program shows its everyday commands, and a group shows its own."""
     alone = run(machine, "heat-config-agent")
     group = run(machine, "heat-config-agent", "stack")
+    tool = run(machine, "heat-config-agent", "tool")
 
     assert (alone.code, alone.err, group.code, group.err) == (0, "", 0, "")
     assert "apply FILE" in alone.out
     assert alone.out == run(machine, "heat-config-agent", "help").out
     assert group.out.startswith("usage: heat-config-agent stack ")
     assert group.out == run(machine, "heat-config-agent", "help", "stack").out
+    assert (tool.code, tool.err) == (0, "")
+    assert tool.out == run(machine, "heat-config-agent", "help", "tool").out
 
 
 @pytest.mark.parametrize(
@@ -105,6 +108,27 @@ def test_common_options_stand_before_or_after_the_command(
 
     assert (done.code, done.err) == (0, "")
     assert str(machine.state) in done.out
+
+
+def test_common_options_hold_for_documents_and_templates(machine: Machine) -> None:
+    """The program that applies both takes them over in one place."""
+    document = machine.write([{"name": "a", "group": "script", "config": "true"}])
+    template = machine.folder / "web.yaml"
+    template.write_text(
+        "heat_template_version: 2018-08-31\nresources: {a: {type: OS::Heat::Value, properties: {value: 1}}}\n"
+    )
+    for path in (document, template):
+        for option, has_colour in (("--no-color", False), ("--quiet", True)):
+            words = ("--state-dir", str(machine.folder / option.strip("-")))
+            done = run(
+                machine,
+                "heat-config-apply",
+                str(path),
+                option,
+                *words,
+                CLICOLOR_FORCE="1",
+            )
+            assert (done.code, "\x1b[" in done.out) == (0, has_colour), done.out
 
 
 def test_help_stands_before_or_after_the_command(machine: Machine) -> None:

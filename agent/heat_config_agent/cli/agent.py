@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 from collections.abc import Sequence
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import stack_package, terminal
+from heat_config_agent.cli import runner, stack_package
 from heat_config_agent.cli.help_format import HelpFormatter, Parser, command_first
 
 COMMANDS = {
@@ -95,21 +94,9 @@ def main(arguments: Sequence[str]) -> int:
             return help_command.show_schema(options.schema)
         asked = [word for word in words if not word.startswith("-")]
         return help_command.show(getattr(options, "words", asked), parser)
-    use(options)
+    runner.use(options, getattr(options, "kind", "usage"))
     code: int = options.run(options)
     return code
-
-
-def use(options: argparse.Namespace) -> None:
-    """Take over the options that all commands have."""
-    terminal.use(
-        no_color=getattr(options, "no_color", False),
-        quiet=getattr(options, "quiet", False),
-    )
-    if getattr(options, "json", False):
-        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
-
-        envelope.begin(getattr(options, "kind", "usage"), is_on=True)
 
 
 def parser(first: str = "", second: str = "") -> Parser:

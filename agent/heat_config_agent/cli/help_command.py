@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import envelope, state_options, terminal
-from heat_config_agent.cli.help_format import HelpFormatter, Parser
+from heat_config_agent.cli.help_format import Parser
 from heat_config_agent.model.errors import ExitCode, UsageError
 
 _BRIEF = """\
@@ -40,21 +40,14 @@ First steps, as root or in a folder of your own with --state-dir DIR:
 """
 
 
-_EXIT_CODES = """\
-exit codes:
-  0  done
-  2  bad usage
-"""
-
-
 def add(commands: state_options.Commands) -> None:
     """Declare the commands."""
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "help",
-        help="show the help of a command",
-        description="Show what the commands are for, or the help of one.",
-        epilog=_EXIT_CODES,
-        formatter_class=HelpFormatter,
+        "show the help of a command",
+        "Show what the commands are for, or the help of one.",
+        epilog=state_options.NO_STATE_CODES,
     )
     parser.add_argument(
         "words",
@@ -68,12 +61,12 @@ def add(commands: state_options.Commands) -> None:
         help="print the JSON Schema of the data of a kind, or of the object around it: envelope",
     )
     state_options.add_common(parser)
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "version",
-        help="show the version",
-        description="Show the version of the agent.",
-        epilog=_EXIT_CODES,
-        formatter_class=HelpFormatter,
+        "show the version",
+        "Show the version of the agent.",
+        epilog=state_options.NO_STATE_CODES,
     )
     state_options.add_json(parser)
     state_options.add_common(parser)

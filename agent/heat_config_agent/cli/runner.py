@@ -21,6 +21,8 @@ from heat_config_hooks import memory
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    import argparse
+    from types import SimpleNamespace
     from typing import NoReturn
 
 
@@ -76,6 +78,18 @@ going_on: list[str] = []
 
 RUNS_GO_ON = "runs that have begun go on; run the command again to follow them"
 """The sentence for commands that run deployments."""
+
+
+def use(options: SimpleNamespace | argparse.Namespace, kind: str) -> None:
+    """Take over the options of all commands; `kind` is that of the answer of this one."""
+    terminal.use(
+        no_color=getattr(options, "no_color", False),
+        quiet=getattr(options, "quiet", False),
+    )
+    if getattr(options, "json", False):
+        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
+
+        envelope.begin(kind, is_on=True)
 
 
 def _begin_json(words: list[str]) -> None:

@@ -80,6 +80,33 @@ exit codes:
 """
 
 
+NO_STATE_CODES = """\
+exit codes:
+  0  done
+  2  bad usage
+"""
+"""The exit codes of a command that only prints what is installed."""
+
+
+def stateless(
+    commands: Commands, name: str, brief: str, description: str, *, epilog: str = ""
+) -> Any:
+    """Declare a command, or a group, without the options that name a state directory.
+
+    Without a `brief` sentence, it is not in the list of commands.
+    """
+    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
+
+    shown: dict[str, Any] = {"help": brief} if brief else {}
+    return commands.add_parser(
+        name,
+        description=description,
+        epilog=epilog,
+        formatter_class=HelpFormatter,
+        **shown,
+    )
+
+
 def command(
     commands: Commands,
     name: str,
@@ -89,15 +116,8 @@ def command(
     epilog: str = EXIT_CODES,
 ) -> argparse.ArgumentParser:
     """Declare a command about a state directory. Without a `brief` sentence, it is not in the list of commands."""
-    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
-
-    shown: dict[str, Any] = {"help": brief} if brief else {}
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        description=(description or brief).partition(": ")[2],
-        epilog=epilog,
-        formatter_class=HelpFormatter,
-        **shown,
+    parser: argparse.ArgumentParser = stateless(
+        commands, name, brief, (description or brief).partition(": ")[2], epilog=epilog
     )
     for option in STATE:
         option.add(parser)
@@ -107,14 +127,8 @@ def command(
 
 def group(commands: Commands, name: str, brief: str) -> Commands:
     """Declare a group of commands, and return what its commands are added to."""
-    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415  # not for heat-config-apply
-
-    parser = commands.add_parser(
-        name,
-        help=brief,
-        description=f"{brief[:1].upper()}{brief[1:]}.",
-        formatter_class=HelpFormatter,
-    )
+    description = f"{brief[:1].upper()}{brief[1:]}."
+    parser = stateless(commands, name, brief, description)
     inner: Commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     return inner
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import envelope, state_options, terminal
-from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.diagnostics.kinds import TOSCA, is_packed, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid
@@ -328,12 +327,12 @@ exit codes:
 
 def add(commands: state_options.Commands) -> None:
     """Declare the commands."""
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "sign",
-        help="sign documents, templates and configs",
-        description=_SIGN.partition(": ")[2],
+        "sign documents, templates and configs",
+        _SIGN.partition(": ")[2],
         epilog=_SIGN_CODES,
-        formatter_class=HelpFormatter,
     )
     parser.is_command = True
     _add_file(parser, "sign the configs, not the files")
@@ -345,12 +344,12 @@ def add(commands: state_options.Commands) -> None:
     )
     parser.set_defaults(run=run, kind="signature", state_dir=None)
     inner = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", title="commands")
-    check = inner.add_parser(
+    check = state_options.stateless(
+        inner,
         "check",
-        help="say if a machine would accept a signed file",
-        description=_CHECK.partition(": ")[2],
+        "say if a machine would accept a signed file",
+        _CHECK.partition(": ")[2],
         epilog=_CHECK_CODES,
-        formatter_class=HelpFormatter,
     )
     _add_file(check, "check the list of the configs, not that of the files")
     check.add_argument(

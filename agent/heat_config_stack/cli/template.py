@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from heat_config_agent.cli import envelope, state_options, terminal
-from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_stack.cli import template_options
@@ -66,19 +65,19 @@ exit codes:
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command, and those that it has."""
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "template",
-        help="check HOT templates and TOSCA services, and pack services",
-        description=(__doc__ or "").partition(": ")[2],
-        formatter_class=HelpFormatter,
+        "check HOT templates and TOSCA services, and pack services",
+        (__doc__ or "").partition(": ")[2],
     )
     inner = parser.add_subparsers(metavar="COMMAND", title="commands")
-    validate = inner.add_parser(
+    validate = state_options.stateless(
+        inner,
         "validate",
-        help="show all mistakes in a template",
-        description=_VALIDATE,
+        "show all mistakes in a template",
+        _VALIDATE,
         epilog=_EXIT_CODES,
-        formatter_class=HelpFormatter,
     )
     validate.add_argument(
         "file",
@@ -111,12 +110,8 @@ def add(commands: state_options.Commands) -> None:
 
 
 def _add_pack(inner: state_options.Commands) -> None:
-    parser = inner.add_parser(
-        "pack",
-        help="make an archive of a TOSCA service",
-        description=_PACK,
-        epilog=_PACK_CODES,
-        formatter_class=HelpFormatter,
+    parser = state_options.stateless(
+        inner, "pack", "make an archive of a TOSCA service", _PACK, epilog=_PACK_CODES
     )
     parser.add_argument(
         "file",
@@ -135,12 +130,12 @@ def _add_pack(inner: state_options.Commands) -> None:
 
 
 def _add_export(inner: state_options.Commands) -> None:
-    parser = inner.add_parser(
+    parser = state_options.stateless(
+        inner,
         "export",
-        help="print a TOSCA service as a HOT template",
-        description=_EXPORT,
+        "print a TOSCA service as a HOT template",
+        _EXPORT,
         epilog=_EXPORT_CODES,
-        formatter_class=HelpFormatter,
     )
     parser.add_argument(
         "file", metavar="FILE", help="a TOSCA service template, archive or folder"
@@ -163,12 +158,12 @@ def _add_export(inner: state_options.Commands) -> None:
 
 
 def _add_schema(inner: state_options.Commands) -> None:
-    parser = inner.add_parser(
+    parser = state_options.stateless(
+        inner,
         "schema",
-        help="print a JSON Schema of HOT templates for editors",
-        description=_SCHEMA,
+        "print a JSON Schema of HOT templates for editors",
+        _SCHEMA,
         epilog=_SCHEMA_CODES,
-        formatter_class=HelpFormatter,
     )
     state_options.CONFIG.add(parser)
     state_options.add_common(parser)

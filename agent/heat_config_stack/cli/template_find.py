@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 
 from heat_config_agent.cli import envelope, state_options, terminal
-from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.cli.mistakes import mistake_line, mistake_values
 from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import ExitCode, UsageError
@@ -35,12 +34,12 @@ exit codes:
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    find = commands.add_parser(
+    find = state_options.stateless(
+        commands,
         "find",
-        help="find templates by their capabilities, or show all capabilities",
-        description=_FIND,
+        "find templates by their capabilities, or show all capabilities",
+        _FIND,
         epilog=_FIND_CODES,
-        formatter_class=HelpFormatter,
     )
     find.add_argument(
         "file", metavar="FILE", nargs="+", help="a template, or a folder of templates"

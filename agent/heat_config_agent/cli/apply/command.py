@@ -103,7 +103,8 @@ def main(arguments: Sequence[str]) -> int:
     options = command_line.read(arguments, OPTIONS, rest="file") or parser().parse_args(
         arguments
     )
-    _begin(options)
+    runner.use(options, "plan" if options.plan else "apply")
+    runner.going_on.append(runner.RUNS_GO_ON)
     at_first = shortcut.inputs(arguments, os.environ)
     settings = settings_of(options)
     watched = _watched(settings)
@@ -170,16 +171,6 @@ def _ended(code: ExitCode, *, drop_in: bool, has_troubles: bool) -> ExitCode:
     if has_troubles and code is ExitCode.OK:
         return ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
-
-
-def _begin(options: SimpleNamespace | argparse.Namespace) -> None:
-    """Take over the options that are about the output."""
-    terminal.use(no_color=options.no_color, quiet=options.quiet)
-    runner.going_on.append(runner.RUNS_GO_ON)
-    if options.json:
-        from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
-
-        envelope.begin("plan" if options.plan else "apply", is_on=True)
 
 
 def _is_packed(name: str) -> bool:

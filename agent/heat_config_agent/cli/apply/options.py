@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from heat_config_agent.cli import command_line, state_options
+from heat_config_agent.cli import command_line, runner, state_options
 from heat_config_agent.cli.command_line import Option, environment, seconds
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import effective, schema
@@ -152,6 +152,7 @@ def run_template(arguments: Sequence[str]) -> int:
     options = command_line.read(arguments, OPTIONS, rest="file")
     if options is None:
         raise ValueError("the command line has no template")
+    runner.use(options, "plan" if options.plan else "stack")
     return apply_template(settings_of(options), options, None)
 
 

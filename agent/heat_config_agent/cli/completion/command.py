@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.completion.line import Tree
-from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.errors import ExitCode
 
 SECONDS = 1.0
@@ -24,21 +23,15 @@ SECONDS = 1.0
 _LINE = "--line"
 """Before the line as it was typed, and the part of it that bash replaces; otherwise, the words follow one by one."""
 
-_EPILOG = """\
-exit codes:
-  0  done
-  2  bad usage
-"""
-
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "completion",
-        help="print what has a shell complete our commands",
-        description=(__doc__ or "").partition(": ")[2],
-        epilog=_EPILOG,
-        formatter_class=HelpFormatter,
+        "print what has a shell complete our commands",
+        (__doc__ or "").partition(": ")[2],
+        epilog=state_options.NO_STATE_CODES,
     )
     parser.add_argument(
         "shell",

@@ -1,4 +1,4 @@
-"""A command line whose last word is to be completed, as the parser of its command understands it."""
+"""A command line, of which the shell wants to complete the last word, as the parser of its command reads it."""
 
 from __future__ import annotations
 

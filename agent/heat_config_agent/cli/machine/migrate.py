@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.command_line import Option, seconds
-from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 
 if TYPE_CHECKING:
@@ -45,12 +44,12 @@ _WAIT_FOR = Option(
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "migrate",
-        help="replace os-collect-config and heat-agents",
-        description=(__doc__ or "").partition(": ")[2],
+        "replace os-collect-config and heat-agents",
+        (__doc__ or "").partition(": ")[2],
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
     )
     state_options.add_plan(parser)
     parser.add_argument(

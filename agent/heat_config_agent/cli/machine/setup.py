@@ -16,7 +16,6 @@ import sys
 from pathlib import Path
 
 from heat_config_agent.cli import envelope, state_options, terminal
-from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_hooks.values import dataclass
 
@@ -55,12 +54,12 @@ class _Change:
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "setup",
-        help="put systemd units in place after an installation by pip, pipx or uv",
-        description=(__doc__ or "").partition(": ")[2],
+        "put systemd units in place after an installation by pip, pipx or uv",
+        (__doc__ or "").partition(": ")[2],
         epilog=_EPILOG,
-        formatter_class=HelpFormatter,
     )
     parser.add_argument(
         "--remove",

@@ -11,7 +11,6 @@ import heat_config_hooks
 from heat_config_agent.cli import envelope, state_options, terminal
 from heat_config_agent.cli.apply import ready
 from heat_config_agent.cli.apply.ready import State
-from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model.deployment import Tool
 from heat_config_agent.model.errors import ExitCode, NotFoundError, StateError
 from heat_config_agent.runs import tools
@@ -44,13 +43,13 @@ exit codes:
 
 def add(commands: state_options.Commands) -> None:
     """Declare the commands."""
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "tool",
-        help="show the tools, and which programs are missing",
-        description=(__doc__ or "").partition(": ")[2],
-        formatter_class=HelpFormatter,
+        "show the tools, and which programs are missing",
+        (__doc__ or "").partition(": ")[2],
     )
-    inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    inner = parser.add_subparsers(metavar="COMMAND", title="commands")
     command = state_options.command(
         inner,
         "list",

@@ -8,8 +8,9 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heat_config_agent.cli import envelope, state_options
-from heat_config_agent.cli.help_format import HelpFormatter, Parser
+from heat_config_agent.cli import state_options
+from heat_config_agent.cli.command_line import Option, number
+from heat_config_agent.cli.help_format import Parser
 from heat_config_stack.cli import template_options
 
 _EXIT_CODES = """\
@@ -37,12 +38,12 @@ _TRUE |= {
 
 def add(commands: state_options.Commands, named: str = "") -> None:
     """Declare the command and its subcommands: the one that is named, else all of them, which takes longer."""
-    parser = commands.add_parser(
+    parser = state_options.stateless(
+        commands,
         "stack",
-        help="create, inspect and change stacks of HOT templates and TOSCA services",
-        description="Stacks of HOT templates and of TOSCA services, with the options of `openstack stack`.",
+        "create, inspect and change stacks of HOT templates and TOSCA services",
+        "Stacks of HOT templates and of TOSCA services, with the options of `openstack stack`.",
         epilog=_EXIT_CODES,
-        formatter_class=HelpFormatter,
     )
     inner = parser.add_subparsers(
         metavar="COMMAND", title="commands", parser_class=_Parser
@@ -55,8 +56,6 @@ def _run(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return a function that loads the module of a command and runs the command."""
 
     def run(options: argparse.Namespace) -> int:
-        if getattr(options, "json", False):
-            envelope.begin(options.kind, is_on=True)
         if getattr(options, "of_stack", False):
             _name_stacks(options)
         code: int = getattr(
@@ -366,14 +365,14 @@ def _add_resource(inner: state_options.Commands) -> None:
         _run("queries", "resources"),
         "resources",
     )
-    parser.add_argument(
-        "-n",
+    Option(
         "--nested-depth",
-        metavar="N",
-        type=_depth,
-        default=0,
-        help="include this many levels of nested stacks",
-    )
+        "include this many levels of nested stacks",
+        "N",
+        read=number(0),
+        short="-n",
+    ).add(parser)
+    parser.set_defaults(nested_depth=0)
     _add_wide(parser, "show the ids too")
     parser = _shows(
         resources,
@@ -397,22 +396,6 @@ def _add_resource(inner: state_options.Commands) -> None:
     _add_types(resources)
 
 
-def _depth(text: str) -> int:
-    return _number(text, 0)
-
-
-def _limit(text: str) -> int:
-    return _number(text, 1)
-
-
-def _number(text: str, least: int) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text) < least:
-        raise argparse.ArgumentTypeError(
-            f"expected a number, {least} or more, not {text!r}"
-        )
-    return int(text)
-
-
 def _add_event(inner: state_options.Commands) -> None:
     events = state_options.group(inner, "event", "show the events of a stack")
     parser = _shows(
@@ -425,9 +408,7 @@ def _add_event(inner: state_options.Commands) -> None:
     parser.add_argument(
         "--resource", metavar="RESOURCE", help="only the events of this resource"
     )
-    parser.add_argument(
-        "--limit", metavar="N", type=_limit, help="only the last N events"
-    )
+    Option("--limit", "only the last N events", "N", read=number(1)).add(parser)
     parser.add_argument(
         "--follow",
         action="store_true",

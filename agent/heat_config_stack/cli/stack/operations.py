@@ -419,7 +419,7 @@ def _work_on_file(
     *,
     is_new: bool,
 ) -> None:
-    """Work on a stack, and put the file of a new definition on record: before the work, as that may be interrupted.
+    """Work on a stack, and put the file of a new definition on record first: the work may be interrupted.
 
     A file that is refused is not that of the stack.
     """
