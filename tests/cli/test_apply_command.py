@@ -431,7 +431,7 @@ def rows(done: Done) -> list[list[str]]:
     return [line.split(maxsplit=4) for line in lines]
 
 
-def test_each_deployment_has_one_row_in_every_run(
+def test_deployment_has_one_row_in_every_run(
     machine: Machine, heat: SignalServer
 ) -> None:
     """One waits for a reboot and one for the delivery of its result, in the first run and in the next."""

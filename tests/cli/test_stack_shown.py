@@ -141,7 +141,7 @@ def test_negative_number_is_refused(stacks: Stacks, option: str) -> None:
     assert "or more" in stacks(noun, "list", "t", f"{option}=-1", code=2).err
 
 
-def test_each_change_of_a_stack_has_a_plan(stacks: Stacks) -> None:
+def test_change_of_a_stack_has_a_plan(stacks: Stacks) -> None:
     """The plan of an action of the whole stack names what runs, and nothing is done."""
     path = stacks.template(
         stacks.script("one", "", "CREATE", "SUSPEND", "RESUME", "DELETE")

@@ -109,7 +109,7 @@ def test_only_the_state_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in "".join(terminal.table(TABLE, HEADER))
 
 
-def test_each_stream_has_its_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_have_colours_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal on standard output does not colour what goes to a file on standard error."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("CLICOLOR_FORCE", raising=False)
