@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import terminal
+from heat_config_agent.model import wording
 from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_hooks.values import dataclass
 
@@ -76,7 +77,7 @@ def result(
             "format": FORMAT,
             "kind": _output.kind,
             "version": __version__,
-            "at": _now(),
+            "at": wording.stamp(time.time()),
             "exit_code": int(code),
             "data": data,
             "warnings": list(terminal.warnings),
@@ -87,7 +88,14 @@ def result(
 
 def event(data: Mapping[str, object]) -> None:
     """Print a line of a stream."""
-    _print({"format": FORMAT, "kind": EVENT, "at": _now(), "data": data})
+    _print(
+        {
+            "format": FORMAT,
+            "kind": EVENT,
+            "at": wording.stamp(time.time()),
+            "data": data,
+        }
+    )
 
 
 def failed(error: AgentError) -> None:
@@ -112,12 +120,6 @@ def _error(failure: Failure) -> dict[str, object]:
         "subject": {"kind": subject[0], "name": subject[1]} if subject else None,
         "mistakes": list(failure.mistakes),
     }
-
-
-def _now() -> str:
-    moment = time.time()
-    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
-    return f"{seconds}.{int(moment % 1 * 1000):03}Z"
 
 
 def _print(value: object) -> None:

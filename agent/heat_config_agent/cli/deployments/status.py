@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import time
 from collections import Counter
@@ -332,7 +333,7 @@ class _Overview:
         well += "".join(f"; {each.sentence}" for each in self.replaced)
         return "; ".join(self.alarms) or well
 
-    @property
+    @functools.cached_property
     def lines(self) -> list[_Line]:
         """Return the rows of the table: sources, stacks and deployments."""
         return [
