@@ -39,6 +39,19 @@ def new(
     )
 
 
+def verification(
+    deployment: Deployment, tool: Tool, defaults: RunDefaults
+) -> Job | None:
+    """Return the job that verifies a deployment in all parts; None if its config can no longer be selected.
+
+    Raises HookError for a mistake in its options.
+    """
+    config = selection.select(deployment)
+    if not isinstance(config, Config):
+        return None
+    return new(deployment, config, tool, defaults)
+
+
 def of_run(deployment: Deployment, run: Run | None) -> Job | None:
     """Return the job of a run that was started before; None if the config can no longer be selected."""
     config = selection.select(deployment)

@@ -13,6 +13,8 @@ from heat_config_hooks.values import dataclass, field
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
     from heat_config_hooks.health import Check  # few deployments have it
     from heat_config_hooks.retry import Retry  # the same
@@ -445,6 +447,9 @@ class Job:
     """The limits within which its command is run again after certain exit codes; None if it is not."""
     verify: Check | None = None
     """The script that says whether it works; its run succeeds only then."""
+    verifies: Literal["", "tool", "script"] = ""
+    """The part of a verification that the job is: it changes nothing. `tool` asks the hook of the tool, and `script` is
+    the script of `verify`. Empty for the job of a run."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The other limits that the deployment sets: its options that are in `options.BOUNDS`."""
 
