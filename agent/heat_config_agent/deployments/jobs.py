@@ -9,7 +9,7 @@ from heat_config_agent.deployments import selection
 from heat_config_agent.model.deployment import CLEANUP, Config, Deployment, Job, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.run_settings import RunDefaults
-from heat_config_hooks import options
+from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -67,6 +67,14 @@ def of_run(deployment: Deployment, run: Run | None) -> Job | None:
         retry=_retry(deployment, config),
         verify=_verify(deployment, config),
     )
+
+
+def for_hook(job: Job | None, hook: protocol.Hook) -> protocol.Request:
+    """Return the deployment of a job as its hook gets it. Raises HookError."""
+    if job is None:
+        raise HookError("its config can no longer be selected")
+    values = options.read(job.config.options, hook.ABOUT.options)
+    return protocol.request(job.request, key=job.deployment.key, options=values)
 
 
 def _limit(config: Config) -> float | None:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
+from heat_config_agent.deployments import jobs
 from heat_config_agent.model.deployment import Job
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import blame
-from heat_config_agent.runs import executable_hook, hook
+from heat_config_agent.runs import executable_hook
 from heat_config_hooks import files, health, protocol, verdict
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import Reply
@@ -62,7 +63,7 @@ def _prepared(job: Job, place: protocol.Workplace) -> protocol.Command | Verdict
             return command
         return verdict.of_reply(command)
     module = _hook(job.tool.name)
-    return module.verify(hook.request_of(job, module), place)
+    return module.verify(jobs.for_hook(job, module), place)
 
 
 def _hook(tool: str) -> protocol.Verifying:
@@ -77,7 +78,7 @@ def _environment(job: Job, run: Path) -> dict[str, str]:
     """Return the inputs as the variables that the script has in a run of the tool `script` too. Raises OSError."""
     if not job.tool.builtin:
         return {}
-    request = hook.request_of(job, heat_config_hooks.load(job.tool.name))
+    request = jobs.for_hook(job, heat_config_hooks.load(job.tool.name))
     inputs = run / "inputs.json"
     files.create(inputs, json.dumps(protocol.visible_inputs(request)).encode())
     return {**protocol.environment(request), "HEAT_INPUTS_FILE": str(inputs)}
@@ -119,4 +120,4 @@ def _finished(
         outputs=Path(run.outputs),
         environment=environment,
     )
-    return module.verdict(hook.request_of(job, module), place, ended)
+    return module.verdict(jobs.for_hook(job, module), place, ended)
