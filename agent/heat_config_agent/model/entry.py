@@ -133,6 +133,8 @@ class Entry:
     """The server asked for no attempt before this time (seconds since the epoch)."""
     again: bool = False
     """True if a person asked for another run."""
+    drift: str = ""
+    """What had drifted, if the deployment was asked to run again to repair it; empty for any other run."""
     marked: str = ""
     """The folder in which its `ID.json` is known to be on disk: if the file is missing, someone has removed it."""
     settled_at: float = 0.0
@@ -152,6 +154,11 @@ class Entry:
     def title(self) -> str:
         """The name by which people know the deployment, see `title_of`."""
         return title_of(self.owner, self.name)
+
+    @property
+    def run_at(self) -> float:
+        """The time that tells the last run from others."""
+        return self.ended or self.at
 
     @property
     def result(self) -> Result | None:

@@ -47,7 +47,7 @@ class Verified:
 
 def run_of(entry: Entry) -> float:
     """Return the time that tells the last run of a deployment from others."""
-    return entry.ended or entry.at
+    return entry.run_at
 
 
 def read(state: Path) -> dict[str, Verified]:
