@@ -9,7 +9,7 @@ from heat_config_agent.deployments import selection
 from heat_config_agent.model.deployment import CLEANUP, Config, Deployment, Job, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.run_settings import RunDefaults
-from heat_config_hooks import options
+from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -41,6 +41,19 @@ def new(
     )
 
 
+def verification(
+    deployment: Deployment, tool: Tool, defaults: RunDefaults
+) -> Job | None:
+    """Return the job that verifies a deployment in all parts; None if its config can no longer be selected.
+
+    Raises HookError for a mistake in its options.
+    """
+    config = selection.select(deployment)
+    if not isinstance(config, Config):
+        return None
+    return new(deployment, config, tool, defaults)
+
+
 def of_run(deployment: Deployment, run: Run | None) -> Job | None:
     """Return the job of a run that was started before; None if the config can no longer be selected."""
     config = selection.select(deployment)
@@ -57,6 +70,14 @@ def of_run(deployment: Deployment, run: Run | None) -> Job | None:
         verify=_verify(deployment, config),
         on_failure=_on_failure(deployment, config),
     )
+
+
+def for_hook(job: Job | None, hook: protocol.Hook) -> protocol.Request:
+    """Return the deployment of a job as its hook gets it. Raises HookError."""
+    if job is None:
+        raise HookError("its config can no longer be selected")
+    values = options.read(job.config.options, hook.ABOUT.options)
+    return protocol.request(job.request, key=job.deployment.key, options=values)
 
 
 def _limit(config: Config) -> float | None:

@@ -13,6 +13,8 @@ from heat_config_hooks.values import dataclass, field
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    from typing import Literal
+
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
     from heat_config_hooks.health import Check  # few deployments have it
     from heat_config_hooks.on_failure import OnFailure  # the same
@@ -474,6 +476,9 @@ class Job:
     """The script that says whether it works; its run succeeds only then."""
     on_failure: OnFailure | None = None
     """The script that runs once after it has failed."""
+    verifies: Literal["", "tool", "script"] = ""
+    """The part of a verification that the job is: it changes nothing. `tool` asks the hook of the tool, and `script` is
+    the script of `verify`. Empty for the job of a run."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The other limits that the deployment sets: its options that are in `options.BOUNDS`."""
 
