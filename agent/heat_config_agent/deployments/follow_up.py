@@ -147,7 +147,7 @@ def due(
     One whose deployment still runs was put on record with a result that a power cut has taken: it is made again.
     `current` are keys of deployments that are planned already.
     """
-    found = []
+    unfinished = []
     for entry in entries.values():
         if (
             entry.settled
@@ -159,5 +159,5 @@ def due(
         key = entry.key.removesuffix(FAILED_KEY)
         before = entries.get(key)
         if before is None or before.state is not State.RUNNING:
-            found.append((entry, key))
-    return found
+            unfinished.append((entry, key))
+    return unfinished
