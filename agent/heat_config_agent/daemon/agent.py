@@ -271,18 +271,18 @@ class Agent:
 
     def _repaired(self, sources: Container[str]) -> list[Document]:
         """Return documents of deployments that are to be repaired, and that none of the `sources` has."""
-        wanted = [
+        drifted = [
             entry
             for entry in self.journal.entries.values()
             if entry.drift and not entry.over and entry.source not in sources
         ]
-        if not wanted:
+        if not drifted:
             return []
         from heat_config_agent.deployments.part import part  # noqa: PLC0415  # few deployments are repaired
 
         kept = [
             (entry, entry.document or self._deployed.document(entry.key))
-            for entry in wanted
+            for entry in drifted
             if entry.left_at is None
         ]
         parts = [part(entry, document) for entry, document in kept if document]

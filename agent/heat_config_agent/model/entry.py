@@ -134,7 +134,7 @@ class Entry:
     again: bool = False
     """True if a person asked for another run."""
     drift: str = ""
-    """What had drifted, if the deployment was asked to run again to repair it; empty for any other run."""
+    """The drift that its run repairs, in words; empty for any other run."""
     marked: str = ""
     """The folder in which its `ID.json` is known to be on disk: if the file is missing, someone has removed it."""
     settled_at: float = 0.0

@@ -38,7 +38,7 @@ class Verified:
     """Since when its state is this one, as far as verifications tell."""
     verdict: Verdict
     repair: str = ""
-    """What the schedule does about its drift: requests a repair, or waits, and why; empty if it repairs nothing."""
+    """The way in which the schedule takes its drift: a repair is requested, or waits, and why; empty for neither."""
     in_vain: int = 0
     """The number of repairs since it was last in effect that did not help."""
     signatures: tuple[Signature, ...] = ()

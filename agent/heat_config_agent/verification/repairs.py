@@ -45,7 +45,7 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What is done about a deployment that has drifted."""
+    """The decision about a deployment that has drifted."""
 
     entry: Entry
     verified: Verified

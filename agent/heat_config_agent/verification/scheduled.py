@@ -6,7 +6,7 @@ The process next to the daemon does it, and never writes the journal: repairs ar
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from heat_config_agent.model.entry import Entry
@@ -36,9 +36,9 @@ def _repair(state: Path, interval: float) -> list[Decision]:
     """Request the repair of deployments that have drifted, unless something speaks against it."""
     if asked.paused(state):
         return []
-    now, known, verified = time.time(), journal.read(state), record.read(state)
+    now, entries, verified = time.time(), journal.read(state), record.read(state)
     tried = repairs.read(state)
-    drifted = list(_drifted(verified, known))
+    drifted = list(_drifted(verified, entries))
     if not drifted and not tried:
         return []
     decisions = repairs.decide(
@@ -47,7 +47,7 @@ def _repair(state: Path, interval: float) -> list[Decision]:
     for each in decisions:
         if each.is_repaired:
             requests.ask_repair(state, each.entry, each.verified.verdict.reason)
-    newer = repairs.counted(decisions, tried, verified, known, now)
+    newer = repairs.counted(decisions, tried, verified, entries, now)
     if newer != tried:
         repairs.write(state, newer)
     said = {
@@ -61,11 +61,11 @@ def _repair(state: Path, interval: float) -> list[Decision]:
 
 
 def _drifted(
-    verified: dict[str, Verified], known: dict[str, Entry]
+    verified: Mapping[str, Verified], entries: Mapping[str, Entry]
 ) -> Iterator[tuple[Entry, Verified]]:
     """Yield the deployments that have drifted by their last verification, and have not run since."""
     for key, one in verified.items():
-        entry = known.get(key)
+        entry = entries.get(key)
         if entry is None or not one.is_of(entry) or entry.again or not entry.settled:
             continue
         if one.verdict.standing is Standing.DRIFTED and entry.left_at is None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of the request to repair a deployment."""
+    """The outcome of the request to repair a deployment."""
 
     word: str
     """done, requested, or refused."""
