@@ -13,7 +13,7 @@ import pytest
 
 from support.daemon import LONG, Daemon, counting, ran
 from support.governed import Governed
-from support.loopback import wait_until
+from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 
 SOON = 0.4
@@ -245,3 +245,45 @@ def test_interval_of_zero_verifies_nothing(
         wait_until(lambda: passes(daemon) > 1, LONG)
     else:
         wait_until(lambda: daemon.health().get("verifications") == [], LONG)
+
+
+def test_status_show_and_check_tell_the_drift(daemon: Daemon, machine: Machine) -> None:
+    """They have the state, the difference, since when it was seen, and the command that repairs it."""
+    path = started(daemon, machine)
+    assert machine.agent("status", "--check").code == 0
+    path.write_text("{}")
+    wait_until(lambda: report(daemon).get("drifted") == 1, LONG)
+
+    assert states(machine) == {"page": "drifted"}
+    done = machine.agent("status")
+    [row] = [line for line in done.out.splitlines() if line.startswith("page  ")]
+    assert f"{path}: its content differs; first seen at " in row
+    assert "page has drifted: `heat-config-agent verify --repair" in done.out
+    shown = machine.agent("show", "page").out
+    assert f"drifted: {path}: its content differs" in shown
+    check = machine.agent("status", "--check")
+    assert check.code == 1
+    assert "page has drifted" in check.err + check.out
+
+
+def test_drift_is_a_notice_for_a_server(
+    daemon: Daemon, machine: Machine, other: SignalServer
+) -> None:
+    """It comes before the end of the repair."""
+    path = started(daemon, machine, repair="yes", report_url=f"{other.origin}/events")
+    path.write_text("{}")
+
+    def told() -> list[dict[str, Any]]:
+        return [json.loads(request.body) for request in other.signals]
+
+    def changes() -> list[str]:
+        return [each["type"].rpartition(".")[2] for each in told()]
+
+    wait_until(lambda: len(changes()) >= 3, LONG)
+
+    assert changes()[:3] == ["ended", "drifted", "ended"]
+    drifted, ended = (each["data"] for each in told()[1:3])
+    drift = f"{path}: its content differs"
+    assert drifted["state"] == "drifted"
+    assert drifted["reason"] == f"{drift}; its repair is requested"
+    assert (ended["state"], ended["reason"]) == ("ok", f"repaired: {drift}")

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from heat_config_agent.engine.events import Drifted, Report
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import requests
 from heat_config_hooks.values import dataclass, replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -244,8 +245,8 @@ class Verifying:
         wait = schedule.interval * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # no secret
         wait = min(wait, _AGAIN) if trouble else wait
         last = schedule.report
-        pending = told.get("repairs")
-        runs = pending if isinstance(pending, dict) else {}
+        decided = told.get("repairs")
+        repairs = decided if isinstance(decided, dict) else {}
         report = {
             "name": schedule.name,
             "interval": schedule.interval,
@@ -257,25 +258,37 @@ class Verifying:
                 for word in ("ok", "drifted", "unknown")
             },
             "passes": _number(last.get("passes")) + (not trouble),
-            "repairs": _number(last.get("repairs")) + len(runs),
+            "repairs": _number(last.get("repairs")) + len(repairs),
             "trouble": trouble,
         }
         self._schedules[schedule.name] = replace(
             schedule,
             due=time.monotonic() + wait,
             report=report,
-            pending={} if schedule.name else runs,
+            pending={}
+            if schedule.name
+            else {key: float(run) for key, (run, _) in repairs.items()},
         )
         news = told.get("news")
         for each in news if isinstance(news, list) else ():
             self._tell(each)
+        if not schedule.name:  # those of a followed document are requested already
+            self._request(repairs)
+
+    def _request(self, repairs: Mapping[str, tuple[float, str]]) -> None:
+        """Request the repairs of deployments that have not run since. Raises StateError."""
+        state = self._settings.state
+        for key, (run, drift) in repairs.items():
+            entry = self._agent.journal.entries.get(key)
+            if entry is not None and entry.run_at == run:
+                requests.ask_repair(state, entry, drift)
 
     def _tell(self, news: Mapping[str, object]) -> None:
         """Tell people that a deployment has drifted."""
         entry = self._agent.journal.entries.get(str(news.get("key")))
         text = str(news.get("text"))
         if entry is not None and not news.get("follows"):
-            self._report.event(Drifted(entry, text))
+            self._agent.applier.work.report.event(Drifted(entry, text))
         else:
             self._report.warn(text)
 

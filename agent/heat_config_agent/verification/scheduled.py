@@ -12,7 +12,7 @@ from pathlib import Path
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.states import Shown
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_agent.state import asked, journal, requests
+from heat_config_agent.state import asked, journal
 from heat_config_agent.verification import chosen, machine, record, repairs
 from heat_config_agent.verification.machine import Finding, Ground
 from heat_config_agent.verification.record import Verified
@@ -31,13 +31,16 @@ class Outcome:
     numbers: Mapping[str, int]
     """The number of deployments by their state: ok, drifted, unknown."""
     repaired: tuple[Decision, ...]
-    """The deployments whose repairs were requested."""
+    """The deployments whose repairs have to be requested."""
     news: tuple[tuple[str, str], ...]
     """The key of each deployment that has drifted since the verification before, and a sentence about it."""
 
 
 def verify(ground: Ground, *, interval: float, may_repair: bool) -> Outcome:
-    """Verify every deployment that is in force, and request repairs. Raises StateError."""
+    """Verify every deployment that is in force, and decide which are repaired; the caller requests that.
+
+    Raises StateError.
+    """
     began, state = time.time(), ground.settings.state
     entries = chosen.in_force(journal.read(state).values())
     numbers: dict[str, int] = {}
@@ -72,7 +75,10 @@ def _news(
 
 
 def _repair(state: Path, interval: float) -> list[Decision]:
-    """Request the repair of deployments that have drifted, unless something speaks against it."""
+    """Put on record which deployments are repaired, and which are not, and why.
+
+    If the caller is killed before it requests a repair, the next verification decides the same.
+    """
     if asked.paused(state):
         return []
     now, entries, verified = time.time(), journal.read(state), record.read(state)
@@ -83,9 +89,6 @@ def _repair(state: Path, interval: float) -> list[Decision]:
     decisions = repairs.decide(
         drifted, tried, policy_in_force(), interval=interval, now=now
     )
-    for each in decisions:
-        if each.is_repaired:
-            requests.ask_repair(state, each.entry, each.verified.verdict.reason)
     newer = repairs.counted(decisions, tried, verified, entries, now)
     if newer != tried:
         repairs.write(state, newer)

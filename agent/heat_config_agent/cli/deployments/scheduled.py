@@ -86,7 +86,10 @@ def _verified(
     prefix = f"{name}/" if name else ""
     return {
         **outcome.numbers,
-        "repairs": {each.entry.key: each.entry.run_at for each in outcome.repaired},
+        "repairs": {
+            each.entry.key: [each.entry.run_at, each.verified.verdict.reason]
+            for each in outcome.repaired
+        },
         "news": [
             {"key": key, "text": f"{prefix}{text}", "follows": name}
             for key, text in outcome.news
