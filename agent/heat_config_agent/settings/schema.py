@@ -301,7 +301,7 @@ SETTINGS: tuple[Setting, ...] = (
             "console",
             PATH,
             "",
-            "a console to which one line goes when a deployment begins, and one when it ends or has drifted; empty for none",
+            "a console to which a line goes when a deployment begins, ends or has drifted; empty for none",
             "/dev/console",
         ),
         _row(

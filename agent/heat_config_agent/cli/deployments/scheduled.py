@@ -1,4 +1,4 @@
-"""The process of a verification on a schedule, which the daemon starts: it is no command, so that it loads little.
+"""The process of a verification on a schedule, which the daemon starts: it is not a command, so it loads little.
 
 Its arguments are the interval, whether drift is repaired, the name of a followed source (empty for the agent itself),
 and the options that select the settings. Standard input has documents by key, and standard output gets one JSON object.
