@@ -6,6 +6,7 @@ processes, and output of limited size. Its folder is removed when it has ended.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -96,10 +97,11 @@ def _begin(
             f"the tool {job.tool.name} cannot verify, and the deployment has no option `verify`"
         )
     part: Job = replace(job, verifies=parts[0])
-    folder = settings.state / FOLDER / job.deployment.key
+    mark = f"verify.{job.deployment.key}.{time.time_ns()}"
     try:
-        step = _started(part, parts[1:], folder, settings)
+        step = _started(part, parts[1:], mark, settings)
     except OSError as error:
+        _remove(settings.state / FOLDER / mark)
         return verdict.unknown(f"the verification cannot be started: {cause(error)}")
     if isinstance(step, _Going):
         return step
@@ -107,11 +109,13 @@ def _begin(
 
 
 def _started(
-    job: Job, rest: tuple[Part, ...], folder: Path, settings: RunSettings
+    job: Job, rest: tuple[Part, ...], mark: str, settings: RunSettings
 ) -> _Going | Reply:
-    """Start a part of a verification; return the reply if no command is needed. Raises OSError."""
-    deployment = job.deployment
-    mark = f"verify.{deployment.key}.{time.time_ns()}"
+    """Start a part of a verification; return the reply if no command is needed. Raises OSError.
+
+    Its folder is named after its `mark`: another process may verify the same deployment.
+    """
+    deployment, folder = job.deployment, settings.state / FOLDER / mark
     place = protocol.workplace(
         job.tool.name, folder, settings.root, settings.environment
     )
@@ -130,7 +134,7 @@ def _started(
     else:
         command = hook.prepare(job, place)
     if not isinstance(command, protocol.Command):
-        files.remove(folder)
+        _remove(folder)
         return command
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
@@ -234,7 +238,6 @@ def _after(
     """Return the verdict of a part; or begin the next one if this one has found nothing."""
     answer = verdict.of_reply(reply)
     if answer.standing is verdict.Standing.OK and rest:
-        files.remove(settings.state / FOLDER / job.deployment.key)
         return _begin(job, rest, settings)
     return _masked(answer, replace(job, deployment=deployment))
 
@@ -245,7 +248,13 @@ def _close(one: _Going) -> None:
         from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
 
         as_user.remove(one.running.run)
-    files.remove(one.running.directory)
+    _remove(one.running.directory)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder of a verification, as far as that is possible."""
+    with contextlib.suppress(OSError):
+        files.remove(folder)
 
 
 def _masked(answer: Verdict, job: Job) -> Verdict:

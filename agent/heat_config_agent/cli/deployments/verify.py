@@ -17,7 +17,7 @@ from heat_config_agent.model import wording
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.states import Shown
 from heat_config_agent.runs.tools import Tools
-from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.effective import Overrides, Settings
 from heat_config_agent.state import followed, journal
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.verification import chosen, machine
@@ -52,13 +52,15 @@ def add(commands: state_options.Commands) -> None:
         action="store_true",
         help="what cannot be verified does not count as a failure",
     )
+    state_options.HOOKS.add(parser)
     state_options.add_json(parser)
     parser.set_defaults(run=run, kind="verification")
 
 
 def run(options: argparse.Namespace) -> int:
     """Verify the deployments, and show a row for each."""
-    settings = state_options.there(options)
+    overrides = Overrides(hooks=tuple(options.hooks_dir))
+    settings = state_options.there(options, overrides)
     rows = list(_verified(settings, _targets(settings, options)))
     code = _code(rows, allows_unknown=options.allow_unknown)
     error = envelope.Failure(*_failure(rows, code)) if code else None
@@ -130,7 +132,7 @@ def _verified(
         ground = machine.Ground(
             settings=within.run_settings,
             deployed=Deployed(within.deployed, old=within.deployed_old),
-            tools=Tools(within.hooks, terminal.warn),
+            tools=Tools(settings.hooks, terminal.warn),
             documents={},
             parallel=int(settings.number("parallel")),
         )
