@@ -4,79 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.machine import deployment
 from system.booted import Booted, booted
+from system.verified import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.takes(60), pytest.mark.timeout(300)]
 
 UNITS = "/etc/systemd/system"
-NUMBERS = count(1)
-
-
-class Site:
-    """A booted machine with one deployment of units."""
-
-    def __init__(self, machine: Booted) -> None:
-        self.machine = machine
-        self.config: dict[str, Any] = {}
-        self.fields: dict[str, Any] = {}
-
-    def run(self, config: dict[str, Any] | None = None, **fields: Any) -> None:
-        """Carry out the deployment, again with the same config if none is given; it must succeed."""
-        if config is not None:
-            self.config, self.fields = config, fields
-        values = {**self.fields, "action": "CREATE"} if config is None else fields
-        self._apply(self.config, **values)
-
-    def end(self) -> None:
-        """Remove everything of the deployment."""
-        self._apply({}, action="DELETE")
-
-    def _apply(self, config: dict[str, Any], **fields: Any) -> None:
-        options = {"settle": 0.1, **fields.pop("options", {})}
-        words = {"group": "systemd-unit", "name": "it", "options": options, **fields}
-        given = deployment(f"v{next(NUMBERS)}", config, **words)
-        done = self.machine.run(
-            "heat-config-apply", "--json", "-", stdin=json.dumps([given])
-        )
-        assert done.code == 0, done.out + done.err
-
-    def verify(self) -> dict[str, Any]:
-        """Return what is said about the deployment."""
-        done = self.machine.run("heat-config-agent", "verify", "--json")
-        [row] = done.data["deployments"]
-        codes = {"ok": 0, "drifted": 9, "unknown": 1}
-        assert done.code == codes[row["state"]], done.out + done.err
-        assert isinstance(row, dict)
-        return row
-
-    def changes(self) -> list[tuple[str, str]]:
-        """Return each difference; empty if the deployment is in effect."""
-        row = self.verify()
-        assert row["state"] in ("ok", "drifted"), row["message"]
-        return [(change["what"], change["how"]) for change in row.get("changes", ())]
-
-    def systemctl(self, *words: str) -> None:
-        """Run systemctl, which must succeed."""
-        done = self.machine.run("systemctl", *words)
-        assert done.code == 0, done.err
-
-    def file(self, path: str) -> Path:
-        """Return a file of the machine as seen from here."""
-        return self.machine.disk / path.lstrip("/")
-
-    def edit(self, unit: str, old: str, new: str) -> None:
-        """Change a unit file."""
-        path = self.file(f"{UNITS}/{unit}")
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +26,7 @@ def booted_machine() -> Iterator[Booted]:
 @pytest.fixture
 def site(booted_machine: Booted) -> Iterator[Site]:
     """The machine, without units of an earlier test."""
-    found = Site(booted_machine)
+    found = Site(booted_machine, "systemd-unit", UNITS)
     try:
         yield found
     finally:
@@ -249,7 +186,7 @@ def test_verification_changes_nothing(site: Site) -> None:
     site.run({"web.service": web()}, inputs={"A": "1"})
     touch(site)
     stop(site)
-    folders = ("/etc", "/run/systemd/system", "/var/lib/heat-config")
+    folders = ("/etc", "/var/lib/heat-config")
 
     def files() -> dict[str, float]:
         every = [path for name in folders for path in site.file(name).rglob("*")]
@@ -371,7 +308,7 @@ def test_changed_file_of_inputs_is_named_without_its_lines(site: Site) -> None:
 
 def test_service_with_a_health_gate_is_verified_by_both(site: Site) -> None:
     """First its unit, then the script; each change is named, and a new run repairs it."""
-    ready = "/run/web-is-ready"
+    ready = "/var/web-is-ready"
     start = ["/bin/touch " + ready]
     gate = f"[ -e {ready} ] || {{ echo 'web does not answer'; exit 1; }}"
     options = {"settle": 0.1, "verify": {"script": gate, "timeout": 20}}

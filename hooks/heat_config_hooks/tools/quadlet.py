@@ -48,7 +48,7 @@ from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import unit_files, unit_folder, unit_inputs, unit_start
 from heat_config_hooks.tools.systemctl import Systemd
 from heat_config_hooks.tools.unit_files import is_drop_in, pattern, unit_of
-from heat_config_hooks.tools.unit_folder import Pending
+from heat_config_hooks.tools.unit_folder import AtRest, Pending
 from heat_config_hooks.tools.unit_inputs import Inputs
 from heat_config_hooks.written import FAILED, Written, owner
 
@@ -178,7 +178,7 @@ def look(request: protocol.Request, place: protocol.Workplace) -> Verdict:
             services.get(name, name)
             for name in unit_state.units_of(on_disk, str(folder))
         },
-        expected=own if starts else (),
+        expected=own.keys() - AtRest(request, place).names if starts else (),
     )
     healths = (
         container_state.of_services(sorted(own), place.environment) if starts else []
@@ -244,11 +244,18 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         return 0
     own = {service for service in services.values() if pattern(service) == service}
     restarts = {services[name] for name in changed if services.get(name) in own}
-    settle = request.options["settle"]
+    settle, at_rest = request.options["settle"], AtRest(request, place)
+    resting: set[str] = set()
     if code := unit_start.start(
-        systemd, own - restarts, restarts, settle if isinstance(settle, float) else 0.0
+        systemd,
+        own - restarts,
+        restarts,
+        settle if isinstance(settle, float) else 0.0,
+        at_rest=resting,
     ):
         return code
+    if resting != at_rest.names:
+        at_rest.keep(resting)
     pending.keep(())
     return 0
 
