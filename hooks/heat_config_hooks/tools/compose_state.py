@@ -1,4 +1,4 @@
-"""Whether a compose project is as its deployment says, from its file and from what the engine reports. Pure."""
+"""The verdict about a compose project, from its file and from what the engine reports. Pure."""
 
 from __future__ import annotations
 

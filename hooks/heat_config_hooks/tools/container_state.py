@@ -1,4 +1,4 @@
-"""Whether containers are as a deployment says, from what docker or podman reports of them."""
+"""The verdict about containers, from what docker or podman reports of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether units of systemd are as a deployment says, from the answers of `systemctl show`. Pure."""
+"""The verdict about units of systemd, from the answers of `systemctl show`. Pure."""
 
 from __future__ import annotations
 
