@@ -36,7 +36,9 @@ def test_skipped_case_ends_no_other() -> None:
             pytest.skip("nothing is not installed")
         assert number > 0
 
-    with pytest.raises(pytest.skip.Exception, match=r"^none: nothing is not installed$"):
+    with pytest.raises(
+        pytest.skip.Exception, match=r"^none: nothing is not installed$"
+    ):
         together.tried({"none": 0, "one": 1}, positive)
     assert seen == [0, 1]
     with pytest.raises(AssertionError, match="--- less ---"):
