@@ -91,6 +91,10 @@ OPTIONS = (
         "--exit-code",
         "with --plan: end with 9 if there is something to do",
     ),
+    Option(
+        "--diff",
+        "with --plan: show what differs, old and new, and what the tools say that they would do",
+    ),
     Option("--all", "with --plan of a template: show unchanged resources too"),
     Option(
         "--only",
@@ -157,7 +161,9 @@ def run_template(arguments: Sequence[str]) -> int:
 
 
 def settings_of(options: SimpleNamespace | argparse.Namespace) -> Settings:
-    """Return the settings with those of the command line."""
+    """Return the settings with those of the command line. Raises UsageError."""
+    if options.diff and not options.plan:
+        raise UsageError("--diff is for plans", hint="add --plan")
     return effective.make(
         os.environ,
         config=options.config,
