@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from support.commands import SH
+from support.commands import SH, run
 from support.machine import Done, Machine
 
 SECRET = "correct-horse-battery"
@@ -240,3 +241,180 @@ def test_differences_are_for_plans(machine: Machine, words: list[str]) -> None:
     assert done.code == 2
     assert "--diff is for plans" in done.err + done.out
     assert not machine.state.exists()
+
+
+TEMPLATE = """\
+heat_template_version: 2018-08-31
+parameters:
+  port: {type: string, default: "80"}
+  password: {type: string, default: correct-horse-battery, hidden: true}
+resources:
+  server: {type: OS::Nova::Server, properties: {image: x, flavor: y}}
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties:
+      group: script
+      inputs: [{name: port}, {name: password}]
+      config:
+        str_replace:
+          params: {PASSWORD: {get_param: password}}
+          template: |
+            #!/bin/sh
+            echo LAST
+            : PASSWORD
+  web:
+    type: OS::Heat::SoftwareDeployment
+    properties:
+      config: {get_resource: config}
+      server: {get_resource: server}
+      input_values: {port: {get_param: port}, password: {get_param: password}}
+  json:
+    type: OS::Heat::SoftwareConfig
+    properties:
+      group: json-file
+      config:
+        str_replace:
+          params: {PORT: {get_param: port}}
+          template: '{"FOLDER/x.json": {"port": "PORT"}}'
+  file:
+    type: OS::Heat::SoftwareDeployment
+    properties: {config: {get_resource: json}, server: {get_resource: server}}
+"""
+
+
+def template(machine: Machine, last: str = "two") -> str:
+    """Write the template, and return its name."""
+    text = TEMPLATE.replace("FOLDER", str(machine.folder)).replace("LAST", last)
+    (machine.folder / "s.yaml").write_text(text)
+    return "s.yaml"
+
+
+def of_stack(machine: Machine, *words: str) -> Done:
+    """Run `heat-config-agent WORDS` in the folder of the template."""
+    done = run(machine, "heat-config-agent", *words, "--state-dir", str(machine.state))
+    assert "Traceback" not in done.err, done.err
+    return done
+
+
+NEW = [
+    "config",
+    "  config:",
+    "    @@ -1,3 +1,3 @@",
+    "     #!/bin/sh",
+    "    -echo two",
+    "    +echo three",
+    "     : ***",
+    "",
+    "web",
+    "  input_values.port: 90 -> 80",
+    "  input_values.password: changed",
+    "",
+    "json",
+    '  config: {"FOLDER/x.json": {"port": "90"}} -> {"FOLDER/x.json": {"port": "80"}}',
+    "",
+    "file",
+    "  json-file would change FOLDER/x.json: its content differs",
+    "    @@ -1,3 +1,3 @@",
+    "     {",
+    '    -    "port": "90"',
+    '    +    "port": "80"',
+    "     }",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "s.yaml"],
+        ["apply", "s.yaml", "--plan"],
+        ["stack", "preview", "s", "-t", "s.yaml"],
+        ["stack", "update", "s", "-t", "s.yaml", "--plan"],
+    ],
+)
+def test_stack_shows_properties_and_parameters_that_fall_back(
+    machine: Machine, words: list[str]
+) -> None:
+    """Each resource has its values, the tools say what they would do, and nothing is done."""
+    name = template(machine)
+    assert of_stack(machine, "apply", name, "--parameter", "port=90").code == 0
+    template(machine, "three")
+
+    done = of_stack(
+        machine, *words, "--diff", "--parameter", "password=staple-battery-horse"
+    )
+
+    assert done.code == 0, done.err
+    begin = done.out.index("\nconfig\n") + 1
+    shown = done.out[begin:].replace(str(machine.folder), "FOLDER").splitlines()
+    assert [line.rstrip() for line in shown[:-1]] == NEW
+    assert (
+        "port: 90 → 80 (its default: --parameter port=… keeps another value)"
+        in done.out
+    )
+    for secret in (SECRET, "staple-battery-horse"):
+        assert secret not in done.out + done.err
+    assert '"90"' in (machine.folder / "x.json").read_text()
+
+
+def test_stack_has_the_same_facts_in_the_json(machine: Machine) -> None:
+    """A new stack has nothing to be compared with, and its tools say what they would do."""
+    name = template(machine)
+
+    done = of_stack(machine, "plan", name, "--diff", "--json")
+
+    changes = {each["name"]: each["compared"] for each in done.data["changes"]}
+    assert changes["web"] == {
+        "with": None,
+        "differences": [],
+        "note": None,
+        "would": None,
+    }
+    assert changes["file"]["would"]["state"] == "drifted"
+    assert not (machine.folder / "x.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["document", "template"])
+def test_source_shows_what_its_newest_revision_would_change(
+    machine: Machine, kind: str
+) -> None:
+    """The revision is fetched, and not put in force."""
+    path = machine.folder / ("site.json" if kind == "document" else "s.yaml")
+    settings = machine.folder / "agent.conf"
+    settings.write_text(
+        f"[agent]\nstate_dir = {machine.state}\n[follow site]\nurl = {path}\n"
+    )
+
+    def write(last: str) -> None:
+        if kind == "template":
+            template(machine, last)
+        else:
+            path.write_text(json.dumps([web(config=f"{SH}echo {last}\n")]))
+
+    def source(*words: str) -> Done:
+        done = run(
+            machine, "heat-config-agent", "source", *words, "--config", str(settings)
+        )
+        assert "Traceback" not in done.err, done.err
+        return done
+
+    write("two")
+    assert source("sync").code == 0
+    write("three")
+    trees = set(machine.state.rglob("trees/*"))
+    assert trees
+
+    done = source("sync", "--plan", "--diff")
+
+    assert done.code == 0, done.err
+    assert "-echo two" in done.out
+    assert "+echo three" in done.out
+    assert "1 source to sync; nothing was done" in done.out
+    changes = source("sync", "--plan", "--diff", "--json").data["changes"]
+    assert changes[0]["change"] == "sync"
+    name = "site/config" if kind == "template" else "site/web"
+    compared = {each["name"]: each.get("compared") for each in changes}[name]
+    assert [each["path"] for each in compared["differences"]] == ["config"]
+    assert set(machine.state.rglob("trees/*")) == trees
+    assert source("sync").code == 0
+    assert "0 sources to sync" in source("sync", "--plan", "--diff").out

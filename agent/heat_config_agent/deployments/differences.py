@@ -49,15 +49,21 @@ def earlier(deployment: Deployment, entries: Mapping[str, Entry]) -> Entry | Non
     editions = [
         entry
         for entry in entries.values()
-        if (
-            entry.key == deployment.key
-            or (entry.owner, entry.source) == (deployment.owner, deployment.source)
-        )
+        if (entry.key == deployment.key or entry.owner == deployment.owner)
         and entry.action != CLEANUP
         # a tool without a command has no run
         and (entry.run is not None or (entry.ended is not None and not entry.failed))
     ]
-    last = max(editions, key=lambda entry: entry.accepted, default=None)
+    # several documents may have deployments of one name; a document that has moved has another source
+    last = max(
+        editions,
+        key=lambda entry: (
+            entry.key == deployment.key,
+            entry.source == deployment.source,
+            entry.accepted,
+        ),
+        default=None,
+    )
     is_gone = last is not None and last.action == DELETE and not last.failed
     return None if is_gone else last
 

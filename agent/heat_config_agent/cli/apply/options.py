@@ -91,10 +91,7 @@ OPTIONS = (
         "--exit-code",
         "with --plan: end with 9 if there is something to do",
     ),
-    Option(
-        "--diff",
-        "with --plan: show what differs, old and new, and what the tools say that they would do",
-    ),
+    state_options.DIFF,
     Option("--all", "with --plan of a template: show unchanged resources too"),
     Option(
         "--only",
@@ -161,9 +158,7 @@ def run_template(arguments: Sequence[str]) -> int:
 
 
 def settings_of(options: SimpleNamespace | argparse.Namespace) -> Settings:
-    """Return the settings with those of the command line. Raises UsageError."""
-    if options.diff and not options.plan:
-        raise UsageError("--diff is for plans", hint="add --plan")
+    """Return the settings with those of the command line."""
     return effective.make(
         os.environ,
         config=options.config,

@@ -140,6 +140,7 @@ def _add_all(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="with --plan: show unchanged resources too"
     )
+    state_options.add_diff(parser)
 
 
 _STACK = "the name of a stack, its id, or a unique beginning of its id of 8 characters or more"
