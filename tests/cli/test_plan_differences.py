@@ -83,12 +83,12 @@ def test_same_facts_are_in_the_json(machine: Machine) -> None:
     """A value that is removed has null in its place, and says so."""
     applied(machine, web())
 
-    found = compared(
+    values = compared(
         machine, web(inputs=[{"name": "db_password", "value": f"{SECRET}2"}])
     )
 
-    assert found["with"].startswith("web-")
-    assert found["differences"] == [
+    assert values["with"].startswith("web-")
+    assert values["differences"] == [
         {
             "path": "input port",
             "old": 80,
@@ -106,8 +106,8 @@ def test_same_facts_are_in_the_json(machine: Machine) -> None:
             "secret": True,
         },
     ]
-    assert found["note"] is None
-    assert found["would"] is None
+    assert values["note"] is None
+    assert values["would"] is None
 
 
 def test_secret_is_masked_on_both_sides(machine: Machine) -> None:
@@ -162,7 +162,7 @@ def test_new_deployment_is_compared_with_nothing(machine: Machine) -> None:
 
 
 def test_pruned_deployment_is_compared_with_nothing(machine: Machine) -> None:
-    """What it has had is not known any more, and the plan says that."""
+    """The plan says that its earlier values are not known any more."""
     applied(machine, web())
     settings = machine.folder / "agent.conf"
     settings.write_text("[agent]\nkeep_secrets = 0\n")

@@ -22,12 +22,12 @@ _LINES = 400
 
 def lines(found: Iterable[Difference]) -> Iterator[str]:
     """Yield the lines of differences, each harmless on a terminal, and coloured there."""
-    for each in found:
-        path = terminal.line(each.path)
-        if each.is_secret:
+    for value in found:
+        path = terminal.line(value.path)
+        if value.is_secret:
             yield f"{path}: changed"
             continue
-        old, new = _text(each.old), _text(each.new)
+        old, new = _text(value.old), _text(value.new)
         if _is_short(old) and _is_short(new):
             yield (
                 f"{path}: {terminal.styled(terminal.line(old), 'minus')} -> "
@@ -35,7 +35,7 @@ def lines(found: Iterable[Difference]) -> Iterator[str]:
             )
             continue
         yield f"{path}:"
-        yield from coloured(unified(old, new, each))
+        yield from coloured(unified(old, new, value))
 
 
 def unified(old: str, new: str, difference: Difference | None = None) -> list[str]:
@@ -81,7 +81,7 @@ def would_lines(answer: Verdict, tool: str) -> Iterator[str]:
         yield f"{name} would change {answer.left_out} more"
 
 
-def values(found: Iterable[Difference]) -> list[dict[str, object]]:
+def values(differences: Iterable[Difference]) -> list[dict[str, object]]:
     """Return differences as JSON."""
     return [
         {
@@ -92,7 +92,7 @@ def values(found: Iterable[Difference]) -> list[dict[str, object]]:
             "removed": each.new is MISSING and not each.is_secret,
             "secret": each.is_secret,
         }
-        for each in found
+        for each in differences
     ]
 
 

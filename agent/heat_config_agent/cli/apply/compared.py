@@ -23,7 +23,7 @@ _SAME = "its tool, inputs, options and config are the same as before"
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What differs in a step."""
+    """The differences of a step."""
 
     found: Sequence[Difference] = ()
     with_id: str | None = None
@@ -31,7 +31,7 @@ class Compared:
     note: str = ""
     """The reason why nothing is compared, or that nothing differs."""
     answer: Verdict | None = None
-    """What the dry run of the tool says; None if it has none."""
+    """The verdict of the dry run of the tool; None if it has none."""
 
     def lines(self, tool: str) -> Iterator[str]:
         """Yield the lines for people."""

@@ -518,7 +518,7 @@ def _foreseen(
         for each in changes
         if each.effect in (*_MADE, UPDATED, preview.AGAIN)
     }
-    found = []
+    verdicts = []
     for each in forecast.deployments(definition, types):
         if each.action != actions.get(each.outer):
             continue
@@ -527,10 +527,10 @@ def _foreseen(
             answers = compared.foreseen([step], settings)
             for answer in answers.values():
                 tool = step.job.tool.name if step.job else ""
-                found.append(
+                verdicts.append(
                     (each.outer, each.name, tool, _masked(answer, each.conceal))
                 )
-    return found
+    return verdicts
 
 
 def _together(answers: Sequence[tuple[str, Verdict]]) -> Verdict | None:
