@@ -25,7 +25,7 @@ ROWS = {
     ),
     "heat_config_stack": (
         {"cli"},
-        {"follow", "plugins"},
+        {"follow", "hosts", "plugins"},
         {"resource_types"},
         {"lifecycle"},
         {"resource"},

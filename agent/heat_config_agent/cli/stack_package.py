@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from heat_config_stack.records.records import ResourceRecord
 
 COMMANDS = {
+    "hosts": "heat_config_stack.cli.hosts",
     "policy": "heat_config_stack.cli.policy",
     "sign": "heat_config_stack.cli.sign",
     "source": "heat_config_stack.cli.source",
