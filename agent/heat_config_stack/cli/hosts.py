@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
-from heat_config_agent.cli import state_options
-from heat_config_agent.model.errors import UsageError
+from heat_config_agent.cli import envelope, state_options, terminal
+from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.states import Shown
+
+if TYPE_CHECKING:
+    from heat_config_stack.hosts.checking import Answer
+
+_CHECK = """\
+Ask each host of a hosts file whether stacks can use it: whether ssh reaches it without a question, and which version,
+tools, clock and free space the agent has there. Nothing is changed, except that the state directory is made.
+"""
+
+_CHECK_CODES = """\
+exit codes:
+  0  all hosts can be used
+  1  a host cannot be used
+  2  bad usage, or a file that cannot be read
+"""
+
+_HEADER = ("SERVER", "HOST", "STATE", "VERSION", "TOOLS", "FREE", "DETAILS")
 
 _SESSION = """\
 : Carry out the deployments of a stack of another machine. Only heat-config-apply starts it there, by ssh, and speaks
@@ -28,10 +47,77 @@ def add(commands: state_options.Commands) -> None:
         (__doc__ or "").partition(": ")[2],
     )
     inner = parser.add_subparsers(metavar="COMMAND", title="commands")
+    check = state_options.stateless(
+        inner,
+        "check",
+        "ask each host of a hosts file whether it can be used",
+        _CHECK,
+        epilog=_CHECK_CODES,
+    )
+    check.add_argument("file", metavar="FILE", help="the hosts file")
+    state_options.add_common(check)
+    state_options.add_json(check)
+    check.set_defaults(run=run_check, kind="hosts", state_dir=None)
     session = state_options.command(
         inner, "session", "", _SESSION, epilog=_SESSION_CODES
     )
     session.set_defaults(run=serve)
+
+
+def run_check(options: argparse.Namespace) -> int:
+    """Ask each host whether it can be used."""
+    from heat_config_stack.cli.stack import operations  # noqa: PLC0415  # slow to load
+
+    return operations.with_mistakes(_checked)(options)
+
+
+def _checked(options: argparse.Namespace) -> int:
+    from heat_config_stack.hosts import checking, hosts_file  # noqa: PLC0415  # slow to load
+
+    by_server = hosts_file.read(options.file).by_server
+    elsewhere = {name: host for name, host in by_server.items() if host is not None}
+    different = list(dict.fromkeys(elsewhere.values()))
+    answers = dict(zip(different, checking.check(different), strict=True))
+    rows = [(name, answers[host]) for name, host in elsewhere.items()]
+    code = ExitCode.FAILED if any(each.problem for _, each in rows) else ExitCode.OK
+    if options.json:
+        bad = [f"{each.host.title}: {each.problem}" for _, each in rows if each.problem]
+        failure = envelope.Failure("failed", "; ".join(bad)) if bad else None
+        envelope.result(
+            {"hosts": [_values(name, each) for name, each in rows]},
+            code=code,
+            error=failure,
+        )
+        return code
+    table = [
+        (
+            name,
+            each.host.title,
+            str(Shown.FAILED if each.problem else Shown.OK),
+            each.version or "-",
+            str(len(each.tools)) if each.tools else "-",
+            f"{each.free // 1024**2} MiB" if each.free else "-",
+            "; ".join([*([each.problem] if each.problem else []), *each.warnings]),
+        )
+        for name, each in rows
+    ]
+    for line in terminal.table(table, _HEADER):
+        terminal.say(line)
+    return code
+
+
+def _values(name: str, answer: Answer) -> dict[str, Any]:
+    return {
+        "server": name,
+        "host": answer.host.title,
+        "usable": not answer.problem,
+        "problem": answer.problem,
+        "warnings": answer.warnings,
+        "version": answer.version or None,
+        "tools": answer.tools,
+        "seconds_ahead": round(answer.apart, 1),
+        "bytes_free": answer.free,
+    }
 
 
 def serve(options: argparse.Namespace) -> int:

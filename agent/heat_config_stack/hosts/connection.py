@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import re
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from heat_config_agent import __version__
 from heat_config_agent.model import wording
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import files, processes, protocol
+from heat_config_stack.hosts.client import Client
 from heat_config_stack.hosts.far_side import SILENCE
 from heat_config_stack.hosts.frames import PROTOCOL, Frames
 from heat_config_stack.hosts.host import PATIENCE, Host
@@ -32,20 +31,6 @@ TASK = ("hosts", "session")
 
 _LONGEST_DELAY = 30.0
 """The longest time in seconds between two tries to reach a host."""
-
-_TAIL = 4096
-"""Bytes of the last output of the client that are kept for the reason of a failure."""
-
-_LASTING = re.compile(
-    "host key verification failed|identification has changed|permission denied|no matching host key|"
-    "too many authentication failures|could not resolve hostname|bad configuration option|bad owner or permissions|"
-    "jumphost loop|a password is required|not in the sudoers|command not found|sudo: .*not found",
-    re.IGNORECASE,
-)
-"""What the client, or sudo, says of a host that does not come right by itself."""
-
-_NOT_FOUND = (126, 127)
-"""The exit codes of a shell that cannot start a program."""
 
 
 class Watcher(Protocol):
@@ -93,9 +78,7 @@ class Connection:
         """The keys of results that the host may forget once they are on disk here."""
         self._stopping = ""
         self._forgetting = False
-        self._process: subprocess.Popen[bytes] | None = None
-        self._frames: Frames | None = None
-        self._stderr = bytearray()
+        self._client: Client | None = None
         self._is_open = False
         self._heard = self._pinged = 0.0
         self._silent_since: float | None = None
@@ -156,7 +139,11 @@ class Connection:
     @property
     def is_up(self) -> bool:
         """True if a client runs."""
-        return self._process is not None
+        return self._client is not None
+
+    @property
+    def _frames(self) -> Frames | None:
+        return self._client.frames if self._client is not None else None
 
     @property
     def is_blocked(self) -> bool:
@@ -166,58 +153,42 @@ class Connection:
     @property
     def descriptors(self) -> list[int]:
         """The descriptors that are readable when there is something to do."""
-        if self._process is None or self._frames is None:
-            return []
-        stderr = self._process.stderr
-        return [
-            self._frames.reader,
-            *([stderr.fileno()] if stderr is not None and not stderr.closed else []),
-        ]
+        return self._client.descriptors if self._client is not None else []
 
     @property
     def due(self) -> float:
         """Seconds until there is something to do in any case."""
         now = processes.since_boot()
-        if self._process is None:
+        if self._client is None:
             return max(self._next_try - now, 0.0)
         return max(min(self._pinged, self._heard) + PATIENCE - now, 0.05)
 
     def close(self) -> None:
         """End the session; runs on the host go on."""
-        if self._process is None:
-            return
-        process, self._process, self._frames = self._process, None, None
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()  # the host sees it, and ends its side
-        try:
-            process.wait(2)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
+        if self._client is not None:
+            client, self._client = self._client, None
+            client.close()
         self._is_open = False
 
     def turn(self, world: World) -> None:
         """Do what can be done without waiting. Results go to the stack."""
-        if self._process is None:
+        if self._client is None:
             self._give_up(world)
             if not self.busy or processes.since_boot() < self._next_try:
                 return
             self._start()
-        frames = self._frames
-        if frames is None:
+        client = self._client
+        if client is None:
             return
-        self._read_stderr()
-        frames.flush()
-        for message in frames.receive():
+        client.listen()
+        client.frames.flush()
+        for message in client.frames.receive():
             self._heard = processes.since_boot()
             self._take(world, message)
-            if self._frames is None:
+            if self._client is None:
                 return
-        if frames.ended:
-            self._broken(world, frames.trouble)
+        if client.frames.ended:
+            self._broken(world)
             return
         self._ask(world)
         self._keep_alive(world)
@@ -237,29 +208,12 @@ class Connection:
 
     def _start(self) -> None:
         self._tries += 1
-        self._stderr.clear()
         self._is_open = False
         self._heard = self._pinged = processes.since_boot()
         try:
-            process = subprocess.Popen(
-                list(self._words(self.host)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,  # a «^C» is for this process: the session ends with it
-            )
+            self._client = Client(self._words(self.host), self.host.command)
         except OSError as error:
             self._later(f"cannot start ssh: {error.strerror}")
-            return
-        assert process.stdin is not None  # noqa: S101  # all three are pipes
-        assert process.stdout is not None  # noqa: S101
-        assert process.stderr is not None  # noqa: S101
-        os.set_blocking(process.stderr.fileno(), False)
-        self._process = process
-        self._frames = Frames(
-            process.stdout.fileno(), process.stdin.fileno(), marked=False
-        )
 
     def _ask(self, world: World) -> None:
         """Ask for the deployments that the session does not know yet; their records are on disk."""
@@ -338,10 +292,7 @@ class Connection:
     def _greet(self, world: World, hello: dict[str, Any]) -> None:
         """Begin the work of the session, or refuse another version."""
         assert self._frames is not None  # noqa: S101  # as above
-        theirs = str(hello.get("version", ""))
-        if hello.get("protocol") != PROTOCOL or _major(theirs) != _major(__version__):
-            older = "older" if _numbers(theirs) < _numbers(__version__) else "newer"
-            why = f"the agent there is {older}: version {theirs or 'unknown'}, and {__version__} here"
+        if why := foreign(hello):
             self._end(world, why, lasting=True)
             return
         if self._silent_since is not None or self.waits_for:
@@ -387,7 +338,7 @@ class Connection:
         """Ask whether the host is still there, and end a session that has been silent for too long."""
         now = processes.since_boot()
         if now - self._heard > SILENCE:
-            self._broken(world, f"it has said nothing for {SILENCE:g} s")
+            self._end(world, f"it has said nothing for {SILENCE:g} s", lasting=False)
         elif self._is_open and now - max(self._pinged, self._heard) >= PATIENCE:
             self._pinged = now
             if self._frames is not None:
@@ -395,48 +346,18 @@ class Connection:
 
     # Breaks.
 
-    def _read_stderr(self) -> None:
-        if (
-            self._process is None
-            or self._process.stderr is None
-            or self._process.stderr.closed
-        ):
-            return
-        with contextlib.suppress(BlockingIOError):
-            while piece := os.read(self._process.stderr.fileno(), 65536):
-                self._stderr += piece
-                del self._stderr[:-_TAIL]
-            self._process.stderr.close()
-
-    def _broken(self, world: World, trouble: str) -> None:
-        """Say why a session has ended by itself, and begin another one later if that may help."""
-        was_open, banner = self._is_open, self._frames.banner if self._frames else ""
-        process = self._process
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            if process is not None and not trouble:
-                process.wait(2)
-        self._read_stderr()
-        code = process.poll() if process is not None else None
-        lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
-        said = _telling(lines) or banner
-        if not trouble and not was_open and code in _NOT_FOUND:
-            command = self.host.command
-            why = f"there is no agent there: {said or command}"
-            self._end(
-                world,
-                f"{why}; install it, or say with 'command' where it is",
-                lasting=True,
-            )
-            return
-        if not trouble:
-            trouble = said or f"the connection has ended (exit code {code})"
-        self._end(world, trouble, lasting=not was_open and bool(_LASTING.search(said)))
+    def _broken(self, world: World) -> None:
+        """Take over why a session has ended by itself; another one is begun later."""
+        assert self._client is not None  # noqa: S101  # it has just ended
+        ended = self._client.end(is_greeted=self._is_open)
+        self._end(world, str(ended), lasting=ended.lasting)
 
     def _end(self, world: World, why: str, *, lasting: bool) -> None:
         """End the session because of the other side."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-        self.close()
+        if self._client is not None:
+            client, self._client = self._client, None
+            client.close(at_once=True)
+        self._is_open = False
         if lasting:
             self._refuse(world, why)
         self._later(why)
@@ -504,11 +425,13 @@ def _files_of(world: World, config: Json) -> set[str]:
     return kept_files.named(config) if world.store.files is not None else set()
 
 
-def _telling(lines: Sequence[str]) -> str:
-    """Return the line of the client's output that says most; the last one, if none is known to."""
-    known = [line for line in lines if _LASTING.search(line)]
-    chosen = (known or [line for line in lines if line.strip()] or [""])[-1]
-    return chosen.strip()[:200]
+def foreign(hello: Mapping[str, Any]) -> str:
+    """Return why the agent of a host cannot be spoken with; empty if it can."""
+    theirs = str(hello.get("version", ""))
+    if hello.get("protocol") == PROTOCOL and _major(theirs) == _major(__version__):
+        return ""
+    older = "older" if _numbers(theirs) < _numbers(__version__) else "newer"
+    return f"the agent there is {older}: version {theirs or 'unknown'}, and {__version__} here"
 
 
 def _major(version: str) -> str:
@@ -519,4 +442,4 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)[:3]]
 
 
-__all__ = ["Connection", "Watcher"]
+__all__ = ["TASK", "Connection", "Watcher", "foreign"]

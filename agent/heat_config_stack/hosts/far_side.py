@@ -28,6 +28,7 @@ from heat_config_agent.model.deployment import Document, Target
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, LockedError, StateError
 from heat_config_agent.model.waking import Waker
+from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.state import asked, lock
@@ -132,6 +133,10 @@ def run(settings: Settings, reader: int, writer: int) -> int:
     )
     try:
         opening = _opening(frames)
+        if opening[1][0].get("do") == "check":
+            frames.send({"is": "checked", **_facts(settings)})
+            _drain(frames)
+            return 0
         folder = _folder(settings, opening)
         with _held(folder, frames):
             if reason := asked.paused(settings.state):
@@ -154,6 +159,20 @@ def run(settings: Settings, reader: int, writer: int) -> int:
     return 0
 
 
+def _facts(settings: Settings) -> dict[str, Any]:
+    """Return what a coordinator wants to know of the host before it uses it."""
+    facts: dict[str, Any] = {"problem": "", "free": 0, "tools": []}
+    try:
+        lock.guard(settings.state)
+        files.make_directory(settings.state, durable=True)
+        facts["free"] = shutil.disk_usage(settings.state).free
+    except (OSError, AgentError) as error:
+        facts["problem"] = f"cannot use its state directory: {error}"
+    warnings: list[str] = []
+    facts["tools"] = sorted(Tools(settings.hooks, warnings.append).installed())
+    return facts
+
+
 def _refuse(frames: Frames, why: str, *, passing: bool) -> None:
     frames.send({"is": "refused", "why": why, "passing": passing})
     _drain(frames)
@@ -174,10 +193,7 @@ def _opening(frames: Frames) -> tuple[str, list[dict[str, Any]]]:
         frames.flush()
         messages = frames.receive()
         if messages:
-            stack = messages[0].get("stack")
-            if messages[0].get("do") != "open" or not isinstance(stack, str):
-                raise _Gone
-            return stack, messages
+            return str(messages[0].get("stack")), messages
         if frames.ended or time.monotonic() > end:
             raise _Gone
         select.select(

@@ -25,7 +25,13 @@ def path_to(store: Memory, identity: str) -> str:
 
 def hosts(store: Memory) -> Mapping[str, Any]:
     """Return the hosts of the servers that are not this machine, by the paths of the servers."""
-    source = store.root.source if store.root is not None else None
+    if store.planned_hosts is not None:
+        return store.planned_hosts
+    return hosts_in(store.root.source if store.root is not None else None)
+
+
+def hosts_in(source: Json) -> Mapping[str, Any]:
+    """Return the hosts in the source of a definition."""
     return (source.get("hosts") or {}) if isinstance(source, dict) else {}
 
 

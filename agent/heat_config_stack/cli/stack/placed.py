@@ -11,6 +11,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import HOST, Definition
 from heat_config_stack.hosts import hosts_file
 from heat_config_stack.hosts.hosts_file import Hosts
+from heat_config_stack.records import placing
 from heat_config_stack.records.exception import EntityNotFound
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types.nested import StackResource
@@ -34,8 +35,7 @@ def choose(options: argparse.Namespace, former: Json) -> None:
 
 def kept(source: Json) -> dict[str, Json]:
     """Return the hosts that are kept with the source of a stack; none if all servers are this machine."""
-    found: Any = source.get("hosts") if isinstance(source, dict) else None
-    return dict(found or {})
+    return dict(placing.hosts_in(source))
 
 
 def checked(
