@@ -6,12 +6,16 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from support import endings, origins, ports, tools
 from support.loopback import wait_until
 from support.machine import BIN, Done, Machine
 
@@ -173,3 +177,80 @@ class Hosts:
         return json.loads(self.stack("output", "show", "t", name, "--json").out)[
             "data"
         ]["output_value"]
+
+
+class SshHosts(Hosts):
+    """Hosts that a real sshd on loopback is, one for each, with the real client."""
+
+    def __init__(self, machine: Machine, *names: str) -> None:
+        server = tools.need("sshd", "openssh-server")
+        tools.need("ssh", "openssh-client")
+        super().__init__(machine, *names)
+        (self.folder / "bin" / "ssh").unlink()
+        for key in ("host", "other", "user"):
+            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key]
+            subprocess.run(words, cwd=self.folder, check=True)
+        shutil.copy(self.folder / "user.pub", self.folder / "authorized")
+        if os.geteuid() == 0:  # of sshd itself, whose package makes it at the boot
+            Path("/run/sshd").mkdir(exist_ok=True)
+        self.ports = {name: ports.reserved() for name in names}
+        self.client = self.folder / "ssh_config"
+        self.trust("host")
+        self.client.write_text(
+            f'IdentityFile "{self.folder}/user"\nIdentitiesOnly yes\nUserKnownHostsFile "{self.folder}/known_hosts"\n'
+            "GlobalKnownHostsFile /dev/null\nStrictHostKeyChecking yes\n"
+        )
+        self.servers: dict[str, origins.Programs] = {}
+        for name, port in self.ports.items():
+            settings = self.folder / f"sshd_config.{name}"
+            settings.write_text(
+                f"ListenAddress 127.0.0.1:{port}\nHostKey {self.folder}/host\nPidFile {self.folder}/{name}.sshd\n"
+                f"AuthorizedKeysFile {self.folder}/authorized\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+                "PasswordAuthentication no\n"
+            )
+            self.servers[name] = programs = origins.Programs(
+                self.folder / f"sshd.{name}"
+            )
+            programs.commands = [([server, "-D", "-e", "-f", str(settings)], port)]
+
+    def trust(self, key: str) -> None:
+        """Have the client expect a key of all hosts."""
+        public = (self.folder / f"{key}.pub").read_text()
+        lines = [f"[127.0.0.1]:{port} {public}" for port in self.ports.values()]
+        (self.folder / "known_hosts").write_text("".join(lines))
+
+    def values(self, name: str, **more: Any) -> dict[str, Any]:
+        """Return the host of that name as the hosts file has it."""
+        more = {"port": self.ports[name], "ssh_config": str(self.client), **more}
+        return super().values(name, **{"address": "127.0.0.1", **more})
+
+    def clients(self, parent: int) -> list[psutil.Process]:
+        """Return the ssh clients of a command."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(parent).children()
+            return [each for each in children if "ssh" in endings.words(each)[:1]]
+        return []
+
+    def remote_ends(self) -> list[psutil.Process]:
+        """Return the sessions of the agent on all hosts."""
+        found = []
+        for each in psutil.process_iter():
+            words = endings.words(each)
+            if "session" in words and any(
+                str(self.machine.state) in word for word in words
+            ):
+                found.append(each)
+        return found
+
+
+@contextlib.contextmanager
+def by_ssh(machine: Machine, *names: str) -> Iterator[SshHosts]:
+    """Yield hosts whose servers run while the context lasts."""
+    hosts = SshHosts(machine, *names)
+    try:
+        for each in hosts.servers.values():
+            each.start()
+        yield hosts
+    finally:
+        for each in hosts.servers.values():
+            each.stop()
