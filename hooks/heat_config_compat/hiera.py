@@ -23,6 +23,11 @@ from heat_config_hooks.reply import STATUS, Reply, nothing_done
 from heat_config_hooks.tools.json_file import as_json, check_name
 from heat_config_hooks.written import FAILED, Written, owner
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 ABOUT = protocol.About(
     config="an object, or its YAML text: `hierarchy`, a list, and `datafiles`, the name of each and its data",
     options={
@@ -93,6 +98,12 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
 
 
 finish = protocol.collect
+
+
+def verify(request: protocol.Request, place: protocol.Workplace) -> Verdict:
+    """Return whether the files are as they were written."""
+    contents = _contents(request, place)
+    return Written(place.working).verified(contents, owner=owner(request))
 
 
 def _write(request: protocol.Request, place: protocol.Workplace) -> Reply:

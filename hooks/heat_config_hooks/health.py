@@ -12,7 +12,7 @@ from pathlib import Path
 
 from heat_config_hooks import durations, files, strict_json
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.protocol import Command
+from heat_config_hooks.protocol import Command, Ended
 from heat_config_hooks.reply import (
     STATUS,
     TIMED_OUT,
@@ -22,6 +22,11 @@ from heat_config_hooks.reply import (
     status_code,
 )
 from heat_config_hooks.values import dataclass, replace
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict
 
 RETRIES, INTERVAL, TIMEOUT = 0, 5.0, 60.0
 """The defaults: how often the script is run again, the seconds between, and the seconds that it may take."""
@@ -137,13 +142,42 @@ def gated(command: Command | Reply, check: Check, run: Path) -> Command | Reply:
         command = Command(argv=(), cwd=run)
     else:
         argv = command.argv
-    script = check.script.replace("\r\n", "\n")
-    files.replace(run / _SCRIPT, script.encode("utf-8", "replace"), mode=0o700)
+    script = _written(check, run)
     # a script without a #! line can also be run where nothing can be executed
     program = _PROGRAM.replace("SHELL ", "" if script.startswith("#!") else "/bin/sh ")
     numbers = (check.retries, f"{check.interval:g}", f"{check.timeout:g}")
     words = ("/bin/sh", "-c", program, "heat-verify", str(run))
     return replace(command, argv=(*words, *map(str, numbers), *argv))
+
+
+def alone(check: Check, environment: Mapping[str, str], run: Path) -> Command:
+    """Return the command that runs the script once, within its timeout, to verify a deployment. Raises OSError."""
+    script = _written(check, run)
+    begin = () if script.startswith("#!") else ("/bin/sh",)
+    program = 'exec timeout -k 5 "$0" "$@" >&2'
+    words = ("/bin/sh", "-c", program, f"{check.timeout:g}", *begin, str(run / _SCRIPT))
+    return Command(argv=words, cwd=run, environment=environment)
+
+
+def verdict_of(ended: Ended) -> Verdict:
+    """Return the verdict after the script has ended: its last line is the reason. Raises OSError."""
+    from heat_config_hooks import verdict  # noqa: PLC0415  # runs do not need it
+
+    if ended.code == 0:
+        return verdict.in_effect()
+    if ended.code in (TIMED_OUT, 137):
+        return verdict.unknown("the verification did not end in time")
+    line = _last(ended.stderr, 0)
+    return verdict.drifted(
+        (), line or f"the verification ended with exit code {ended.code}"
+    )
+
+
+def _written(check: Check, run: Path) -> str:
+    """Write the script into the folder of a run, and return its text. Raises OSError."""
+    script = check.script.replace("\r\n", "\n")
+    files.replace(run / _SCRIPT, script.encode("utf-8", "replace"), mode=0o700)
+    return script
 
 
 def replied(run: Path) -> Reply | None:
@@ -192,13 +226,17 @@ def _sentence(code: int, attempts: int, line: str) -> str:
 def _last_line(run: Path, stderr: Path) -> str:
     """Return the last line that the script has printed; empty if it has printed nothing."""
     try:
-        first = int(_text(run / _FIRST) or 0)
-        with open(files.open_regular(stderr), "rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(first, size - 4096))
-            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        return _last(stderr, int(_text(run / _FIRST) or 0))
     except (OSError, ValueError):
         return ""
+
+
+def _last(path: Path, first: int) -> str:
+    """Return the last line of a file after its `first` bytes; empty if there is none. Raises OSError."""
+    with open(files.open_regular(path), "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(first, size - 4096))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else ""
 
 

@@ -6,8 +6,13 @@ A built-in hook is a module that describes itself, and has two functions around 
     prepare(request, place) -> Command | Reply     the command to run, or a reply if no command is needed
     finish(request, place, ended) -> Reply         the reply after the command has ended
 
-Neither function starts a process. The caller runs the command: the agent under its supervisor, and `standalone` in the
-foreground.
+A hook that can say whether the machine is as a deployment says has two more, which change nothing on the machine:
+
+    verify(request, place) -> Command | Verdict      the command that finds out, or the verdict if none is needed
+    verdict(request, place, ended) -> Verdict        the verdict after that command has ended; without one, not needed
+
+None of the functions starts a process. The caller runs the command: the agent under its supervisor, and `standalone` in
+the foreground.
 """
 
 from __future__ import annotations
@@ -27,8 +32,9 @@ from heat_config_hooks.values import dataclass, field
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from typing import Literal, Protocol
+    from typing import Literal, Protocol, TypeGuard
 
+    from heat_config_hooks import verdict
     from heat_config_hooks.programs import Module, Program  # few hooks have one
 else:
     Protocol = object
@@ -254,6 +260,28 @@ class Hook(Protocol):
 
     def finish(self, request: Request, place: Workplace, ended: Ended, /) -> Reply:
         """Return the reply. It may be called by another process, long after `prepare`."""
+
+
+class Verifying(Hook, Protocol):
+    """A built-in hook that can verify: `can_verify` tells."""
+
+    def verify(
+        self, request: Request, place: Workplace, /
+    ) -> Command | verdict.Verdict:
+        """Return the command that finds out whether the machine is as the deployment says, or the verdict.
+
+        It changes nothing outside of `place.run`. Raises HookError.
+        """
+
+    def verdict(
+        self, request: Request, place: Workplace, ended: Ended, /
+    ) -> verdict.Verdict:
+        """Return the verdict after the command has ended."""
+
+
+def can_verify(hook: Hook) -> TypeGuard[Verifying]:
+    """Return whether a hook has the functions of `Verifying`."""
+    return hasattr(hook, "verify")
 
 
 def as_text(value: object) -> str:

@@ -22,6 +22,11 @@ from heat_config_hooks.protocol import Request
 from heat_config_hooks.reply import Reply, failure
 from heat_config_hooks.values import dataclass
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Change, Verdict  # few runs verify
+
 FAILED = 1
 """Status code of a deployment that could not write or remove a file."""
 
@@ -168,6 +173,29 @@ class Written:
             return True
         return not same
 
+    def verified(
+        self, contents: Mapping[Path, bytes], *, owner: str, mode: int = 0o600
+    ) -> Verdict:
+        """Return whether files are as a deployment of this owner has written them. This changes nothing."""
+        from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+        changes, others = [], []
+        for path, content in contents.items():
+            try:
+                change = _difference(path, content, mode)
+            except OSError as error:
+                return verdict.unknown(f"cannot read {path}: {_reason(error, path)}")
+            note = self._note(path) if change else None
+            if change and note and note.owners[-1] != owner:
+                others.append(path)
+            elif change:
+                changes.append(change)
+        if changes:
+            return verdict.drifted(changes)
+        if others:
+            return verdict.unknown(f"another deployment has written {others[0]} since")
+        return verdict.in_effect(map(str, contents))
+
     def of(self, owner: str) -> list[Path]:
         """Return the files whose latest owner is `owner`."""
         return sorted(note.path for note in self._all() if note.owners[-1] == owner)
@@ -284,6 +312,33 @@ def _read(path: Path) -> _Note | None:
     except (OSError, ValueError, TypeError, LookupError):
         return None
 
+
+def _difference(path: Path, content: bytes, mode: int) -> Change | None:
+    """Return how a file differs from its content and mode; None if it does not. Raises OSError."""
+    from heat_config_hooks.verdict import Change, text_diff  # noqa: PLC0415  # few runs verify
+
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return Change(what=str(path), how="it is missing")
+    if not stat.S_ISREG(status.st_mode):
+        kinds = {stat.S_IFLNK: "a link", stat.S_IFDIR: "a folder"}
+        kind = kinds.get(stat.S_IFMT(status.st_mode), "something else")
+        return Change(what=str(path), how=f"{kind} is in its place")
+    if status.st_size != len(content) or _digest_at(path) != _digest(content):
+        present = files.read(path, _DIFFABLE).decode("utf-8", "replace")
+        wanted = content[:_DIFFABLE].decode("utf-8", "replace")
+        diff = text_diff(present, wanted)
+        return Change(what=str(path), how="its content differs", diff=diff)
+    present_mode = stat.S_IMODE(status.st_mode)
+    if present_mode != mode:
+        how = f"its mode is {present_mode:04o} instead of {mode:04o}"
+        return Change(what=str(path), how=how)
+    return None
+
+
+_DIFFABLE = 256 * 1024
+"""The number of bytes of a file that are compared line by line."""
 
 _NO_FILE = "no file"
 """Stands for the digest of something that is not a regular file."""

@@ -47,6 +47,7 @@ LINES = {
     "output": "stack output show shop answer",
     "events": "events",
     "wait": "wait greeting --wait-for 0",
+    "verification": "verify greeting --allow-unknown",
     "request": "retry greeting",
     "plan": "plan shop.yaml",
     "stacks": "stack list",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import heat_config_hooks
-from heat_config_hooks import standalone
+from heat_config_hooks import protocol, standalone
 from support.machine import BIN, Machine, deployment
 from support.mounts import may_mount, mounted
 from support.tools import need
@@ -170,6 +172,37 @@ def test_the_example_of_a_module_is_one(
         "deploy_status_code": 0,
     }
     assert json.loads(reply.getvalue()) == expected
+
+
+@pytest.mark.parametrize(
+    ("makefile", "standing"),
+    [("all:\n", "ok"), ("all: new\nnew:\n\ttouch new\n", "drifted"), ("{", "unknown")],
+)
+def test_the_example_of_a_verification_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, makefile: str, standing: str
+) -> None:
+    """The functions that hooks/README.md adds to its module say whether a target is up to date."""
+    text = (ROOT / "hooks/README.md").read_text()
+    [module] = re.findall(r'```python\n(""".*?)```', text, re.DOTALL)
+    [more] = re.findall(r"```python\n(from [^\n]* verdicts.*?)```", text, re.DOTALL)
+    (tmp_path / "make_hook.py").write_text(module + more)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "make_hook", raising=False)
+    hook = importlib.import_module("make_hook")
+    assert protocol.can_verify(hook)
+    request = protocol.request(
+        {"id": "d1", "config": makefile}, key="d1", options={"target": "all"}
+    )
+    place = protocol.Workplace(run=tmp_path, working=tmp_path, outputs=tmp_path)
+
+    command = hook.verify(request, place)
+
+    assert isinstance(command, protocol.Command)
+    done = subprocess.run(
+        command.argv, cwd=command.cwd, capture_output=True, check=False
+    )
+    ended = protocol.Ended(code=done.returncode, stdout=tmp_path, stderr=tmp_path)
+    assert hook.verdict(request, place, ended).standing.value == standing
 
 
 def test_the_script_for_os_refresh_config_applies_the_list(machine: Machine) -> None:

@@ -16,6 +16,7 @@ ROWS = {
     "heat_config_agent": (
         {"cli"},
         {"daemon", "doctor", "migration"},
+        {"verification"},
         {"engine"},
         {"signals", "sources", "state"},
         {"runs"},
@@ -73,7 +74,8 @@ HOOKS |= {
     "alphabet",
     "artifacts",
 }
-HOOKS |= {"script_outputs", "isolation", "retry", "words", "needs", "health"}
+HOOKS |= {"script_outputs", "isolation", "retry", "words", "needs", "health", "verdict"}
+HOOKS |= {"on_failure"}
 """The modules of the hooks that the agent and the stack package may know."""
 
 UNIT_TESTS = {

@@ -16,6 +16,7 @@ COMMANDS = {
     "show": "heat_config_agent.cli.deployments.show",
     "log": "heat_config_agent.cli.deployments.log",
     "wait": "heat_config_agent.cli.deployments.wait",
+    "verify": "heat_config_agent.cli.deployments.verify",
     "retry": "heat_config_agent.cli.deployments.requests",
     "forget": "heat_config_agent.cli.deployments.requests",
     "events": "heat_config_agent.cli.deployments.events",

@@ -206,12 +206,14 @@ def of(
     return settings
 
 
-def there(options: argparse.Namespace) -> Settings:
+def there(
+    options: argparse.Namespace, overrides: effective.Overrides | None = None
+) -> Settings:
     """Return the settings of a command that only reads. Raises NotFoundError if the directory that it names is missing.
 
     A directory that nothing names may be missing: nothing was applied there yet.
     """
-    settings = of(options)
+    settings = of(options, overrides)
     if options.state_dir is not None and not os.path.lexists(settings.state):
         raise NotFoundError(
             f"there is no state directory {settings.state}",

@@ -9,7 +9,7 @@ from heat_config_agent.deployments import selection
 from heat_config_agent.model.deployment import CLEANUP, Config, Deployment, Job, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.run_settings import RunDefaults
-from heat_config_hooks import options
+from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -17,6 +17,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
     from heat_config_hooks.health import Check  # few deployments have it
+    from heat_config_hooks.on_failure import OnFailure  # the same
     from heat_config_hooks.retry import Retry  # the same
 
 
@@ -35,8 +36,22 @@ def new(
         artifacts=_artifacts(deployment, config),
         retry=_retry(deployment, config),
         verify=_verify(deployment, config),
+        on_failure=_on_failure(deployment, config),
         bounds=_bounds(config),
     )
+
+
+def verification(
+    deployment: Deployment, tool: Tool, defaults: RunDefaults
+) -> Job | None:
+    """Return the job that verifies a deployment in all parts; None if its config can no longer be selected.
+
+    Raises HookError for a mistake in its options.
+    """
+    config = selection.select(deployment)
+    if not isinstance(config, Config):
+        return None
+    return new(deployment, config, tool, defaults)
 
 
 def of_run(deployment: Deployment, run: Run | None) -> Job | None:
@@ -53,7 +68,16 @@ def of_run(deployment: Deployment, run: Run | None) -> Job | None:
         artifacts=_artifacts(deployment, config),
         retry=_retry(deployment, config),
         verify=_verify(deployment, config),
+        on_failure=_on_failure(deployment, config),
     )
+
+
+def for_hook(job: Job | None, hook: protocol.Hook) -> protocol.Request:
+    """Return the deployment of a job as its hook gets it. Raises HookError."""
+    if job is None:
+        raise HookError("its config can no longer be selected")
+    values = options.read(job.config.options, hook.ABOUT.options)
+    return protocol.request(job.request, key=job.deployment.key, options=values)
 
 
 def _limit(config: Config) -> float | None:
@@ -112,11 +136,15 @@ def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
 
 
 def _retry(deployment: Deployment, config: Config) -> Retry | None:
-    """Return the option `retry`; None for a cleanup.
+    """Return the option `retry`; None for a cleanup, and for a follow-up, which runs once.
 
     An executable hook may use an option of that name for something else.
     """
-    if deployment.action == CLEANUP or not config.options.get("retry"):
+    if (
+        deployment.action == CLEANUP
+        or deployment.is_follow_up
+        or not config.options.get("retry")
+    ):
         return None
     declared = options.common(config.options, "retry")
     if declared is None:
@@ -128,7 +156,11 @@ def _retry(deployment: Deployment, config: Config) -> Retry | None:
 
 def _verify(deployment: Deployment, config: Config) -> Check | None:
     """Return the option `verify`; None for an action that puts nothing into effect, and for a cleanup."""
-    if deployment.action == CLEANUP or not config.options.get("verify"):
+    if (
+        deployment.action == CLEANUP
+        or deployment.is_follow_up
+        or not config.options.get("verify")
+    ):
         return None
     from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
 
@@ -136,6 +168,25 @@ def _verify(deployment: Deployment, config: Config) -> Check | None:
     if declared is None or not health.is_gated(deployment.action):
         return None
     return health.read(declared, f"{config.section}.verify")
+
+
+def _on_failure(deployment: Deployment, config: Config) -> OnFailure | None:
+    """Return the option `on_failure`; None for a cleanup, and for a follow-up.
+
+    An executable hook may use an option of that name for something else.
+    """
+    if (
+        deployment.action == CLEANUP
+        or deployment.is_follow_up
+        or not config.options.get("on_failure")
+    ):
+        return None
+    declared = options.common(config.options, "on_failure")
+    if declared is None:
+        return None
+    from heat_config_hooks import on_failure  # noqa: PLC0415  # few deployments have it
+
+    return on_failure.read(declared, f"{config.section}.on_failure")
 
 
 def _bounds(config: Config) -> dict[str, int]:

@@ -7,7 +7,14 @@ from urllib.parse import urlsplit
 
 import heat_config_hooks
 from heat_config_agent.model import signed
-from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE, Job
+from heat_config_agent.model.deployment import (
+    BUILTIN,
+    CLEANUP,
+    COMPONENT,
+    DELETE,
+    FAILURE_INPUTS,
+    Job,
+)
 from heat_config_hooks import isolation, options
 from heat_config_hooks.values import dataclass, field
 
@@ -58,6 +65,8 @@ class Policy:
         """Return the sentence that refuses a job, with the rule and the file; empty if every rule allows the job."""
         hook, source = job.tool.hook, job.deployment.source
         action = DELETE if job.deployment.action == CLEANUP else job.deployment.action
+        if job.deployment.is_follow_up:  # it belongs to the action that has failed
+            action = str(job.deployment.input("deploy_failed_action") or "")
         if why := self._other_tool(job):
             return self._sentence("tools", why)
         if self.sources is not None and not {
@@ -126,6 +135,10 @@ class Policy:
             return f"{name} is not in it"
         if job.verify is not None and "script" not in self.tools:
             return "the option verify is a script, and the tool 'script' is not in it"
+        if job.on_failure is not None and "script" not in self.tools:
+            return (
+                "the option on_failure is a script, and the tool 'script' is not in it"
+            )
         return ""
 
     def _unsigned(self, job: Job) -> str:
@@ -134,7 +147,10 @@ class Policy:
         A cleanup carries out nothing new: the built-in hook removes what it has made.
         """
         deployment = job.deployment
-        if deployment.action == CLEANUP:
+        if deployment.action == CLEANUP or (
+            # the option is signed with the deployment that has run
+            deployment.is_follow_up and deployment.group != COMPONENT
+        ):
             return ""
         if deployment.signatures:
             bad = (
@@ -168,7 +184,8 @@ class Policy:
         ):
             return None
         names = self._declared(job)
-        return names if isinstance(names, frozenset) else frozenset()
+        declared = names if isinstance(names, frozenset) else frozenset()
+        return declared | FAILURE_INPUTS if deployment.is_follow_up else declared
 
     def _declared(self, job: Job) -> frozenset[str] | str | None:
         """Return the inputs that the signed lists declare for the config of a job; None if they have no such names.

@@ -20,8 +20,16 @@ from heat_config_hooks.reply import (
     status_code,
 )
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict
+
 _REPLY_LIMIT = 64 * 1024 * 1024
 """The largest size of a reply in bytes: it is read into memory as a whole."""
+
+_VERDICT_LIMIT = 1024 * 1024
+"""The largest size of the answer of a verification in bytes."""
 
 
 def prepare(
@@ -110,3 +118,22 @@ def _failed_reply(
 def _text(reply: Mapping[str, object], name: str) -> str:
     value = reply.get(name)
     return value if isinstance(value, str) else ""
+
+
+def verdict_of(hook: str, ended: protocol.Ended) -> Verdict:
+    """Return the verdict that the executable `HOOK.verify` has printed."""
+    from heat_config_hooks import verdict  # noqa: PLC0415  # few hooks verify
+
+    if ended.code:
+        return verdict.unknown(f"{hook}.verify ended with exit code {ended.code}")
+    try:
+        text = files.read(ended.stdout, _VERDICT_LIMIT + 1)
+    except OSError as error:
+        return verdict.unknown(
+            f"the answer of {hook}.verify cannot be read: {error.strerror}"
+        )
+    if len(text) > _VERDICT_LIMIT:
+        return verdict.unknown(
+            f"the answer of {hook}.verify is over {_VERDICT_LIMIT:,} bytes long"
+        )
+    return verdict.of_json(text.decode("utf-8", "replace"))

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
+from heat_config_agent.deployments import jobs
 from heat_config_agent.model.deployment import BUILTIN, Deployment, Job, Mistake, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import blame
-from heat_config_hooks import options, protocol
+from heat_config_hooks import protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure
 
@@ -37,7 +38,7 @@ def load(job: Job) -> None:
     """Load the modules with which the hook of a job begins, as long as they can be read."""
     if job.tool.builtin:
         with contextlib.suppress(HookError):  # `prepare` says what is wrong
-            _request(job, heat_config_hooks.load(job.tool.name))
+            jobs.for_hook(job, heat_config_hooks.load(job.tool.name))
     else:
         from heat_config_agent.runs import executable_hook  # noqa: F401, PLC0415  # most hooks are built in
 
@@ -57,6 +58,10 @@ def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
     """
     deployment, tool = job.deployment, job.tool
     try:
+        if job.verifies:
+            from heat_config_agent.runs import verification  # noqa: PLC0415  # runs do not need it
+
+            return verification.prepare(job, place)
         command = _prepared(job, place)
         if job.verify is None:
             return command
@@ -80,7 +85,7 @@ def _prepared(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
 
         return executable_hook.prepare(job.tool.hook, job.request, place.run)
     hook = heat_config_hooks.load(job.tool.name)
-    return hook.prepare(_request(job, hook), place)
+    return hook.prepare(jobs.for_hook(job, hook), place)
 
 
 def finish(
@@ -91,6 +96,10 @@ def finish(
     ended: protocol.Ended,
 ) -> Reply:
     """Return the reply of a run that has ended, even if an earlier agent started it. `job` is that of its step."""
+    if job is not None and job.verifies:
+        from heat_config_agent.runs import verification  # noqa: PLC0415  # runs do not need it
+
+        return verification.finish(job, run, folder, environment, ended)
     if job is None or job.verify is None:
         return _finished(job, run, folder, environment, ended)
     from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
@@ -122,14 +131,7 @@ def _finished(
 
             return executable_hook.finish(run.hook, ended)
         hook = heat_config_hooks.load(name)
-        return hook.finish(_request(job, hook), place, ended)
+        return hook.finish(jobs.for_hook(job, hook), place, ended)
     except BaseException as error:  # noqa: BLE001  # a defect of the hook, or what the command did to its folder
         sentence = f"the {name} hook has failed to read the outcome of the run: {type(error).__name__}: {blame(error)}"
         return failure(UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
-
-
-def _request(job: Job | None, hook: protocol.Hook) -> protocol.Request:
-    if job is None:
-        raise HookError("its config can no longer be selected")
-    values = options.read(job.config.options, hook.ABOUT.options)
-    return protocol.request(job.request, key=job.deployment.key, options=values)

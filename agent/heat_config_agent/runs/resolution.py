@@ -66,6 +66,7 @@ def command(
         "options": dict(job.config.options),
         "section": job.config.section,
         "verify": vars(job.verify) if job.verify else None,
+        "verifies": job.verifies,
         "tool": job.tool.name,
         "hook": job.tool.hook,
         "user": job.user,
@@ -191,6 +192,7 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
         request=document,
         isolation=request["isolation"],
         verify=_verify(request),
+        verifies=request["verifies"],
     )
 
 

@@ -21,6 +21,11 @@ from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.written import Written, owner
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 ABOUT = protocol.About(
     config="an object: the path of each file, and its data",
     options={"mode": Option(Kind.TEXT, "permissions of the files, in octal", "0600")},
@@ -46,6 +51,15 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> Reply:
 
 
 finish = protocol.collect
+
+
+def verify(request: protocol.Request, place: protocol.Workplace) -> Verdict:
+    """Return whether the files are as they were written."""
+    return Written(place.working).verified(
+        _contents(_map(request.config)),
+        owner=owner(request),
+        mode=_mode(str(request.options["mode"])),
+    )
 
 
 def as_json(data: object, path: str) -> bytes:

@@ -1,0 +1,210 @@
+"""`heat-config-agent verify`: Verify that the machine still is as its deployments say. Nothing is changed.
+
+A deployment is in effect (ok), has drifted, has failed earlier, or it is unknown: its tool cannot verify, and it has no
+option `verify`. Without a NAME, all deployments are verified: those of the agent, of followed documents and of stacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from heat_config_agent.cli import envelope, stack_package, state_options, terminal
+from heat_config_agent.cli.deployments import named
+from heat_config_agent.cli.deployments.named import Named, NamedPlace
+from heat_config_agent.model import wording
+from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model.states import Shown
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.settings.effective import Overrides, Settings
+from heat_config_agent.state import followed, journal
+from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.verification import chosen, machine
+from heat_config_agent.verification.machine import Finding
+from heat_config_hooks import verdict
+
+_EPILOG = """\
+exit codes:
+  0  everything is in effect; with --allow-unknown, or unknown
+  1  a deployment has failed earlier, or is unknown
+  2  bad usage or configuration
+  8  there is nothing of that name
+  9  a deployment has drifted
+"""
+
+
+def add(commands: state_options.Commands) -> None:
+    """Declare the command."""
+    parser = state_options.command(
+        commands,
+        "verify",
+        "verify that the machine still is as its deployments say",
+        (__doc__ or "").partition("`: ")[2],
+        epilog=_EPILOG,
+    )
+    state_options.add_some(parser)
+    parser.add_argument(
+        "--diff", action="store_true", help="also show everything that differs"
+    )
+    parser.add_argument(
+        "--allow-unknown",
+        action="store_true",
+        help="what cannot be verified does not count as a failure",
+    )
+    state_options.HOOKS.add(parser)
+    state_options.add_json(parser)
+    parser.set_defaults(run=run, kind="verification")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Verify the deployments, and show a row for each."""
+    overrides = Overrides(hooks=tuple(options.hooks_dir))
+    settings = state_options.there(options, overrides)
+    rows = list(_verified(settings, _targets(settings, options)))
+    code = _code(rows, allows_unknown=options.allow_unknown)
+    error = envelope.Failure(*_failure(rows, code)) if code else None
+    if options.json:
+        envelope.result(
+            {"deployments": [_values(*row) for row in rows]}, code=code, error=error
+        )
+        return code
+    if not rows:
+        terminal.say("no deployment is in force")
+        return code
+    for line in terminal.table(
+        [_cells(*row) for row in rows], header=("NAME", "STATE", "TOOL", "DETAILS")
+    ):
+        terminal.say(line)
+    if options.diff:
+        _show_differences(rows)
+    terminal.say(f"\n{_counted(rows)}; nothing was changed")
+    return code
+
+
+def _targets(settings: Settings, options: argparse.Namespace) -> list[Named]:
+    """Return the deployments that are named, or all that are in force."""
+    if not options.names:
+        return _all(settings, options)
+    targets: dict[str, Named] = {}
+    for name in options.names:
+        thing = named.find_any(settings, name, options.config, newest=True)
+        inner = (
+            [thing]
+            if isinstance(thing, Named)
+            else named.members(thing, options.config)
+        )
+        targets.update(
+            (f"{each.settings.state}/{each.entry.key}", each) for each in inner
+        )
+    return list(targets.values())
+
+
+def _all(settings: Settings, options: argparse.Namespace) -> list[Named]:
+    targets = [
+        Named(entry=entry, title=entry.title, settings=settings)
+        for entry in chosen.in_force(journal.read(settings.state).values())
+    ]
+    places = [
+        NamedPlace(kind="source", name=name, settings=settings, is_followed=True)
+        for name, _ in followed.documents(settings.state)
+    ]
+    places += [
+        NamedPlace(kind="stack", name=name, settings=settings)
+        for name in stack_package.names(settings.state)
+    ]
+    for place in places:
+        inner = named.members(place, options.config)
+        keys = {each.key for each in chosen.in_force(one.entry for one in inner)}
+        targets += [one for one in inner if one.entry.key in keys]
+    return targets
+
+
+def _verified(
+    settings: Settings, targets: Iterable[Named]
+) -> Iterator[tuple[Named, Finding]]:
+    """Yield what is found about each deployment, one state directory after the other."""
+    by_state: dict[str, list[Named]] = {}
+    for target in targets:
+        by_state.setdefault(str(target.settings.state), []).append(target)
+    for group in by_state.values():
+        within = group[0].settings
+        ground = machine.Ground(
+            settings=within.run_settings,
+            deployed=Deployed(within.deployed, old=within.deployed_old),
+            tools=Tools(settings.hooks, terminal.warn),
+            documents={},
+            parallel=int(settings.number("parallel")),
+        )
+        by_key = {each.entry.key: each for each in group}
+        found = {
+            finding.entry.key: finding
+            for finding in machine.verify((each.entry for each in group), ground)
+        }
+        yield from ((by_key[key], found[key]) for key in by_key)
+
+
+def _cells(target: Named, finding: Finding) -> tuple[str, str, str, str]:
+    return (
+        terminal.line(target.title),
+        finding.state.value,
+        finding.entry.tool or "-",
+        terminal.line(finding.reason.replace("\n", "; ")),
+    )
+
+
+def _show_differences(rows: Sequence[tuple[Named, Finding]]) -> None:
+    """Print everything that differs, with the lines."""
+    for target, finding in rows:
+        for change in finding.verdict.changes if finding.verdict else ():
+            terminal.say("")
+            terminal.say(terminal.line(f"{target.title}: {change.what}: {change.how}"))
+            for line in change.diff.splitlines():
+                terminal.say(f"  {terminal.line(line)}")
+
+
+def _counted(rows: Sequence[tuple[Named, Finding]]) -> str:
+    numbers = Counter(finding.state for _, finding in rows)
+    order = (Shown.OK, Shown.DRIFTED, Shown.FAILED, Shown.UNKNOWN)
+    others = [state for state in numbers if state not in order]
+    words = [
+        f"{numbers[state]} {state}" for state in (*order, *others) if numbers[state]
+    ]
+    return f"{terminal.count(len(rows), 'deployment')}: {', '.join(words)}"
+
+
+def _code(rows: Sequence[tuple[Named, Finding]], *, allows_unknown: bool) -> int:
+    states = {finding.state for _, finding in rows}
+    bad = {Shown.FAILED, Shown.REFUSED}
+    if not allows_unknown:
+        bad.add(Shown.UNKNOWN)
+    if Shown.DRIFTED in states:
+        return ExitCode.DRIFTED
+    return ExitCode.FAILED if states & bad else ExitCode.OK
+
+
+def _failure(rows: Sequence[tuple[Named, Finding]], code: int) -> tuple[str, str]:
+    """Return the code and the sentence of the failure."""
+    if code == ExitCode.DRIFTED:
+        names = [target.title for target, each in rows if each.state is Shown.DRIFTED]
+        return "drifted", f"{len(names)} drifted: {named.listed(names)}"
+    return "failed", _counted(rows)
+
+
+def _values(target: Named, finding: Finding) -> dict[str, object]:
+    """Return a row as JSON."""
+    answer = finding.verdict
+    return {
+        "name": target.title,
+        "id": finding.entry.id or None,
+        "key": finding.entry.key,
+        "stack": target.stack or None,
+        "follows": target.follows or None,
+        "action": finding.entry.action or None,
+        "tool": finding.entry.tool or None,
+        "state": finding.state.value,
+        "message": finding.reason,
+        "since": wording.stamp(finding.since),
+        "changes": [verdict.vars_of(each) for each in answer.changes] if answer else [],
+        "left_out": answer.left_out if answer else 0,
+    }

@@ -1,0 +1,106 @@
+"""`heat_config_hooks.verdict`: the verdict of a verification, and its JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from heat_config_hooks import verdict
+from heat_config_hooks.reply import failure
+from heat_config_hooks.verdict import Change, Standing, Verdict
+
+
+def changes(number: int) -> list[Change]:
+    """Return different changes."""
+    return [
+        Change(what=f"file {index}", how="it is missing") for index in range(number)
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        verdict.in_effect(("/etc/a", "/etc/b")),
+        verdict.unknown("the engine does not answer"),
+        verdict.drifted(changes(3)),
+        verdict.drifted([Change(what="a", how="b", diff="-x\n+y")], "its own words"),
+        verdict.drifted(changes(verdict.MOST_CHANGES + 7)),
+    ],
+)
+def test_verdict_is_the_same_after_its_way_as_a_reply(given: Verdict) -> None:
+    """The reply of a verification carries it as text."""
+    assert verdict.of_reply(verdict.encoded(given)) == given
+
+
+def test_first_change_is_the_reason_with_the_number_of_others() -> None:
+    """A reason of its own comes first."""
+    assert verdict.drifted(changes(1)).reason == "file 0: it is missing"
+    assert verdict.drifted(changes(3)).reason == "file 0: it is missing, and 2 more"
+    assert verdict.drifted(changes(3), "changed").reason == "changed"
+
+
+def test_long_list_of_changes_is_cut() -> None:
+    """The number of the others is kept."""
+    given = verdict.drifted(changes(verdict.MOST_CHANGES + 7))
+
+    assert len(given.changes) == verdict.MOST_CHANGES
+    assert given.left_out == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "the answer of the verification is not JSON"),
+        ("[" * 100_000, "the answer of the verification is not JSON"),
+        ("[]", "the answer of the verification is not a JSON object"),
+        (
+            '{"state": "fine"}',
+            "the answer of the verification has no `state` of ok, drifted, unknown",
+        ),
+        ("{}", "the answer of the verification has no `state` of ok, drifted, unknown"),
+    ],
+)
+def test_malformed_answer_is_unknown(text: str, reason: str) -> None:
+    """It never counts as ok."""
+    assert verdict.of_json(text) == verdict.unknown(reason)
+
+
+def test_malformed_parts_of_an_answer_are_left_out() -> None:
+    """The state counts all the same."""
+    text = json.dumps(
+        {"state": "drifted", "changes": [1, {"what": 7}], "left_out": "many"}
+    )
+
+    given = verdict.of_json(text)
+
+    assert given.standing is Standing.DRIFTED
+    assert given.changes == (Change(what="7", how=""),)
+    assert given.left_out == 0
+
+
+def test_drift_without_a_reason_says_so() -> None:
+    """A sentence is needed where nothing is listed."""
+    assert verdict.of_json('{"state": "drifted"}').reason == "it gave no reason"
+
+
+def test_reply_without_a_verdict_is_unknown_with_its_sentence() -> None:
+    """As of a command that cannot be started."""
+    assert verdict.of_reply(failure(127, "no such program")) == verdict.unknown(
+        "no such program"
+    )
+    assert verdict.of_reply({}).standing is Standing.UNKNOWN
+
+
+def test_diff_shows_lines_that_differ_and_is_bounded() -> None:
+    """`-` is the machine, `+` is the deployment."""
+    assert verdict.text_diff("a\nb\n", "a\nc\n").splitlines() == [
+        "@@ -1,2 +1,2 @@",
+        " a",
+        "-b",
+        "+c",
+    ]
+    long = verdict.text_diff("", "x" * 1000 + "\n" + "y\n" * 1000).splitlines()
+    assert len(long) == 41
+    assert long[-1] == "[962 more lines]"
+    assert all(len(line) < 600 for line in long)
