@@ -540,7 +540,7 @@ def test_check_says_what_each_host_has(machine: Machine) -> None:
     )
     db, web = done.data["hosts"]
     assert (done.code, db["usable"], web["usable"]) == (1, True, False)
-    assert ("script" in db["tools"], abs(db["seconds_ahead"]) < 60) == (True, True)
+    assert ("script" in db["tools"], db["clock_seconds"] < 60) == (True, True)
     assert web["problem"] == "Permission denied (publickey)."
     assert done.json["error"]["message"] == "web1: Permission denied (publickey)."
     mistake = machine.command(
@@ -551,5 +551,74 @@ def test_check_says_what_each_host_has(machine: Machine) -> None:
 
 def test_session_by_hand_is_refused(machine: Machine) -> None:
     """Without a coordinator it ends at once, and nothing is made."""
-    done = machine.agent("hosts", "session")
+    place = ["--state-dir", str(machine.state)]
+    done = machine.command("heat-config-agent", ["hosts", "session", *place], {})
     assert (done.code, machine.state.exists()) == (0, False)
+
+
+# What a host knows of its deployments.
+
+
+def test_output_of_a_run_is_asked_of_its_host(machine: Machine) -> None:
+    """`log` prints what the host has, and names the host where it cannot be asked; `show` names it, too."""
+    hosts = Hosts(machine, "db1")
+    assert (
+        hosts.apply(
+            hosts.template("db", then="echo printed"), hosts.file(db="db1")
+        ).code
+        == 0
+    )
+    done = machine.agent("log", "t/db_run")
+    assert (done.code, done.out) == (0, "printed\n"), done
+    (run,) = machine.agent("log", "t/db_run", "--json").data["runs"]
+    assert run["stdout"] == "printed\n"
+    assert "host         db1" in machine.agent("show", "t/db_run").out
+    assert "other hosts have that of t/db_run" in machine.agent("log", "t").err
+    done = machine.agent("retry", "t/db_run")
+    assert (done.code, len(hosts.runs)) == (1, 1)
+    assert "t/db_run was carried out by db1, and not by this machine" in done.err
+    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = machine.agent("log", "t/db_run")
+    assert done.code == 1
+    assert "the host db1, which has it, is not reached" in done.err
+
+
+def test_verification_is_asked_of_hosts(machine: Machine) -> None:
+    """What has drifted there has drifted; what cannot be asked is unknown, and neither counts as in effect."""
+    hosts = Hosts(machine, "db1")
+    path = machine.folder / "kept"
+    verify = f"#!/bin/sh\ntest -e {path}\n"
+    template = hosts.template("db", then=f"touch {path}")
+    content = json.loads(template.read_text())
+    content["resources"]["db_run_config"]["properties"]["options"] = {"verify": verify}
+    template.write_text(json.dumps(content))
+    assert hosts.apply(template, hosts.file(db="db1")).code == 0
+    done = machine.agent("verify")
+    assert (done.code, done.out.splitlines()[1].split()[:2]) == (
+        0,
+        ["t/db_run", "ok"],
+    ), done
+    path.unlink()
+    for words in ([], ["t"], ["t/db_run"]):
+        done = machine.agent("verify", *words, "--json")
+        (row,) = done.data["deployments"]
+        assert (done.code, row["name"], row["state"]) == (9, "t/db_run", "drifted"), (
+            done
+        )
+    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = machine.agent("verify")
+    assert done.code == 1
+    assert (
+        "on db1: the host db1 is not reached: ssh: connect to host db1 port 22: Connection refused"
+        in done.out
+    )
+
+
+def test_host_carries_out_reading_commands_only(machine: Machine) -> None:
+    """Another command, or another stack, is refused."""
+    place = ["--state-dir", str(machine.state)]
+    ask = ["hosts", "ask", *place, "x"]
+    done = machine.command("heat-config-agent", [*ask, "prune"], {})
+    assert done.code == 2
+    assert "a host does not carry out 'prune' for another machine" in done.err
+    assert machine.command("heat-config-agent", [*ask, "log", "y"], {}).code == 8

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import envelope, state_options, terminal
-from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.errors import ExitCode, NotFoundError, UsageError
 from heat_config_agent.model.states import Shown
 
 if TYPE_CHECKING:
@@ -35,6 +35,20 @@ _SESSION_CODES = """\
 exit codes:
   0  the other side has ended the session
   1  the session was refused
+  2  bad usage or configuration
+"""
+
+_ASK = """\
+: Carry out a command that only reads, such as log, about the deployments of a stack of another machine. Only the agent
+there starts it, by ssh.
+"""
+
+_ASK_CODES = """\
+exit codes:
+  0  it is done
+  1  it failed: see the command
+  2  bad usage or configuration
+  8  nothing is kept of the stack
 """
 
 
@@ -62,6 +76,10 @@ def add(commands: state_options.Commands) -> None:
         inner, "session", "", _SESSION, epilog=_SESSION_CODES
     )
     session.set_defaults(run=serve)
+    ask = state_options.command(inner, "ask", "", _ASK, epilog=_ASK_CODES)
+    ask.add_argument("stack", metavar="TEXT", help="the id of the stack")
+    ask.add_argument("words", metavar="TEXT", nargs="+", help="the command")
+    ask.set_defaults(run=answer)
 
 
 def run_check(options: argparse.Namespace) -> int:
@@ -115,8 +133,8 @@ def _values(name: str, answer: Answer) -> dict[str, Any]:
         "warnings": answer.warnings,
         "version": answer.version or None,
         "tools": answer.tools,
-        "seconds_ahead": round(answer.apart, 1),
-        "bytes_free": answer.free,
+        "clock_seconds": round(abs(answer.apart), 1) if answer.version else None,
+        "free_bytes": answer.free,
     }
 
 
@@ -133,3 +151,19 @@ def serve(options: argparse.Namespace) -> int:
 
     reader, writer = far_side.inherited()
     return far_side.run(state_options.of(options), reader, writer)
+
+
+def answer(options: argparse.Namespace) -> int:
+    """Carry out a command that only reads."""
+    from heat_config_agent.cli import agent  # noqa: PLC0415  # it is loaded
+    from heat_config_stack.hosts import asking, far_side  # noqa: PLC0415  # slow to load
+
+    command, *words = options.words
+    if command not in asking.READING:
+        raise UsageError(f"a host does not carry out {command!r} for another machine")
+    folder = far_side.folder_of(state_options.of(options), options.stack)
+    if not folder.is_dir():
+        raise NotFoundError(
+            "nothing is kept of the stack", subject=("stack", options.stack)
+        )
+    return agent.main([command, "--state-dir", str(folder), *words])

@@ -204,7 +204,12 @@ def _opening(frames: Frames) -> tuple[str, list[dict[str, Any]]]:
 def _folder(settings: Settings, opening: tuple[str, list[dict[str, Any]]]) -> Path:
     lock.guard(settings.state)
     files.make_directory(settings.state, durable=True)
-    return settings.state / FOLDER / protocol.file_key(opening[0])
+    return folder_of(settings, opening[0])
+
+
+def folder_of(settings: Settings, stack: str) -> Path:
+    """Return the folder of a stack of another machine, which is the state directory of its deployments here."""
+    return settings.state / FOLDER / protocol.file_key(stack)
 
 
 @contextlib.contextmanager

@@ -111,7 +111,7 @@ class Host:
         return cls(**known)
 
     def words(self, *task: str) -> list[str]:
-        """Return the command line that starts a task of the agent on the host, and speaks with it."""
+        """Return the command line that starts a task of the agent on the host: two words and their arguments."""
         options = [
             "BatchMode=yes",  # never a question in the middle
             f"ConnectTimeout={PATIENCE}",
@@ -132,9 +132,9 @@ class Host:
     def _remote(self, task: tuple[str, ...]) -> str:
         """Return the command for the shell of the user there: plain words in single quotes, which every shell has."""
         words = [*(["sudo", "-n", "--"] if self.become else [])]
-        words += [*shlex.split(self.command), *task]
+        words += [*shlex.split(self.command), *task[:2]]
         words += ["--state-dir", self.state_dir] if self.state_dir else []
-        return shlex.join(words)
+        return shlex.join([*words, *task[2:]])
 
 
 def _without_password(place: str) -> str:

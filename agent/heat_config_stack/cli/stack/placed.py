@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from heat_config_agent.model.errors import StateError
 from heat_config_agent.model.positions import Json
+from heat_config_agent.settings.effective import Settings
 from heat_config_stack.definition import HOST, Definition
 from heat_config_stack.hosts import hosts_file
+from heat_config_stack.hosts.host import Host
 from heat_config_stack.hosts.hosts_file import Hosts
-from heat_config_stack.records import placing
+from heat_config_stack.records import listing, placing
 from heat_config_stack.records.exception import EntityNotFound
+from heat_config_stack.records.store import Store
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types.nested import StackResource
 
@@ -73,6 +77,36 @@ def _servers(
             servers.add(name)
     named = set(forecast.servers(definition, types).values())
     return servers | (named - definition.resources.keys()), groups
+
+
+class Elsewhere(NamedTuple):
+    """A deployment of a stack that another host carries out."""
+
+    path: str
+    host: Json
+    place: str
+    stack: str
+    run: str
+
+
+def elsewhere(settings: Settings, name: str) -> list[Elsewhere]:
+    """Return the deployments of a stack that other hosts carry out; none if its records cannot be read."""
+    try:
+        store = Store(listing.folder(settings.state, name), write=False)
+    except StateError:
+        return []
+    root = store.root.id if store.root is not None else ""
+    return [
+        Elsewhere(
+            placing.path_to(store, each.resource),
+            each.host,
+            Host.from_json(each.host).title,
+            root,
+            each.config,
+        )
+        for each in store.deployments.values()
+        if placing.is_elsewhere(each)
+    ]
 
 
 def lines(source: Json) -> list[str]:
