@@ -584,7 +584,7 @@ def test_output_of_a_run_is_asked_of_its_host(machine: Machine) -> None:
 
 
 def test_verification_is_asked_of_hosts(machine: Machine) -> None:
-    """What has drifted there has drifted; what cannot be asked is unknown, and neither counts as in effect."""
+    """Drift there is drift; a host that cannot be asked makes its deployments unknown, which is not in effect."""
     hosts = Hosts(machine, "db1")
     path = machine.folder / "kept"
     verify = f"#!/bin/sh\ntest -e {path}\n"

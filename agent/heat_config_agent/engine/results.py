@@ -410,7 +410,11 @@ def take_outcomes(work: Work) -> None:
 
 def _is_stored(work: Work, step: Step) -> bool:
     """Return whether the receiver stores the result of a step; one without a signal reaches no receiver."""
-    return work.delivery.is_stored and step.deployment.target.wanted
+    return (
+        work.delivery.is_stored
+        and step.deployment.target.wanted
+        and not work.journal.entries[step.deployment.key].drift
+    )
 
 
 def _announce(work: Work, step: Step) -> None:
@@ -431,7 +435,8 @@ def _send(work: Work, key: str) -> bool:
         return work.offer.supersedes(entry)
     if deployment.source in work.offer.unconfirmed:
         return False  # it is on record, and sent once its source has confirmed that it is waited for
-    if not deployment.target.wanted:
+    # the server has had the result of a deployment that is repaired, and would take this one for its next action's
+    if entry.drift or not deployment.target.wanted:
         records.settle(work, key, State.UNASKED)
     else:
         target, values = deployment.target, entry.values or {}

@@ -406,6 +406,8 @@ class Document:
     """The parsed document."""
     signatures: tuple[str, ...] = ()
     """The evidence (`signed.evidence`) that was compared with the content when it was read; all of it has to count."""
+    is_part: bool = False
+    """True if it has only some of the source's deployments: the others have not left it."""
     located: Callable[[Mistake], Mistake] | None = field(
         default=None, compare=False, repr=False
     )

@@ -133,6 +133,8 @@ class Entry:
     """The server asked for no attempt before this time (seconds since the epoch)."""
     again: bool = False
     """True if a person asked for another run."""
+    drift: str = ""
+    """The drift that its run repairs, in words; empty for any other run."""
     marked: str = ""
     """The folder in which its `ID.json` is known to be on disk: if the file is missing, someone has removed it."""
     settled_at: float = 0.0
@@ -157,6 +159,11 @@ class Entry:
     def is_follow_up(self) -> bool:
         """True if the agent has made it because another deployment has failed, see `deployments.follow_up`."""
         return self.key.endswith(FAILED_KEY)
+
+    @property
+    def run_at(self) -> float:
+        """The time that tells the last run from others."""
+        return self.ended or self.at
 
     @property
     def result(self) -> Result | None:

@@ -15,6 +15,7 @@ from heat_config_agent.model.deployment import (
     FAILURE_INPUTS,
     Job,
 )
+from heat_config_agent.model.entry import Entry
 from heat_config_hooks import isolation, options
 from heat_config_hooks.values import dataclass, field
 
@@ -41,6 +42,8 @@ class Policy:
     """The least levels of `isolation.LEVELS` by which each run is isolated."""
     trusted_inputs: tuple[str, ...] | None = None
     """The tools that may take inputs for more than values, by their option `trusted_inputs`."""
+    repair: tuple[str, ...] | None = None
+    """The deployments that may be repaired: words of `tools` and `sources`, and `name:NAME`; `none` for none."""
     max_timeout: float | None = None
     """Seconds."""
     signers: str | None = None
@@ -170,6 +173,21 @@ class Policy:
         if names is None and others:
             return f"the signed list does not name the inputs of the config, and there is {others[0]}: sign it again"
         return ""
+
+    def repair_refusal(self, entry: Entry) -> str:
+        """Return the sentence that refuses to repair a deployment; empty if it may be repaired."""
+        if self.mistake or self.repair is None:
+            return self.mistake
+        names = (entry.title, entry.name, entry.id)
+        words = {
+            entry.run.hook.removeprefix(BUILTIN) if entry.run else entry.tool,
+            entry.source,
+            entry.source.partition(":")[0],
+            *(f"name:{name}" for name in names if name),
+        }
+        if words.intersection(self.repair):
+            return ""
+        return self._sentence("repair", f"the deployment {entry.title} is not in it")
 
     def variables(self, job: Job) -> frozenset[str] | None:
         """Return the inputs that may become variables of a job's environment; None for all.

@@ -122,6 +122,7 @@ class Journal:
             accepted=self._latest,
             owner=deployment.owner,
             run=earlier.run if earlier else None,
+            drift=earlier.drift if earlier and earlier.again else "",
         )
 
     def running(self, key: str, run: Run) -> None:
@@ -206,8 +207,14 @@ class Journal:
         # first, so that a torn write leaves no result without it
         before = [self._acceptance(*then)] if then is not None else []
         now = time.time()
-        entry = self.entries[key]
+        entry, reason = self.entries[key], result.reason
         started = _started(entry, now) if ended is None else entry.started
+        if entry.drift:
+            reason = (
+                f"the repair failed: {reason}"
+                if result.failed
+                else f"repaired: {entry.drift}"
+            )
         self._write(
             *before,
             replace(
@@ -218,7 +225,7 @@ class Journal:
                 ended=max(ended or now, started or 0),
                 values=result.values,
                 failed=result.failed,
-                reason=result.reason,
+                reason=reason,
                 tries=0,
                 trouble="",
                 not_before=0,
@@ -260,9 +267,12 @@ class Journal:
         """Record that another source has the deployment now."""
         self._write(replace(self.entries[key], source=source))
 
-    def again(self, key: str, *, required: bool = True) -> None:
-        """Record that the deployment runs again at the next pass, or, with `required=False`, take that back."""
-        self._write(replace(self.entries[key], again=required))
+    def again(self, key: str, *, required: bool = True, drift: str = "") -> None:
+        """Record that the deployment runs again at the next pass, or, with `required=False`, take that back.
+
+        `drift` says what has drifted if that run is to repair it.
+        """
+        self._write(replace(self.entries[key], again=required, drift=drift))
 
     def send_again(self, key: str) -> None:
         """Record that the result has to be sent again."""

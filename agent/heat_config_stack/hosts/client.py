@@ -20,7 +20,7 @@ _LASTING = re.compile(
     "jumphost loop|a password is required|a terminal is required|not in the sudoers",
     re.IGNORECASE,
 )
-"""What the client, or sudo, says of a host that does not come right by itself."""
+"""The words of the client, or of sudo, about a host that does not come right by itself."""
 
 _NOT_FOUND = (126, 127)
 """The exit codes of a shell that cannot start a program."""

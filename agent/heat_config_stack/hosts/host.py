@@ -47,13 +47,13 @@ class Host:
     @classmethod
     def at(cls, place: str) -> Host:
         """Return the host at `NAME`, `USER@NAME` or `ssh://USER@NAME:PORT`. Raises ValueError."""
-        found = _URL.fullmatch(place)
-        if found is None or (found["port"] is not None and "://" not in place):
+        parts = _URL.fullmatch(place)
+        if parts is None or (parts["port"] is not None and "://" not in place):
             raise ValueError(
                 f"{_without_password(place)!r} is not the place of a host: it has the form "
                 "NAME, USER@NAME or ssh://USER@NAME:PORT"
             )
-        user, port = found["user"] or "", found["port"]
+        user, port = parts["user"] or "", parts["port"]
         if ":" in user:
             raise ValueError(
                 "a password has no place here: ssh takes keys, and its agent has them"
@@ -61,7 +61,7 @@ class Host:
         number = int(port) if port and port.isdecimal() and len(port) < 6 else 0
         if port is not None and not 0 < number < 65536:
             raise ValueError(f"{port!r} is not a port: it is a number from 1 to 65535")
-        host = cls(found["six"] or found["name"], user, number)
+        host = cls(parts["six"] or parts["name"], user, number)
         host.check()
         return host
 
@@ -89,7 +89,7 @@ class Host:
 
     @property
     def place(self) -> tuple[str, int, str]:
-        """What makes it this host: a deployment that is for another place has to move."""
+        """The values that make it this host: a deployment that is for another place has to move."""
         return self.address, self.port, self.state_dir
 
     def to_json(self) -> dict[str, Json]:

@@ -284,20 +284,20 @@ class Placeholder(NothingBehind):
 
     def _own(self) -> dict[str, Json]:
         name = self.properties.get("name")
-        made: dict[str, Json] = {"name": name or self.physical_resource_name()}
+        own: dict[str, Json] = {"name": name or self.physical_resource_name()}
         path = "/".join((*self.stack.path, self.name))
         address = placing.address_of(self.stack.world.store, path)
         if canonical(self.record.type) == "AWS::EC2::Instance":
-            made |= dict.fromkeys(("PublicIp", "PrivateIp"), address)
+            own |= dict.fromkeys(("PublicIp", "PrivateIp"), address)
         if self.record.type.endswith("::Server"):
-            made |= {
+            own |= {
                 "first_address": address,
                 "accessIPv4": address,
-                "instance_name": made["name"],
+                "instance_name": own["name"],
             }
             if address != placing.HERE:
-                made["networks"] = {"host": [address]}
-        return made
+                own["networks"] = {"host": [address]}
+        return own
 
 
 class CloudServer(Placeholder):

@@ -264,12 +264,12 @@ def _on_host(
     settings: Settings, target: named.NamedPlace, options: argparse.Namespace
 ) -> int:
     """Print the output of a deployment that another host has carried out, as that host has it."""
-    found = stack_package.elsewhere(settings, target.stack, target.name)
-    if not found:
+    elsewhere = stack_package.elsewhere(settings, target.stack, target.name)
+    if not elsewhere:
         return _of_place(target, options)
     if options.chosen is not None:
         raise UsageError(
-            f"{target.title} has run on {found[0].place}: --run is for this machine"
+            f"{target.title} has run on {elsewhere[0].place}: --run is for this machine"
         )
     words = [
         *(["--follow"] if options.follow else []),
@@ -277,7 +277,7 @@ def _on_host(
         *(["--since", str(options.since)] if options.since is not None else []),
         *(["--json"] if options.json else []),
     ]
-    return stack_package.log_elsewhere(found[0], words)
+    return stack_package.log_elsewhere(elsewhere[0], words)
 
 
 def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
