@@ -67,14 +67,14 @@ class Hosts:
 
         `groups` are its resources with servers of their own, whose names are known only later.
         """
-        wanted = [
+        chosen = [
             name
             for name in self.by_server
             if name in servers or name.partition("/")[0] in groups
         ]
-        if self.is_inventory and wanted:
+        if self.is_inventory and chosen:
             return replace(
-                self, by_server={name: self.by_server[name] for name in wanted}
+                self, by_server={name: self.by_server[name] for name in chosen}
             )
         wrong = [
             Mistake(
@@ -85,7 +85,7 @@ class Hosts:
                 code="server-unknown",
             )
             for name in self.by_server
-            if name not in wanted
+            if name not in chosen
         ]
         if wrong:
             raise Invalid(wrong, OPEN)
