@@ -53,7 +53,7 @@ def add(commands: state_options.Commands) -> None:
         commands,
         "verify",
         "verify that the machine still is as its deployments say",
-        (__doc__ or "").partition("`: ")[2],
+        __doc__,
         epilog=_EPILOG,
     )
     state_options.add_some(parser)
