@@ -28,7 +28,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NoReturn, TextIO, cast
 
@@ -39,6 +39,11 @@ from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, nothing_done
 from heat_config_hooks.tools import ansible_settings, ansible_values
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, Recap
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
 
 ABOUT = protocol.About(
     config="a playbook, as text or as a list of plays",
@@ -142,10 +147,10 @@ def prepare(
     request: protocol.Request, place: protocol.Workplace
 ) -> protocol.Command | Reply:
     """Write the playbook and its variables, and return the command."""
-    playbook = _playbook(request.config)
+    playbook = text(request.config)
     if not playbook.strip():
         return nothing_done()
-    _argv(request, place)  # report mistakes before anything is written
+    command_line(request, place)  # report mistakes before anything is written
     check(NEEDS["ansible"], place.environment)
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
@@ -153,6 +158,18 @@ def prepare(
         place.working / f"{request.key}_playbook.yaml",
         playbook.encode("utf-8", "replace"),
     )
+    return steps.command(
+        __name__, request, place, write_inputs(request, place, outputs)
+    )
+
+
+def write_inputs(
+    request: protocol.Request, place: protocol.Workplace, outputs: Path
+) -> list[str]:
+    """Write the variables of the playbook, and the inventory with this machine, to the folder of the run.
+
+    Return a note for each input that is left out.
+    """
     if not request.options["inventory"]:
         files.replace(place.run / _HOSTS, _THIS_MACHINE)
     inputs = protocol.visible_inputs(request)
@@ -167,35 +184,57 @@ def prepare(
         json.dumps(variables).encode() if trusted else ansible_values.as_yaml(variables)
     )
     files.replace(place.run / f"{request.key}_variables.json", content)
-    notes = [
+    return [
         f"the input {name} is not a variable of the playbook, because it is a setting of ansible; "
         "the option trusted_inputs allows it"
         for name in settings
     ]
-    return steps.command(__name__, request, place, notes)
 
 
 finish = protocol.collect
 
 
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that runs the playbook in check mode."""
+    from heat_config_hooks.tools import ansible_check  # noqa: PLC0415  # few runs verify
+
+    return ansible_check.verify(request, place)
+
+
+def verdict(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Verdict:
+    """Return the verdict from the tasks that would change something."""
+    from heat_config_hooks.tools import ansible_check  # noqa: PLC0415  # few runs verify
+
+    return ansible_check.verdict_of(request, place, ended)
+
+
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Run the playbook, and return the exit code of ansible-playbook."""
-    argv, activity = _argv(request, place), Activity()
-    if sentence := _unmarkable(request, argv[0]):
+    argv, activity = command_line(request, place), Activity()
+    if sentence := unmarkable(request, argv[0]):
         steps.say(sentence, error=True)
         return UNKNOWN
-    inventory = _inventory(request, place)
-    # there is the one of this hook, or that of the `tosca` hook
-    local = Path(inventory).parent == place.run
-    environment = ansible_settings.environment(request, place, local=local)
+    environment = settings_of(request, place)
     if environment.get("ANSIBLE_STDOUT_CALLBACK") in _SUPPORTED:
         code = _run_with_runner(argv, environment, place, activity)
     else:
-        environment[_MARK] = str(place.run)
-        signal.signal(
-            signal.SIGTERM, lambda number, _: _end(number, environment[_MARK])
-        )
-        code = _run_without_runner(argv, environment, place, activity)
+        code = run_without_runner(argv, environment, place, activity)
+    return with_activity(request, code, activity)
+
+
+def settings_of(request: protocol.Request, place: protocol.Workplace) -> dict[str, str]:
+    """Return the variables for ansible. Raises HookError."""
+    # there is the inventory of this hook, or that of the `tosca` hook
+    local = Path(_inventory(request, place)).parent == place.run
+    return ansible_settings.environment(request, place, local=local)
+
+
+def with_activity(request: protocol.Request, code: int, activity: Activity) -> int:
+    """Return the exit code of a run; it is a failure, and says so, if no task was run and that was not intended."""
     succeeds = code or request.options["allow_nothing"]
     absence = (
         "" if succeeds else activity.absence(cast("list[str]", request.options["tags"]))
@@ -208,7 +247,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     return code
 
 
-def _unmarkable(request: protocol.Request, program: str) -> str:
+def unmarkable(request: protocol.Request, program: str) -> str:
     """Return why an old version of ansible cannot be given the inputs as they are; empty if it can."""
     inputs = protocol.visible_inputs(request)
     exposed = [name for name, value in inputs.items() if ansible_values.exposed(value)]
@@ -221,19 +260,34 @@ def _unmarkable(request: protocol.Request, program: str) -> str:
     return f"the input {exposed[0]} has a key with «{{», {taken}: upgrade it, or set the option trusted_inputs"
 
 
-def _run_without_runner(
+def run_without_runner(
     argv: Sequence[str],
     environment: dict[str, str],
     place: protocol.Workplace,
     activity: Activity,
+    *,
+    cwd: Path | None = None,
+    plugins: Mapping[str, str] = {},
+    quiet: bool = False,
 ) -> int:
-    """Run ansible-playbook, learn from the witness which tasks ran, and return the exit code."""
+    """Run ansible-playbook, learn from the witness which tasks ran, and return the exit code.
+
+    `plugins` are further callback plugins, by their names. With `quiet`, standard output of ansible is not shown.
+    """
+    environment[_MARK] = str(place.run)
+    signal.signal(signal.SIGTERM, lambda number, _: _end(number, environment[_MARK]))
     folder, events = place.run / "callbacks", place.run / "witness.json"
     files.make_directory(folder)
-    files.replace(folder / "heat_config_witness.py", _WITNESS.encode())
+    for name, plugin in {"heat_config_witness": _WITNESS, **plugins}.items():
+        files.replace(folder / f"{name}.py", plugin.encode())
     environment["ANSIBLE_CALLBACK_PLUGINS"] += f":{folder}"
     environment["HEAT_CONFIG_WITNESS"] = str(events)
-    code = steps.run(argv, cwd=place.working, environment={**os.environ, **environment})
+    code = steps.run(
+        argv,
+        cwd=cwd or place.working,
+        environment={**os.environ, **environment},
+        quiet=quiet,
+    )
     with contextlib.suppress(OSError, ValueError):
         # ansible ended early, or does not load such plugins
         for name, data in json.loads(events.read_bytes()):
@@ -300,7 +354,7 @@ def _run_with_runner(
     return int(runner.rc) if runner.rc >= 0 else 128 - int(runner.rc)
 
 
-def _playbook(config: object) -> str:
+def text(config: object) -> str:
     """Return the text of a playbook; empty for an empty config. Raises HookError."""
     if config in (None, [], {}):
         return ""
@@ -311,8 +365,10 @@ def _playbook(config: object) -> str:
     return json.dumps(config, indent=2, ensure_ascii=False) + "\n"  # JSON is YAML
 
 
-def _argv(request: protocol.Request, place: protocol.Workplace) -> list[str]:
-    """Return the command line. Raises HookError."""
+def command_line(
+    request: protocol.Request, place: protocol.Workplace, folder: Path | None = None
+) -> list[str]:
+    """Return the command line, with the playbook in the working folder or another one. Raises HookError."""
     argv = [
         *programs.find(ANSIBLE, place.environment),
         "-i",
@@ -327,7 +383,7 @@ def _argv(request: protocol.Request, place: protocol.Workplace) -> list[str]:
         if value:
             argv += [argument, value]
     playbook, variables = (
-        place.working / f"{request.key}_playbook.yaml",
+        (folder or place.working) / f"{request.key}_playbook.yaml",
         place.run / f"{request.key}_variables.json",
     )
     return [*argv, str(playbook), "--extra-vars", f"@{variables}"]

@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol
@@ -29,6 +29,11 @@ from heat_config_hooks.reply import (
     failure,
     nothing_done,
 )
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
 
 ABOUT = protocol.About(
     config="a Puppet manifest",
@@ -117,50 +122,83 @@ def prepare(
     if not manifest.strip():
         _clear_hiera(request, place)
         return nothing_done()
-    options = request.options
-    puppet = programs.find(PUPPET, place.environment)
-    own = {"heat_outputs_path": str(protocol.clear_outputs(request, place))}
-    if _for_hiera(request):
-        own["deploy_config_name"] = _name(request)
-        data = _data(request, place)
+    programs.find(
+        PUPPET, place.environment
+    )  # report mistakes before anything is written
+    outputs = protocol.clear_outputs(request, place)
+    if for_hiera(request):
+        data = hiera_file(request, place)
         files.make_directory(data.parent)
-        inputs = protocol.visible_inputs(request)
-        files.replace(
-            data,
-            _json(
-                inputs if options.get("trusted_inputs") else changed(inputs, _literal)
-            ),
-        )
+        files.replace(data, hiera_content(request))
+    files.make_directory(place.working)
+    path, home = place.working / f"{request.key}.pp", home_of(place)
+    more = (*more_of(request.options), *_logs(request.options, place), str(path))
+    ready = command(request, place, outputs, more, home)
+    files.replace(path, manifest.encode("utf-8", "replace"))
+    if home:
+        files.make_directory(Path(home["HOME"]))
+    return ready
+
+
+def command(
+    request: protocol.Request,
+    place: protocol.Workplace,
+    outputs: Path,
+    more: Iterable[str],
+    home: Mapping[str, str],
+) -> protocol.Command:
+    """Return the command that applies a manifest with the inputs as facts; `more` are its further arguments.
+
+    The facts are in the folder of the run. Raises HookError.
+    """
+    options, own = request.options, {"heat_outputs_path": str(outputs)}
+    if for_hiera(request):
+        own["deploy_config_name"] = _name(request)
     facts = (
         _facts(request, place, own)
         if options["enable_facter"] and options["use_facter"]
         else {}
     )
-    files.make_directory(place.working)
-    path = place.working / f"{request.key}.pp"
-    files.replace(path, manifest.encode("utf-8", "replace"))
     argv = (
-        *puppet,
+        *programs.find(PUPPET, place.environment),
         "apply",
         "--color",
         "false",
         "--detailed-exitcodes",
         "--logdest",
         "console",
+        *more,
     )
-    argv = (*argv, *_more(options, place), str(path))
     return protocol.Command(
         argv=argv
         if "FACTER_fqdn" in facts
         else ("/bin/sh", "-c", _WITH_FQDN, "sh", *argv),
-        cwd=place.working,
+        cwd=place.working if place.working.is_dir() else place.run,
         environment={
             **_locale(place),
-            **_home(place),
+            **home,
             **facts,
             **{f"FACTER_{name}": value for name, value in own.items()},
         },
     )
+
+
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that applies the manifest in noop mode, or the verdict if Hiera's file has changed."""
+    from heat_config_hooks.tools import puppet_check  # noqa: PLC0415  # few runs verify
+
+    return puppet_check.verify(request, place)
+
+
+def verdict(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Verdict:
+    """Return the verdict from Puppet's report."""
+    from heat_config_hooks.tools import puppet_check  # noqa: PLC0415  # few runs verify
+
+    return puppet_check.verdict_of(request, place, ended)
 
 
 def finish(
@@ -174,7 +212,7 @@ def finish(
     reply = protocol.collect(request, place, ended)
     if ended.code == CHANGED:
         reply["deploy_status_code"] = 0
-    elif ended.code and (cause := _cause(ended.stderr)):
+    elif ended.code and (cause := cause_of(ended.stderr)):
         reply["deploy_stderr"] = Capture(ended.stderr, after=f"{cause}\n")
     if (
         ended.code == 0
@@ -189,8 +227,10 @@ def finish(
     return reply
 
 
-def _cause(stderr: Path) -> str:
+def cause_of(stderr: Path, *, repeats: bool = False) -> str:
     """Return the first error of Puppet, if something follows it; else empty. People take the last line for the reason.
+
+    With `repeats`, it is also returned if nothing follows it.
 
     What follows are errors of resources that need the one that failed, and warnings about those that were skipped.
     Of two lines about the same error, the one that names the resource counts. Facter's errors end no run.
@@ -215,7 +255,7 @@ def _cause(stderr: Path) -> str:
         ),
         errors[0],
     )
-    return "" if cause == lines[-1] else cause
+    return "" if cause == lines[-1] and not repeats else cause
 
 
 def _is_dry_run(stdout: Path) -> bool:
@@ -267,7 +307,8 @@ def _json(values: object) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _for_hiera(request: protocol.Request) -> bool:
+def for_hiera(request: protocol.Request) -> bool:
+    """Return whether the inputs go to Hiera's folder."""
     return bool(request.options["enable_hiera"] or request.options["use_hiera"])
 
 
@@ -280,7 +321,7 @@ def _name(request: protocol.Request) -> str:
     return name
 
 
-def _data(request: protocol.Request, place: protocol.Workplace) -> Path:
+def hiera_file(request: protocol.Request, place: protocol.Workplace) -> Path:
     """Return the path of the inputs for Hiera."""
     folder = Path(
         place.environment.get("HEAT_PUPPET_HIERA_DATADIR") or "/etc/puppet/hieradata"
@@ -288,20 +329,34 @@ def _data(request: protocol.Request, place: protocol.Workplace) -> Path:
     return folder / f"heat_config_{_name(request)}.json"
 
 
+def hiera_content(request: protocol.Request) -> bytes:
+    """Return the inputs for Hiera."""
+    inputs = protocol.visible_inputs(request)
+    if request.options.get("trusted_inputs"):
+        return _json(inputs)
+    return _json(changed(inputs, _literal))
+
+
 def _clear_hiera(request: protocol.Request, place: protocol.Workplace) -> None:
     """On DELETE, remove the inputs from Hiera's folder."""
-    if request.action == "DELETE" and _for_hiera(request):
+    if request.action == "DELETE" and for_hiera(request):
         with contextlib.suppress(OSError):  # the result of the run is more important
-            _data(request, place).unlink(missing_ok=True)
+            hiera_file(request, place).unlink(missing_ok=True)
 
 
-def _more(options: Mapping[str, object], place: protocol.Workplace) -> list[str]:
-    """Return the arguments for the options."""
+def more_of(options: Mapping[str, object]) -> list[str]:
+    """Return the arguments for the options, except those for logs."""
     more: list[str] = []
     for name, separator in (("modulepath", ":"), ("tags", ",")):
         texts = options[name]
         if isinstance(texts, list) and (text := separator.join(texts)):
             more += [f"--{name}", text]
+    return more
+
+
+def _logs(options: Mapping[str, object], place: protocol.Workplace) -> list[str]:
+    """Return the arguments for the options for logs."""
+    more: list[str] = []
     for name in ("debug", "verbose"):
         if options[f"enable_{name}"]:
             more += [
@@ -312,7 +367,7 @@ def _more(options: Mapping[str, object], place: protocol.Workplace) -> list[str]
     return more
 
 
-def _home(place: protocol.Workplace) -> dict[str, str]:
+def home_of(place: protocol.Workplace) -> dict[str, str]:
     """Return a home for Puppet if it needs one: for root, it uses the folders of the system instead.
 
     The commands that Puppet runs do not see it, because Puppet removes HOME from their environment.
@@ -322,9 +377,7 @@ def _home(place: protocol.Workplace) -> dict[str, str]:
         present not in ("", "/") and os.access(present, os.W_OK | os.X_OK)
     ):
         return {}
-    home = place.working / "home"
-    files.make_directory(home)
-    return {"HOME": str(home)}
+    return {"HOME": str(place.working / "home")}
 
 
 def _puppet_log(name: str, place: protocol.Workplace) -> Path:

@@ -30,6 +30,11 @@ from heat_config_hooks.needs import NEEDS, SALT
 from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 ABOUT = protocol.About(
     config="a salt state file: text for any of salt's renderers, or a map of states",
     options={
@@ -81,55 +86,32 @@ def prepare(
     request: protocol.Request, place: protocol.Workplace
 ) -> protocol.Command | Reply:
     """Write the state file, the pillar and the minion configuration of this run, and return the command."""
-    states = _states(request.config)
+    states = states_of(request.config)
     if not states.strip():
         return nothing_done()
-    program = programs.find(SALT, place.environment)
-    user = _user()
-    main = _minion_config(place.environment)
-    machine = _machine_config(main)
+    # report mistakes before anything is written
+    programs.find(SALT, place.environment)
+    _user()
+    machine = _machine_config(_minion_config(place.environment))
     options = protocol.as_map(request.options["minion"])
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
     files.replace(
         place.working / f"{request.key}.sls", states.encode("utf-8", "replace")
     )
-    inputs = {**protocol.visible_inputs(request), "heat_outputs_path": str(outputs)}
-    pillar = place.run / "pillar.json"
-    settings = (
-        []
-        if request.options.get("trusted_inputs")
-        else [name for name in inputs if _is_setting(name)]
-    )
-    shown = {name: value for name, value in inputs.items() if name not in settings}
-    files.replace(pillar, json.dumps({**shown, INPUTS: inputs}).encode())
-    own = place.run / "own.conf"
-    _write_config(own, {**options, **_own(place.run, pillar, user)})
-    include = [glob.escape(str(path)) for path in (*machine, own)]
-    _write_config(place.run / "minion", {"id": _minion_id(main), "include": include})
-    # salt reads them next to its configuration
-    _grains(place).symlink_to(main.parent / "grains")
-    files.make_directory(place.run / "cache")
+    settings = write_config(request, place, outputs)
     files.make_directory(place.working / "file_backup")
     (place.run / "cache" / "file_backup").symlink_to(place.working / "file_backup")
     test = request.options["test"] or any(
         settings.get("test") is True for settings in (options, *machine.values())
     )
     return protocol.Command(
-        argv=(
-            *program,
-            *(
-                "--local",
-                f"--config-dir={place.run}",
-                f"--file-root={glob.escape(str(place.working))}",
-            ),
-            *("--log-level=info", "--no-color", "--retcode-passthrough"),
-            *("--out=json", f"--out-file={_returned(place)}"),
-            *(
-                "--no-parse=mods",
-                "state.sls",
-                f"mods={request.key}",
-            ),  # not parsed, because an id may look like a number
+        argv=salt_call(
+            place,
+            place.working,
+            _returned(place),
+            "state.sls",
+            request.key,
             f"test={bool(test)}",  # always, because an input of that name could set it otherwise
         ),
         cwd=place.working,
@@ -140,6 +122,79 @@ def prepare(
             for name in settings
         ),
     )
+
+
+def write_config(
+    request: protocol.Request, place: protocol.Workplace, outputs: Path
+) -> list[str]:
+    """Write the pillar and the minion configuration of this run to its folder. Raises HookError.
+
+    Return the inputs that are settings of salt, and are not pillar of their own.
+    """
+    main = _minion_config(place.environment)
+    machine = _machine_config(main)
+    options = protocol.as_map(request.options["minion"])
+    inputs = {**protocol.visible_inputs(request), "heat_outputs_path": str(outputs)}
+    pillar = place.run / "pillar.json"
+    settings = (
+        []
+        if request.options.get("trusted_inputs")
+        else [name for name in inputs if _is_setting(name)]
+    )
+    shown = {name: value for name, value in inputs.items() if name not in settings}
+    files.replace(pillar, json.dumps({**shown, INPUTS: inputs}).encode())
+    own = place.run / "own.conf"
+    _write_config(own, {**options, **_own(place.run, pillar, _user())})
+    include = [glob.escape(str(path)) for path in (*machine, own)]
+    _write_config(place.run / "minion", {"id": _minion_id(main), "include": include})
+    # salt reads them next to its configuration
+    _grains(place).symlink_to(main.parent / "grains")
+    files.make_directory(place.run / "cache")
+    return settings
+
+
+def salt_call(
+    place: protocol.Workplace, root: Path, returned: Path, *words: str
+) -> tuple[str, ...]:
+    """Return the command line that calls a function, with the states in `root`; its return goes to a file.
+
+    `words` are the function, the state file, and further arguments. Raises HookError.
+    """
+    function, states, *more = words
+    return (
+        *programs.find(SALT, place.environment),
+        *(
+            "--local",
+            f"--config-dir={place.run}",
+            f"--file-root={glob.escape(str(root))}",
+        ),
+        *("--log-level=info", "--no-color", "--retcode-passthrough"),
+        *("--out=json", f"--out-file={returned}"),
+        *(
+            "--no-parse=mods",
+            function,
+            f"mods={states}",
+        ),  # not parsed, because an id may look like a number
+        *more,
+    )
+
+
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that applies the states with `test=True`."""
+    from heat_config_hooks.tools import salt_check  # noqa: PLC0415  # few runs verify
+
+    return salt_check.verify(request, place)
+
+
+def verdict(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Verdict:
+    """Return the verdict from the return of each state."""
+    from heat_config_hooks.tools import salt_check  # noqa: PLC0415  # few runs verify
+
+    return salt_check.verdict_of(request, place, ended)
 
 
 def _is_setting(name: str) -> bool:
@@ -157,21 +212,17 @@ def finish(
     """
     outputs = protocol.collect(request, place, ended)
     path = _returned(place)
-    try:
-        document = strict_json.loads(files.read(path).decode())
-    except (OSError, ValueError):
-        document = None
-    if not isinstance(document, Mapping) or "local" not in document:
-        sentence = "salt-call ended without returning the outcome of the states"
+    document = read_return(path)
+    if document is None:
         return {
             **outputs,
-            **failure(ended.code or UNKNOWN, sentence, stderr=Capture(ended.stderr)),
+            **failure(ended.code or UNKNOWN, NOTHING, stderr=Capture(ended.stderr)),
         }
     returned = document["local"]
     problems = [
         *_lost_grains(place, ended),
         *_untried(returned, request, place),
-        *_problems(returned),
+        *problems_of(returned),
     ]
     # salt-call's own code also depends on commands in templates
     code = (ended.code or _FAILED) if problems else 0
@@ -192,7 +243,22 @@ def finish(
     }
 
 
-def _states(config: object) -> str:
+NOTHING = "salt-call ended without returning the outcome of the states"
+"""The reason if there is no return."""
+
+
+def read_return(path: Path) -> Mapping[str, object] | None:
+    """Return the document with a return of salt, below `local`; None if there is none."""
+    try:
+        document = strict_json.loads(files.read(path).decode())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(document, Mapping) or "local" not in document:
+        return None
+    return document
+
+
+def states_of(config: object) -> str:
     """Return the text of the state file."""
     if not config:
         return ""
@@ -313,7 +379,7 @@ def _returned(place: protocol.Workplace) -> Path:
     return place.run / "returned.json"
 
 
-def _problems(returned: object) -> list[str]:
+def problems_of(returned: object) -> list[str]:
     """Return a text for each failure; empty if all states have succeeded.
 
     Salt returns a map of states; if it ran none of them, a list of errors or a single error.
