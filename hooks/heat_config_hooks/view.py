@@ -19,6 +19,8 @@ def view(place: protocol.Workplace, name: str, content: bytes) -> Path:
     except OSError:
         pass
     folder = place.run / "view"
+    if folder.is_dir():  # of an earlier call for the same run
+        return folder
     files.make_directory(folder)
     try:
         others = [path for path in place.working.iterdir() if path.name != name]

@@ -32,7 +32,7 @@ _RECORD = "record.jsonl"
 """The file in the folder of the run with the outcome of each task."""
 
 _VARIABLE = "HEAT_CONFIG_RECORD"
-"""The variable that names it for the plugin."""
+"""The variable that names it for the plugin; another one begins the paths of outputs."""
 
 _PLUGIN = """
 import json
@@ -54,16 +54,35 @@ def cut(value):
 
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "aggregate", "heat_config_recorder"
-    KEPT = ("changed", "skipped", "skip_reason", "skipped_reason", "false_condition", "msg", "censored", "dest", "path",
-            "stderr", "module_stderr", "failed", "item", "_ansible_item_label")
+    KEPT = ("changed", "skipped", "skip_reason", "skipped_reason", "false_condition", "msg", "censored", "failed",
+            "stderr", "module_stderr", "item", "_ansible_item_label")
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.file = open(os.environ["HEAT_CONFIG_RECORD"], "w")
         self.left = MOST
 
-    def part(self, result):
+    def is_output(self, path):
+        return path.startswith(os.environ["HEAT_CONFIG_RECORD_OUTPUTS"])
+
+    def path(self, result, arguments):
+        invocation = result.get("invocation") or {}
+        called = invocation.get("module_args") if isinstance(invocation, dict) else None
+        for values in (result, called, arguments):
+            if isinstance(values, dict):
+                for name in ("dest", "path"):
+                    if isinstance(values.get(name), str):
+                        return values[name]
+        differences = result.get("diff")
+        for one in differences if isinstance(differences, list) else [differences]:
+            header = one.get("before_header") if isinstance(one, dict) else None
+            if isinstance(header, str) and header.startswith("/"):
+                return header
+        return ""
+
+    def part(self, result, path):
         kept = {name: cut(result[name]) for name in self.KEPT if name in result}
+        kept.update(path=cut(path), output=self.is_output(path))
         if result.get("changed") and result.get("diff") and self.left > 0:
             self.left -= 1
             kept["diff"] = cut(result["diff"])
@@ -77,14 +96,17 @@ class CallbackModule(CallbackBase):
         )
         arguments, items = fields.get("args"), result.get("results")
         guarded = isinstance(arguments, dict) and bool(arguments.get("creates") or arguments.get("removes"))
+        looped = isinstance(items, list) and items and all(isinstance(item, dict) for item in items)
+        looped = looped and fields.get("loop")
+        results = items if looped else [result]
+        paths = [self.path(one, None if looped else arguments) for one in results]
         if "censored" in result or fields.get("no_log") is True:
             names = ("changed", "skip_reason", "skipped_reason", "false_condition")
             shown = {name: result[name] for name in names if name in result}
-            parts = [{**shown, "censored": "its output is hidden by no_log"}]
-        elif isinstance(items, list) and items and all(isinstance(item, dict) for item in items) and fields.get("loop"):
-            parts = [self.part(item) for item in items]
+            outputs = all(map(self.is_output, paths))
+            parts = [{**shown, "censored": "its output is hidden by no_log", "output": outputs}]
         else:
-            parts = [self.part(result)]
+            parts = [self.part(one, path) for one, path in zip(results, paths)]
         self.write({
             "event": kind,
             "task": str(fields.get("name") or task.get_name()),
@@ -158,6 +180,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         return UNKNOWN
     environment = ansible.settings_of(request, place)
     environment[_VARIABLE] = str(place.run / _RECORD)
+    environment[f"{_VARIABLE}_OUTPUTS"] = f"{view.outputs(request, place)}."
     code = ansible.run_without_runner(
         [*argv, "--check", "--diff"],
         environment,
@@ -177,7 +200,7 @@ def _folder(request: protocol.Request, place: protocol.Workplace) -> Path:
 
 
 def verdict_of(
-    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+    _: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
 ) -> Verdict:
     """Return the verdict from the record."""
     records = list(_records(place.run / _RECORD))
@@ -186,7 +209,7 @@ def verdict_of(
     unchecked: list[str] = []
     total = 0
     for record in tasks:
-        kinds = [_kind(record, part, request, place) for part in record["parts"]]
+        kinds = [_kind(record, part) for part in record["parts"]]
         total += any(kind != "skipped" for kind in kinds)
         for kind, part in zip(kinds, record["parts"], strict=True):
             if kind == "change":
@@ -226,12 +249,7 @@ def _is_gathering(record: Mapping[str, Any]) -> bool:
     )
 
 
-def _kind(
-    record: Mapping[str, Any],
-    part: Mapping[str, Any],
-    request: protocol.Request,
-    place: protocol.Workplace,
-) -> str:
+def _kind(record: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     """Return what a task, or its part for one item, tells: `change`, `unchecked`, `skipped` or `checked`."""
     action = str(record["action"]).rpartition(".")[2]
     if record["event"] == "skipped" or part.get("skipped"):
@@ -246,9 +264,7 @@ def _kind(
             return "checked"
         said = "check mode" in str(part.get("msg")).lower()
         return "checked" if record["guarded"] and not said else "unchecked"
-    if not part.get("changed"):
-        return "checked"
-    if any(view.is_output(part.get(name), request, place) for name in ("dest", "path")):
+    if not part.get("changed") or part["output"]:
         return "checked"
     if (
         action in _COMMANDS
@@ -269,8 +285,7 @@ def _never_changes(record: Mapping[str, Any]) -> bool:
 
 def _change(record: Mapping[str, Any], part: Mapping[str, Any]) -> Change:
     """Return the difference that a task, or its part for one item, tells."""
-    path = part.get("dest") or part.get("path")
-    thing = f" {path}" if isinstance(path, str) else ""
+    thing = f" {part['path']}" if part.get("path") else ""
     how = f"would change{thing}"
     if record["check_mode"] is False:
         how = f"has changed{thing}: the task has check_mode: false, so it was run"

@@ -161,7 +161,7 @@ def _counts_nothing(
     kind, _, rest = name.partition("[")
     title = resource.get("path") or rest.removesuffix("]")
     return (
-        kind in ("Notify", "Schedule", "Whit", "Stage", "Class")
+        kind in ("Notify", "Schedule", "Filebucket", "Whit", "Stage", "Class")
         or bool(status.get("skipped"))
         or resource.get("noop") is True
         or view.is_output(title, request, place)
