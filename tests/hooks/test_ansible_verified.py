@@ -151,10 +151,10 @@ def test_command_that_can_be_checked_is_in_effect(machine: Machine) -> None:
 
     Outputs and failures that are ignored count nothing.
     """
-    made = machine.folder / "made"
+    stamp = machine.folder / "stamp"
     ours(
         machine,
-        command("make", f"touch {made}", args={"creates": str(made)}),
+        command("make", f"touch {stamp}", args={"creates": str(stamp)}),
         command("read", "echo a", changed_when=False),
         command("ask", "echo b", changed_when=False, check_mode=False),
         command(
@@ -164,13 +164,13 @@ def test_command_that_can_be_checked_is_in_effect(machine: Machine) -> None:
         outputs=[{"name": "x"}],
     )
     assert verified(machine)["state"] == "ok"
-    made.unlink()
+    stamp.unlink()
 
     row = verified(machine)
 
     assert row["state"] == "drifted"
     assert [change["what"] for change in row["changes"]] == ["make"]
-    assert not made.exists()
+    assert not stamp.exists()
 
 
 def test_secret_task_shows_nothing_but_its_name(machine: Machine) -> None:

@@ -48,7 +48,7 @@ def test_manifest_is_verified_changed_verified_repaired_and_verified(
 
     Puppet's own state is left as the run has left it, and a value that is `Sensitive` is not shown.
     """
-    page, made = tmp_path / "page", tmp_path / "made"
+    page, stamp = tmp_path / "page", tmp_path / "stamp"
     secret = tmp_path / "secret"
     ours(
         machine,
@@ -57,7 +57,7 @@ def test_manifest_is_verified_changed_verified_repaired_and_verified(
         file {{ '{secret}': content => Sensitive("{SECRET}\\n"), loglevel => debug }}
         file {{ "${{heat_outputs_path}}.x": content => 'x' }}
         file {{ '{tmp_path}/never': ensure => file, noop => true }}
-        exec {{ '/bin/touch {made}': creates => '{made}' }}
+        exec {{ '/bin/touch {stamp}': creates => '{stamp}' }}
         notify {{ 'hello': }}
         """,
         inputs={"greeting": "Hello"},
@@ -66,7 +66,7 @@ def test_manifest_is_verified_changed_verified_repaired_and_verified(
     assert verified(machine)["message"] == ""
     page.write_text("Hello\nWorld\n")
     secret.write_text(f"no {SECRET}\n")
-    made.unlink()
+    stamp.unlink()
     states = [path.stat().st_mtime_ns for path in (tmp_path / "var").rglob("state/*")]
 
     row = verified(machine)
@@ -76,19 +76,19 @@ def test_manifest_is_verified_changed_verified_repaired_and_verified(
     assert list(changes) == [
         f"File[{page}]",
         f"File[{secret}]",
-        f"Exec[/bin/touch {made}]",
+        f"Exec[/bin/touch {stamp}]",
     ]
     assert changes[f"File[{page}]"]["how"].startswith("content: current_value")
     lines = changes[f"File[{page}]"]["diff"].splitlines()
     assert lines[1:] == [" Hello", "-World", "+world"]
     assert SECRET not in str(row)
-    assert not made.exists()
+    assert not stamp.exists()
     assert states == [
         path.stat().st_mtime_ns for path in (tmp_path / "var").rglob("state/*")
     ]
     assert machine.agent("verify", "--repair").code == 0
     assert page.read_text() == "Hello\nworld\n"
-    assert made.exists()
+    assert stamp.exists()
 
 
 def test_command_that_runs_every_time_is_unknown(machine: Machine) -> None:

@@ -44,7 +44,7 @@ def test_states_are_verified_changed_verified_repaired_and_verified(
 
     A state with `show_changes: False` shows nothing, and nothing is changed.
     """
-    page, made, secret = (tmp_path / name for name in ("page", "made", "secret"))
+    page, stamp, secret = (tmp_path / name for name in ("page", "stamp", "secret"))
     ours(
         machine,
         f"""
@@ -64,8 +64,8 @@ output:
     - contents: x
 make:
   cmd.run:
-    - name: touch {made}
-    - creates: {made}
+    - name: touch {stamp}
+    - creates: {stamp}
 """,
         inputs={"greeting": "Hello"},
         outputs=[{"name": "x"}],
@@ -73,7 +73,7 @@ make:
     assert verified(machine)["message"] == ""
     page.write_text("Hello\nWorld\n")
     secret.write_text(f"no {SECRET}\n")
-    made.unlink()
+    stamp.unlink()
     working = machine.state / "heat-config-salt"
     before = {path: path.lstat().st_mtime_ns for path in working.rglob("*")}
 
@@ -90,11 +90,11 @@ make:
     assert change["how"] == f"The file {page} is set to be changed"
     assert change["diff"].splitlines()[1:] == [" Hello", "-World", "+world"]
     assert SECRET not in str(row)
-    assert not made.exists()
+    assert not stamp.exists()
     assert before == {path: path.lstat().st_mtime_ns for path in working.rglob("*")}
     assert machine.agent("verify", "--repair").code == 0
     assert page.read_text() == "Hello\nworld\n"
-    assert made.exists()
+    assert stamp.exists()
 
 
 def test_command_that_runs_every_time_is_unknown(machine: Machine) -> None:
