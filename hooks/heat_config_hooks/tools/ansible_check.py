@@ -24,7 +24,7 @@ from typing import Any
 from heat_config_hooks import files, protocol, steps, verdict, view
 from heat_config_hooks.needs import NEEDS, check
 from heat_config_hooks.reply import UNKNOWN
-from heat_config_hooks.tools import ansible
+from heat_config_hooks.tools import ansible_run
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, message
 from heat_config_hooks.verdict import Change, Verdict
 
@@ -161,27 +161,29 @@ def verify(
     request: protocol.Request, place: protocol.Workplace
 ) -> protocol.Command | Verdict:
     """Write the variables of the playbook, and return the command that runs it in check mode. Raises HookError."""
-    playbook = ansible.text(request.config)
+    playbook = ansible_run.text(request.config)
     if not playbook.strip():
         return verdict.in_effect()
-    ansible.command_line(request, place)  # report mistakes before anything is written
+    ansible_run.command_line(
+        request, place
+    )  # report mistakes before anything is written
     check(NEEDS["ansible"], place.environment)
     _folder(request, place)
-    ansible.write_inputs(request, place, view.outputs(request, place))
+    ansible_run.write_inputs(request, place, view.outputs(request, place))
     return steps.command(__name__, request, place)
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Run the playbook in check mode, and return the exit code of ansible-playbook."""
     folder, activity = _folder(request, place), Activity()
-    argv = ansible.command_line(request, place, folder)
-    if sentence := ansible.unmarkable(request, argv[0]):
+    argv = ansible_run.command_line(request, place, folder)
+    if sentence := ansible_run.unmarkable(request, argv[0]):
         steps.say(sentence, error=True)
         return UNKNOWN
-    environment = ansible.settings_of(request, place)
+    environment = ansible_run.settings_of(request, place)
     environment[_VARIABLE] = str(place.run / _RECORD)
     environment[f"{_VARIABLE}_OUTPUTS"] = f"{view.outputs(request, place)}."
-    code = ansible.run_without_runner(
+    code = ansible_run.run_without_runner(
         [*argv, "--check", "--diff"],
         environment,
         place,
@@ -190,12 +192,12 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         plugins={"heat_config_recorder": _PLUGIN},
         quiet=True,
     )
-    return ansible.with_activity(request, code, activity)
+    return ansible_run.with_activity(request, code, activity)
 
 
 def _folder(request: protocol.Request, place: protocol.Workplace) -> Path:
     """Return the folder with the playbook."""
-    content = ansible.text(request.config).encode("utf-8", "replace")
+    content = ansible_run.text(request.config).encode("utf-8", "replace")
     return view.view(place, f"{request.key}_playbook.yaml", content)
 
 

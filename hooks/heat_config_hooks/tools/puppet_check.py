@@ -20,7 +20,7 @@ from typing import Any
 
 from heat_config_hooks import files, programs, protocol, verdict, view
 from heat_config_hooks.needs import PUPPET
-from heat_config_hooks.tools import puppet
+from heat_config_hooks.tools import puppet_run
 from heat_config_hooks.verdict import Change, Verdict
 
 _GUARDS = ("creates", "onlyif", "unless", "refreshonly")
@@ -38,18 +38,18 @@ def verify(
     if not manifest.strip():
         return verdict.in_effect()
     programs.find(PUPPET, place.environment)
-    if puppet.for_hiera(request) and (change := _hiera(request, place)):
+    if puppet_run.for_hiera(request) and (change := _hiera(request, place)):
         return verdict.drifted([change])
     path = place.run / f"{request.key}.pp"
     files.replace(path, manifest.encode("utf-8", "replace"))
-    home = puppet.home_of(place)
+    home = puppet_run.home_of(place)
     if home and not Path(home["HOME"]).is_dir():
         home = {"HOME": str(place.run / "home")}
         files.make_directory(place.run / "home")
     own = place.run / "puppet"
     files.make_directory(own)
     more = (
-        *puppet.more_of(request.options),
+        *puppet_run.more_of(request.options),
         "--noop",
         "--show_diff",
         *("--log_level", "notice"),
@@ -60,7 +60,7 @@ def verify(
         *("--catalog_cache_terminus", "json", "--client_datadir", str(own / "data")),
         str(path),
     )
-    return puppet.command(request, place, view.outputs(request, place), more, home)
+    return puppet_run.command(request, place, view.outputs(request, place), more, home)
 
 
 def verdict_of(
@@ -91,7 +91,7 @@ def verdict_of(
     if changes:
         return verdict.drifted(changes)
     failed = [name for name, status in statuses.items() if status.get("failed")]
-    if ended.code not in (0, puppet.CHANGED) or failed:
+    if ended.code not in (0, puppet_run.CHANGED) or failed:
         return verdict.unknown(_reason(ended))
     if unchecked:
         return verdict.unchecked(unchecked, checked, "resources")
@@ -100,9 +100,9 @@ def verdict_of(
 
 def _hiera(request: protocol.Request, place: protocol.Workplace) -> Change | None:
     """Return how the file with the inputs for Hiera differs; None if it does not. It is not shown: it has secrets."""
-    path = puppet.hiera_file(request, place)
+    path = puppet_run.hiera_file(request, place)
     try:
-        same = files.read(path, _LARGEST) == puppet.hiera_content(request)
+        same = files.read(path, _LARGEST) == puppet_run.hiera_content(request)
     except FileNotFoundError:
         return Change(what=str(path), how="it is missing")
     return None if same else Change(what=str(path), how="its content differs")
@@ -206,6 +206,6 @@ def _diffs(report: Mapping[str, Any], end: str) -> Iterator[str]:
 
 def _reason(ended: protocol.Ended) -> str:
     """Return why Puppet could not check the manifest."""
-    if sentence := puppet.cause_of(ended.stderr, repeats=True):
+    if sentence := puppet_run.cause_of(ended.stderr, repeats=True):
         return f"noop mode fails: {sentence.removeprefix('Error: ')}"
     return f"puppet has left no report: exit code {ended.code}"

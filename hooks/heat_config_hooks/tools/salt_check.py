@@ -18,7 +18,7 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, steps, verdict, view
 from heat_config_hooks.needs import SALT
-from heat_config_hooks.tools import salt
+from heat_config_hooks.tools import salt_run
 from heat_config_hooks.verdict import Change, Verdict
 
 _GUARDS = frozenset(
@@ -47,7 +47,7 @@ def verify(
     request: protocol.Request, place: protocol.Workplace
 ) -> protocol.Command | Verdict:
     """Write the states and the pillar, and return the command. Raises HookError."""
-    states = salt.states_of(request.config)
+    states = salt_run.states_of(request.config)
     if not states.strip():
         return verdict.in_effect()
     programs.find(SALT, place.environment)
@@ -55,7 +55,7 @@ def verify(
     if request.options["test"] or minion.get("test") is True:
         return verdict.unknown("the deployment only tests its states: none is applied")
     outputs = view.outputs(request, place)
-    salt.write_config(request, place, outputs)
+    salt_run.write_config(request, place, outputs)
     _root(request, place)
     return steps.command(__name__, request, place, heat_outputs_path=str(outputs))
 
@@ -66,10 +66,12 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     If a state is one that always runs, also ask for the states as salt reads them.
     """
     root, returned = _root(request, place), _returned(place)
-    test = salt.salt_call(place, root, returned, "state.sls", request.key, "test=True")
+    test = salt_run.salt_call(
+        place, root, returned, "state.sls", request.key, "test=True"
+    )
     code = steps.run(test, cwd=root)
     if any(map(_runs_always, _states(returned))):
-        low = salt.salt_call(
+        low = salt_run.salt_call(
             place, root, _low(place), "state.show_low_sls", request.key
         )
         steps.run(low, cwd=root, quiet=True)
@@ -80,9 +82,9 @@ def verdict_of(
     request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
 ) -> Verdict:
     """Return the verdict from the return of each state."""
-    document = salt.read_return(_returned(place))
+    document = salt_run.read_return(_returned(place))
     if document is None:
-        return verdict.unknown(_last(ended.stderr) or salt.NOTHING)
+        return verdict.unknown(_last(ended.stderr) or salt_run.NOTHING)
     returned = document["local"]
     states = _states(_returned(place))
     pending = [state for state in states if state.get("result", False) is None]
@@ -98,7 +100,7 @@ def verdict_of(
         return verdict.drifted(changes)
     if isinstance(returned, Mapping) and not returned:
         return verdict.in_effect()
-    if problems := salt.problems_of(returned):
+    if problems := salt_run.problems_of(returned):
         return verdict.unknown(f"test mode fails: {problems[-1]}")
     if unchecked:
         return verdict.unchecked(map(_title, unchecked), len(states), "states")
@@ -107,7 +109,7 @@ def verdict_of(
 
 def _root(request: protocol.Request, place: protocol.Workplace) -> Path:
     """Return the folder with the states."""
-    content = salt.states_of(request.config).encode("utf-8", "replace")
+    content = salt_run.states_of(request.config).encode("utf-8", "replace")
     return view.view(place, f"{request.key}.sls", content)
 
 
@@ -121,7 +123,7 @@ def _low(place: protocol.Workplace) -> Path:
 
 def _states(path: Path) -> list[Mapping[str, object]]:
     """Return the states in a return, with their tags, as far as salt has come."""
-    document = salt.read_return(path) or {}
+    document = salt_run.read_return(path) or {}
     return [
         {**state, "tag": tag}
         for tag, state in protocol.as_map(document.get("local")).items()
@@ -149,7 +151,7 @@ def _identity(state: Mapping[str, object]) -> tuple[object, ...]:
 
 def _guarded(place: protocol.Workplace) -> frozenset[tuple[object, ...]]:
     """Return the states that say when they need not run."""
-    document = salt.read_return(_low(place)) or {}
+    document = salt_run.read_return(_low(place)) or {}
     low = document.get("local")
     return frozenset(
         (one.get("state"), one.get("fun"), one.get("__id__"), one.get("name"))
