@@ -94,8 +94,8 @@ def prepare(
         cwd=place.working,
         environment={"heat_outputs_path": str(outputs)},
         notes=tuple(
-            f"the input {name} is in pillar['{salt_run.INPUTS}'] only, because modules of salt read pillar of that name "
-            "as a setting; the option trusted_inputs allows it"
+            f"the input {name} is in pillar['{salt_run.INPUTS}'] only, because modules of salt read pillar of that "
+            "name as a setting; the option trusted_inputs allows it"
             for name in settings
         ),
     )
