@@ -190,6 +190,22 @@ def test_missing_success_of_a_hook_is_followed(machine: Machine) -> None:
     assert "replied nothing" in reason
 
 
+def test_tool_without_a_command_is_followed_too(machine: Machine) -> None:
+    """A file that the agent cannot write is a failure like that of a command."""
+    (machine.folder / "file").touch()
+    given = {
+        "id": "d1",
+        "name": "d1",
+        "group": "json-file",
+        "config": {str(machine.folder / "file" / "x.json"): {}},
+        "options": {"on_failure": noting(machine, "$deploy_status_code")},
+    }
+
+    assert machine.apply([given]).code == 1
+
+    assert noted(machine) == [str(entries(machine)["d1"].values["deploy_status_code"])]
+
+
 def test_run_that_timed_out_is_followed(machine: Machine) -> None:
     """The script has a limit of its own, and its end is on record."""
     given = failing(
