@@ -20,6 +20,7 @@ from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.records import exception, kept_files
 from heat_config_stack.records.records import (
     CREATE,
+    DRIFTED,
     FAILED,
     ConfigRecord,
     ResourceRecord,
@@ -273,6 +274,7 @@ class Operation(SoftwareDeployment):
             not is_made
             or self._left
             or self.record.data.get(_OPEN)
+            or self.record.data.get(DRIFTED)
             or changed
             or self._asked_for_more()
         ):
