@@ -49,6 +49,7 @@ _COMPARED = frozenset({"server", "kind", "config", "input_values", "trigger"})
 
 _PREFIX = "tosca."
 _SURROUNDINGS = f"{_PREFIX}surroundings"
+_VERIFY = f"{_PREFIX}verify"
 """Names of inputs that the tool reads itself."""
 
 _MADE, _OPEN, _RUN, _OUTPUTS = "made", "open", "run", "outputs"
@@ -131,6 +132,16 @@ class Operation(SoftwareDeployment):
             "The outputs that other operations ask for, by operation.",
             update_allowed=True,
         ),
+        "verify": Schema(
+            Schema.MAP,
+            "The operation that verifies the node: its files, and what runs it.",
+            update_allowed=True,
+        ),
+        "verify_values": Schema(
+            Schema.MAP,
+            "Values of the inputs of what verifies, which are not compared.",
+            update_allowed=True,
+        ),
         "options": Schema(Schema.MAP, "Options of the tool.", update_allowed=True),
         "signal_transport": Schema(
             Schema.STRING, "How the result is sent.", default="CFN_SIGNAL"
@@ -205,6 +216,16 @@ class Operation(SoftwareDeployment):
         config.update(
             parts[0] if len(parts) == 1 else {"steps": parts} if parts else {}
         )
+        checks = properties["verify"] or {}
+        if checks and action in MAKES[properties["kind"]][0]:
+            config["files"].update(checks["files"])
+            config["verify"] = {
+                "operation": "verify",
+                "primary": checks["primary"],
+                "processor": checks["processor"],
+                "inputs": _VERIFY,
+            }
+            values[_VERIFY] = properties["verify_values"] or {}
         names = [
             output
             for step, _, _ in steps
@@ -279,7 +300,20 @@ class Operation(SoftwareDeployment):
             or self._asked_for_more()
         ):
             return self._act("UPDATE" if is_made else "CREATE")
+        if prop_diff.keys() & {"verify", "verify_values"}:
+            self._verify_otherwise()
         return ""
+
+    def _verify_otherwise(self) -> None:
+        """Keep another verification of what has run, which is no reason to run it again."""
+        store, found = self.stack.world.store, self._deployment
+        config = store.configs.get(found.config) if found is not None else None
+        if found is None or config is None or not self._steps(found.action):
+            return
+        derived = self._derived(found.action, None)
+        config.config, config.inputs = derived.config, derived.inputs
+        config.secrets = derived.secrets
+        store.put(config)
 
     def _content(self, config: ConfigRecord) -> object:
         compared = [each for each in config.inputs if each["name"] != _SURROUNDINGS]

@@ -16,6 +16,11 @@ from heat_config_hooks.reply import Reply
 from heat_config_hooks.tools.tosca_config import Container
 from heat_config_hooks.values import dataclass, replace
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 _FACTS = """\
 import json
 import os
@@ -70,6 +75,23 @@ class Tool:
     def finish(self, ended: protocol.Ended) -> Reply:
         """Return the reply of the tool."""
         return self.hook.finish(self.request, self.place, ended)
+
+    def verify(self) -> protocol.Command | Verdict:
+        """Return the command with which the tool verifies, or the verdict. Raises HookError."""
+        if protocol.can_verify(self.hook):
+            return self.hook.verify(self.request, self.place)
+        from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+        name = self.hook.__name__.rpartition(".")[2].replace("_", "-")
+        return verdict.unknown(
+            f"its node has no operation `verify`, and the tool {name} cannot verify"
+        )
+
+    def verdict(self, ended: protocol.Ended) -> Verdict:
+        """Return the verdict of the tool. Raises HookError."""
+        if protocol.can_verify(self.hook):
+            return self.hook.verdict(self.request, self.place, ended)
+        raise HookError("the tool cannot verify")
 
 
 def tool(

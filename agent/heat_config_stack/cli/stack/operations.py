@@ -583,7 +583,6 @@ def _ended(
     code = ExitCode.FAILED
     if record.action == CHECK:
         rows = values.checked(root)
-        data["checks"] = rows
         if any(each["state"] == Shown.DRIFTED for each in rows):
             code = ExitCode.DRIFTED
         if not options.json:

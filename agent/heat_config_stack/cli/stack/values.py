@@ -215,6 +215,7 @@ def stack(settings: Settings, root: Stack) -> dict[str, Json]:
         "disable_rollback": not root.record.rollback,
         "parameters": shown_parameters(root),
         "outputs": [output(root, name) for name in defined.outputs] if defined else [],
+        "checks": [*checked(root)] if root.record.action == CHECK else [],
     }
 
 
@@ -239,6 +240,7 @@ def deleted(name: str) -> dict[str, Json]:
         "disable_rollback": True,
         "parameters": {},
         "outputs": [],
+        "checks": [],
     }
 
 
