@@ -226,7 +226,7 @@ def metrics(
         if entry.removed is Removed.ALL:
             continue
         states[entry.state.value] += 1
-        failed += entry.failed and entry.ended is not None
+        failed += entry.failed and entry.ended is not None and not entry.is_follow_up
         undelivered += entry.state is State.FINISHED
     lines = [
         *_metric(

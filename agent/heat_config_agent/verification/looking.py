@@ -7,6 +7,7 @@ processes, and output of limited size. Its folder is removed when it has ended.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from heat_config_agent.masking.redaction import redactor
+from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.deployment import Deployment, Job
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import cause
@@ -64,6 +66,9 @@ def verify(
     """
     waiting = list(reversed(list(jobs)))
     going: list[_Going] = []
+    if waiting:
+        clear(settings)
+    place = _shared(settings.state) if waiting else -1
     try:
         while waiting or going:
             while waiting and len(going) < max(parallel, 1):
@@ -86,6 +91,49 @@ def verify(
             one.running.terminate(0.0)
             one.running.terminate(0.0)
             _close(one)
+        if place >= 0:
+            os.close(place)
+
+
+def clear(settings: RunSettings) -> None:
+    """End and remove the verifications of a process that was killed. Nothing is done while others verify."""
+    folder = settings.state / FOLDER
+    try:
+        left = os.listdir(folder)
+    except OSError:  # nothing was verified yet
+        return
+    if not left or (descriptor := _locked(folder, fcntl.LOCK_EX)) < 0:
+        return
+    try:
+        for name in os.listdir(folder):
+            marked = f"{supervisor.MARK}={name}"
+            processes.send(processes.tree(0, 0, marked), signal_numbers.SIGKILL)
+            _remove(Path(settings.user_dir) / name)  # of a run of another user
+            _remove(folder / name)
+    except OSError:  # the next verification tries again
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _shared(state: Path) -> int:
+    """Return a descriptor that keeps others from clearing the folder of verifications; -1 if there can be none."""
+    with contextlib.suppress(OSError):
+        files.make_directory(state / FOLDER)
+    return _locked(state / FOLDER, fcntl.LOCK_SH, wait=True)
+
+
+def _locked(folder: Path, kind: int, *, wait: bool = False) -> int:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # another process verifies now
+        os.close(descriptor)
+        return -1
+    return descriptor
 
 
 def _begin(

@@ -73,6 +73,7 @@ def ground(folder: Path, settings: Settings, tools: Tools, store: Memory) -> Gro
         deployed=Deployed(folder / "deployed"),
         tools=tools,
         documents=documents(store),
+        are_as_run=True,
         parallel=max(int(settings.number("parallel")), 1),
     )
 

@@ -40,6 +40,10 @@ ASKED = "a person asked for another run"
 """The reason of a resource that runs again in the next action of its stack, because a person asked for it."""
 
 
+AGAIN = "again"
+"""The key of the stored value of a resource that is true from the time that a person asks for another run to that run."""
+
+
 CANCELLED = " was cancelled"
 """The end of the reason of a stack, resource or workflow whose action a person has ended."""
 

@@ -11,6 +11,7 @@ from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records
 from heat_config_stack.records.records import (
+    AGAIN,
     COMPLETE,
     DRIFTED,
     FAILED,
@@ -267,8 +268,11 @@ class SoftwareDeployment(Resource):
         """Carry out the config for UPDATE, or for CREATE if that has failed, also if only the metadata changes."""
         self.define(json_snippet.definition)
         found, action = self._deployment, self.record.action
-        if DRIFTED in self.record.data and found and not self.runs(action):
-            action = found.action  # a RESUME, which is all that was carried out
+        wanted = self.record.data.keys() & {DRIFTED, AGAIN}
+        if wanted and found and not self.runs(action):
+            action = (
+                found.action
+            )  # a CREATE or a RESUME, which is all that it carries out
         return self._act(action)
 
     def handle_suspend(self) -> str:
@@ -405,6 +409,7 @@ class SoftwareDeployment(Resource):
             self.resource_id_set(deployment.id)
         self.record.data.pop(_LEFT, None)
         self.record.data.pop(DRIFTED, None)
+        self.record.data.pop(AGAIN, None)
         # a creation that was interrupted may go on with another one
         deployment.server = server or deployment.server
         deployment.action, deployment.attempt = action, self.record.attempt

@@ -19,6 +19,7 @@ from heat_config_stack.definition import ROOT, Unresolved, resolve
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.records import exception, kept_files
 from heat_config_stack.records.records import (
+    AGAIN,
     CREATE,
     DRIFTED,
     FAILED,
@@ -60,6 +61,7 @@ the last run of what makes, and the outputs of each operation."""
 def repeat(record: ResourceRecord, *, as_new: bool) -> None:
     """Have the next update repeat the action of a deployment or an operation; with `as_new`, have it run for CREATE."""
     record.status = FAILED
+    record.data[AGAIN] = True
     if as_new:
         record.action = CREATE
     if _MADE in record.data:

@@ -13,8 +13,8 @@ The config is an object, or its JSON text:
     root        a text that stands for the folder of the files in all inputs
     places      [{file, to, until}]: copies `file` to the path `to` before the first step, and removes the copy at the
                 `end` of the run, at the `delete` of the deployment unless someone has changed it, or `never`
-    verify      {primary, processor, operation, inputs} of a script that says whether what was made is in effect; without
-                it, the tool of the last step verifies, and copies that stay are compared if there are no steps
+    verify      {primary, processor, operation, inputs} of a script that says whether the node is in effect; without it,
+                the tool of the last step verifies, and copies that stay are compared if there are no steps
 
 The files are laid out in the folder of the run, under their paths. A file runs in its own folder.
 Inputs are environment variables, as in the hook `script`. Names that begin with `tosca.` are for the hook:
@@ -189,9 +189,7 @@ def verify(
         )
     tosca_files.lay_out(config, place)
     if task.tool is None:
-        command = _command(task)
-        assert isinstance(command, protocol.Command)
-        return command
+        return _script_command(task)
     tosca_tools.write(task.step.processor, task.tool, task.file)
     return task.tool.verify()
 
@@ -314,11 +312,17 @@ class _Task:
 
 def _command(task: _Task) -> protocol.Command | Reply:
     """Write what the command for a step needs, and return the command. Raises HookError."""
-    files.make_directory(task.place.run)
     if task.tool is None:
-        return _SCRIPTS[task.step.processor](task)
+        return _script_command(task)
+    files.make_directory(task.place.run)
     tosca_tools.write(task.step.processor, task.tool, task.file)
     return task.tool.prepare()
+
+
+def _script_command(task: _Task) -> protocol.Command:
+    """Write what the command for a script needs, and return the command. Raises HookError."""
+    files.make_directory(task.place.run)
+    return _SCRIPTS[task.step.processor](task)
 
 
 def _placed(value: object, mark: str, root: str) -> object:

@@ -31,6 +31,7 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock
 from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE
+from heat_config_hooks.values import replace
 
 _INTERVAL = 0.2
 """Seconds between two reads of the output of a run that is followed."""
@@ -108,11 +109,50 @@ def run(options: argparse.Namespace) -> int:
         return _done(options, [])
     reader = _Reader(target, entry, deployment, options)
     if options.json:
-        return _done(options, [reader.values()])
+        after = _after(target, entry, options)
+        return _done(options, [each.values() for each in (reader, after) if each])
     while reader.copy(follow=options.follow):
         time.sleep(_INTERVAL)
+    after = _after(target, entry, options)
+    if after is not None:
+        after.say()
+        while after.copy(follow=options.follow):
+            time.sleep(_INTERVAL)
     _say_earlier(target, asked, options.id)
     return ExitCode.OK
+
+
+def end_after_failure(
+    target: named.Named, lines: int
+) -> tuple[Entry, Mapping[str, str]] | None:
+    """Return what ran after the failure of a deployment, and the last lines of its output; None if nothing did."""
+    after = kept_runs.follow_up(target.settings.state, target.entry)
+    if after is None:
+        return None
+    words = argparse.Namespace(follow=False, tail=lines)
+    reader = _after(target, target.entry, words)
+    return after, {} if reader is None else reader.texts()
+
+
+def _after(
+    target: named.Named, entry: Entry, options: argparse.Namespace
+) -> _Reader | None:
+    """Return the output of what ran after the failure of a deployment; None if nothing did, or it is not kept."""
+    settings = target.settings
+    after = kept_runs.follow_up(settings.state, entry)
+    if after is None:
+        return None
+    folder = settings.state / "runs" / after.key
+    if options.follow and after.state in _TO_BEGIN:
+        after = _on_record(settings.state, after, folder)
+    # its secrets are those of the deployment
+    deployment = state_options.deployment(settings, entry)
+    if deployment is None or not kept_runs.has_output(folder):
+        return None
+    known = revealed(deployment, folder, after, follow=options.follow)
+    if known is None:
+        return None
+    return _Reader(replace(target, title=after.title), after, known, options)
 
 
 def _done(options: argparse.Namespace, runs: Sequence[dict[str, object]]) -> int:
@@ -295,6 +335,17 @@ class _Reader:
         self._is_over = not running
         return running
 
+    def texts(self) -> dict[str, str]:
+        """Return the output by the names of the streams."""
+        return {each.name: each.text() for each in self._streams}
+
+    def say(self) -> None:
+        """Say on standard error which run it is."""
+        entry = self._entry
+        word = status.shown(entry, self._target.settings.state)
+        why = f": {entry.reason}" if entry.failed else ""
+        terminal.complain(f"on_failure: {word}{terminal.line(why)}", "quiet")
+
     def values(self) -> dict[str, object]:
         """Return the output as JSON."""
         entry = self._entry
@@ -393,7 +444,7 @@ def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
         and lock.holder(state) is not None
     ):
         time.sleep(_INTERVAL)
-        entry = journal.read(state).get(entry.key, entry)
+        entry = journal.read(state, follow_ups=True).get(entry.key, entry)
     return entry
 
 

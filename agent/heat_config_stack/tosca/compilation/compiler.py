@@ -35,7 +35,6 @@ from heat_config_stack.tosca.compilation.operations import (
     surroundings,
     verification,
 )
-from heat_config_stack.tosca.files.processors import SCRIPTS
 from heat_config_stack.tosca.evaluation.evaluation import (
     Context,
     Evaluator,
@@ -48,6 +47,7 @@ from heat_config_stack.tosca.evaluation.later import (
     static,
     written_out,
 )
+from heat_config_stack.tosca.files.processors import SCRIPTS
 from heat_config_stack.tosca.topology.templates import Template
 from heat_config_stack.tosca.topology.topology import Layer, Part, Topology
 
@@ -508,7 +508,7 @@ class Compiler:
         )
 
     def _verification(self, pair: Pair) -> dict[str, Tree]:
-        """Return what verifies an operation of a node: the operation `verify`, with the values that are known by then."""
+        """Return the operation `verify` of the node of an operation, with the values that are known by then."""
         checks = self._checks.get(pair.part.name)
         if checks is None or pair.first.subject is not pair.part or not pair.makes:
             return {}
