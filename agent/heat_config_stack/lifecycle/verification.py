@@ -34,7 +34,7 @@ from heat_config_stack.records.store import Memory, Store
 
 def documents(store: Memory) -> dict[str, Deployment]:
     """Return the deployments of a stack by their keys in its journal, as they were delivered last."""
-    found: dict[str, Deployment] = {}
+    by_key: dict[str, Deployment] = {}
     for each in store.deployments.values():
         config = store.configs.get(each.config)
         if config is None:
@@ -46,8 +46,8 @@ def documents(store: Memory) -> dict[str, Deployment]:
         )
         for deployment in metadata.parse(document).deployments:
             key = protocol.file_key(config.id)
-            found[key] = replace(deployment, key=key)
-    return found
+            by_key[key] = replace(deployment, key=key)
+    return by_key
 
 
 def is_in_force(store: Memory, deployment: DeploymentRecord) -> bool:

@@ -41,7 +41,7 @@ ASKED = "a person asked for another run"
 
 
 AGAIN = "again"
-"""The key of the stored value of a resource that is true from the time that a person asks for another run to that run."""
+"""The key of the stored value of a resource that is true while a person waits for another run."""
 
 
 CANCELLED = " was cancelled"

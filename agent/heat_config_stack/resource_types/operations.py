@@ -307,7 +307,7 @@ class Operation(SoftwareDeployment):
         return ""
 
     def _verify_otherwise(self) -> None:
-        """Keep another verification of what has run, which is no reason to run it again."""
+        """Keep another verification of the last run, for which nothing has to run again."""
         store, found = self.stack.world.store, self._deployment
         config = store.configs.get(found.config) if found is not None else None
         if found is None or config is None or not self._steps(found.action):

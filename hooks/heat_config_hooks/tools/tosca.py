@@ -201,7 +201,10 @@ def verdict(
     from heat_config_hooks import health  # noqa: PLC0415  # runs do not need it
 
     task = _verifying(request, place, tosca_config.read(request.config))
-    return task.tool.verdict(ended) if task.tool else health.verdict_of(ended)
+    if task.tool:
+        return task.tool.verdict(ended)
+    spoke = ended.stderr.stat().st_size > 0
+    return health.verdict_of(ended if spoke else replace(ended, stderr=ended.stdout))
 
 
 def _verifying(
@@ -209,7 +212,7 @@ def _verifying(
 ) -> _Task:
     """Return the task of a verification: the script for it, else the last step. Its outputs are nobody's."""
     step = config.verify or config.steps[-1]
-    own = replace(request, outputs={})
+    own = replace(request, outputs=())
     inside = replace(place, outputs=place.run / "outputs")
     return _tasks(own, inside, replace(config, steps=(step,)))[0]
 

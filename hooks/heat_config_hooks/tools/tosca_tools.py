@@ -64,6 +64,7 @@ _COOKBOOK = "heat_config_tosca"
 class Tool:
     """A step that a tool's own hook processes."""
 
+    name: str
     hook: protocol.Hook
     request: protocol.Request
     place: protocol.Workplace
@@ -82,9 +83,8 @@ class Tool:
             return self.hook.verify(self.request, self.place)
         from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
 
-        name = self.hook.__name__.rpartition(".")[2].replace("_", "-")
         return verdict.unknown(
-            f"its node has no operation `verify`, and the tool {name} cannot verify"
+            f"its node has no operation `verify`, and the tool {self.name} cannot verify"
         )
 
     def verdict(self, ended: protocol.Ended) -> Verdict:
@@ -102,7 +102,8 @@ def tool(
     container: Container | None,
 ) -> Tool:
     """Return the tool for a step, before anything is written. Raises HookError."""
-    hook = heat_config_hooks.load(_HOOKS.get(processor, processor))
+    name = _HOOKS.get(processor, processor)
+    hook = heat_config_hooks.load(name)
     common = {
         name: value for name, value in request.options.items() if name in options.COMMON
     }
@@ -111,6 +112,7 @@ def tool(
     )
     if container is not None:
         return Tool(
+            name=name,
             hook=hook,
             request=replace(request, config=_container(request, container)),
             place=place,
@@ -121,7 +123,10 @@ def tool(
         )
     place = replace(place, working=file.parent)
     return Tool(
-        hook=hook, request=_REQUESTS[processor](request, place, file), place=place
+        name=name,
+        hook=hook,
+        request=_REQUESTS[processor](request, place, file),
+        place=place,
     )
 
 

@@ -326,8 +326,8 @@ class Compiler:
 
     def _prepare_verification(self, part: Part) -> None:
         """Prepare the operation `verify` of a node, which has to be a script."""
-        found = verification(part)
-        if found is None:
+        operation = verification(part)
+        if operation is None:
             return
         if not any(
             each.makes and each.first.subject is part for each in self.lines[part.name]
@@ -340,7 +340,7 @@ class Compiler:
                 code="alone",
             )
             return
-        made = self._prepared(found, part.layer)
+        made = self._prepared(operation, part.layer)
         if made.config.get("processor") in SCRIPTS:
             self._checks[part.name] = made
         elif made.config:
