@@ -89,7 +89,7 @@ def ran(stacks: Stacks) -> list[str]:
 
 
 def test_operation_verify_says_whether_a_node_is_in_effect(stacks: Stacks) -> None:
-    """Its node is in the state error after a failed check; the next update runs its operations again, in order, once."""
+    """Its node is in the state error after a failed check; the next update runs its operations again, once."""
     stacks.apply(service(stacks, script(stacks)))
     names = ("t/app.create", "t/app.start")
     assert verified(stacks) == (0, dict.fromkeys(names, ("ok", "")))

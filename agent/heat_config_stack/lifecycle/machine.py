@@ -340,9 +340,7 @@ class ThisMachine:
     def _refuse(self, world: World, deployment: DeploymentRecord, group: str) -> None:
         """Fail a deployment that no agent would answer, so that the stack does not wait forever."""
         sentence = f"no tool carries out the group {group}: set the group to a tool, such as script"
-        deployments.take(
-            world, deployment, {"deploy_stderr": sentence, "deploy_status_code": 1}
-        )
+        deployments.refuse(world, deployment, sentence)
         self._report.warn(
             f"{world.store.resources[deployment.resource].name}: {sentence}"
         )

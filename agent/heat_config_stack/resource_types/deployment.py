@@ -9,7 +9,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_agent.model.states import Shown
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
-from heat_config_stack.records import exception, records
+from heat_config_stack.records import exception, placing, records
 from heat_config_stack.records.records import (
     AGAIN,
     COMPLETE,
@@ -289,13 +289,16 @@ class SoftwareDeployment(Resource):
         """Return why the machine cannot be verified; empty if it can, and if the check before has failed."""
         if self._left:
             return self.left_out()
-        finding = self._finding()
+        finding, found = self._finding(), self._deployment
         if finding is not None and (
             finding.state in _SEEN or self.record.data.get(DRIFTED)
         ):
             return ""
-        why = "" if finding is None else f"; {records.NOT_VERIFIED}: {finding.reason}"
-        return f"CHECK not supported for {self.type()}{why}"
+        why = "" if finding is None else finding.reason
+        if found is not None and placing.is_elsewhere(found):
+            why = "it is on another host"
+        told = f"; {records.NOT_VERIFIED}: {why}" if why else ""
+        return f"CHECK not supported for {self.type()}{told}"
 
     def _finding(self) -> Finding | None:
         """Return the finding of a verification about the last action; None if nothing of it was carried out here."""
@@ -327,6 +330,14 @@ class SoftwareDeployment(Resource):
     def needs_replace_failed(self) -> bool:
         """Return False: on a machine, a failed deployment runs its action again in place."""
         return False
+
+    def needs_replace(self, after_props: Properties) -> bool:
+        """Return whether its server is another host now, where it has to be made; it is deleted where it was."""
+        deployment, store = self._deployment, self.stack.world.store
+        if deployment is None or not self.has_run():
+            return False
+        host = placing.host_of(store, deployment.server)
+        return placing.place(host) != placing.place(deployment.host)
 
     def has_run(self) -> bool:
         """Return whether anything has been delivered to this machine."""
@@ -413,6 +424,8 @@ class SoftwareDeployment(Resource):
         # a creation that was interrupted may go on with another one
         deployment.server = server or deployment.server
         deployment.action, deployment.attempt = action, self.record.attempt
+        if action != "DELETE":  # what was made is deleted where it is
+            deployment.host = placing.host_of(world.store, deployment.server)
         # The script for DELETE has ended before the deployment is removed, although its result does not count.
         signal = self._counts or action == "DELETE"
         deployments.deliver(world, deployment, derived, signal=signal)
