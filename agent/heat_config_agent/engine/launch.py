@@ -282,7 +282,7 @@ def limit(work: Work) -> None:
         if running.ending:
             running.terminate(work.settings.grace)
         else:
-            _end(work, running, f"it timed out after {running.run.limit:g} s")
+            end(work, running, f"it timed out after {running.run.limit:g} s")
 
 
 def limit_output(work: Work) -> None:
@@ -334,14 +334,14 @@ def cancel(work: Work, key: str) -> None:
     """Begin to end the run of a deployment that was replaced, if there is one and the settings say so."""
     active = work.active.get(key)
     if active is not None and work.settings.cancel and not active.running.ending:
-        _end(work, active.running, "its deployment was replaced")
+        end(work, active.running, "its deployment was replaced")
 
 
 def end_all_of(work: Work, source: str, reason: str) -> None:
     """Begin to end the runs of the deployments of a source."""
     for active in work.active.values():
         if active.step.deployment.source == source and not active.running.ending:
-            _end(work, active.running, reason)
+            end(work, active.running, reason)
 
 
 def make_way(work: Work) -> None:
@@ -354,10 +354,10 @@ def make_way(work: Work) -> None:
             replaced = active.step.deployment
             same = replaced.place == delete.place and key != delete.key
             if same and replaced.action != DELETE and not active.running.ending:
-                _end(work, active.running, "its deployment was replaced by a DELETE")
+                end(work, active.running, "its deployment was replaced by a DELETE")
 
 
-def _end(work: Work, running: supervisor.Running, reason: str) -> None:
+def end(work: Work, running: supervisor.Running, reason: str) -> None:
     """Begin to end a run."""
     running.ending = reason
     try:
