@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests wait more than they work: more processes than processors.
-WORKERS ?= 4
+WORKERS ?= 6
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 # The versions of what develops and tests the agent; what is installed with it is as new as there is.

@@ -31,6 +31,7 @@ class Kind(str, enum.Enum):
     ISOLATION = "an object with network, home, tmp and system"
     RETRY = "an object with codes, times and delay"
     VERIFY = "a script, or an object with script, retries, interval and timeout"
+    ON_FAILURE = "a script, or an object with script and timeout"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ COMMON: Mapping[str, Option] = {
     "verify": Option(
         Kind.VERIFY,
         "a script that exits with 0 if what was deployed works: the run succeeds only then",
+    ),
+    "on_failure": Option(
+        Kind.ON_FAILURE,
+        "a script that is run once after a run that has failed, with the reason and the outputs",
     ),
     "memory_max": Option(
         Kind.SIZE,
@@ -146,7 +151,7 @@ def read(
     `FLAG` gives a bool, `TEXT` and `CHOICE` a str, `TEXTS` a list of str, `SECONDS` a float,
     `SIZE`, `PERCENT` and `COUNT` an int, `MAP` a mapping, `ARTIFACTS` a list for `artifacts.read`,
     `ISOLATION` a mapping of the levels of `isolation.LEVELS`, `RETRY` a value for `retry.read`,
-    and `VERIFY` one for `health.read`.
+    `VERIFY` one for `health.read`, and `ON_FAILURE` one for `on_failure.read`.
     The value is None if there is neither a value nor a default.
     Unknown options are ignored here; `mistakes` reports them. Raises HookError for a wrong value.
     """
@@ -236,6 +241,11 @@ def _value(name: str, value: object, option: Option) -> object:
         from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
 
         health.read(value, f"options.{name}")
+        return value
+    if option.kind is Kind.ON_FAILURE:
+        from heat_config_hooks import on_failure  # noqa: PLC0415  # few deployments have it
+
+        on_failure.read(value, f"options.{name}")
         return value
     converted = _READERS[option.kind](value)
     if converted is None or (

@@ -13,11 +13,10 @@ from support import pace
 from support.commands import counted, hook_places, run, runs
 from support.machine import BIN, Machine, deployment
 
-pytestmark = pytest.mark.new_process
-
 AGENT = ("status", "show", "log", "retry", "forget", "tool list")
 
 
+@pytest.mark.new_process
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
@@ -40,6 +39,7 @@ def test_help_names_the_exit_codes(
     assert list(machine.folder.iterdir()) == []
 
 
+@pytest.mark.new_process
 @pytest.mark.parametrize("program", ["heat-config-apply", "heat-config-agent"])
 def test_the_version_is_told(machine: Machine, program: str) -> None:
     """--version names the program's version, the same in all commands."""
@@ -306,6 +306,7 @@ def test_missing_state_directory_is_named(machine: Machine) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.new_process
 @pytest.mark.parametrize(
     "command",
     [
@@ -412,11 +413,9 @@ def test_help_says_what_holds_for_that_command(
     machine: Machine, command: str, said: str
 ) -> None:
     """The help of a command describes that command, and no other."""
-    done = machine.start(
-        "heat-config-agent", command, "--help", COLUMNS="120"
-    ).communicate(timeout=pace.seconds(60))[0]
-    assert said in done
-    assert command == "retry" or "there is no such deployment" not in done
+    done = run(machine, "heat-config-agent", command, "--help", COLUMNS="120")
+    assert said in done.out
+    assert command == "retry" or "there is no such deployment" not in done.out
 
 
 @pytest.mark.parametrize("sign", ["\x1b[31m", "\x9b", "\u202e", "\r", "\n"])

@@ -154,6 +154,7 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         (("users = root", "  max_timeout = 60"), "users: a rule begins its line"),
         (("signers = /etc/no",), "signers: there is no /etc/no"),
         (("sources = internet",), "sources: there is no source 'internet'"),
+        (("repair = never",), "repair: expected a tool, a source, name:NAME, or none"),
         (
             ("trusted_inputs = everything",),
             "trusted_inputs: expected names of built-in hooks, or none, not 'everything'",

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from heat_config_agent.cli import schemas
 from heat_config_agent.model.errors import UsageError
-from support import answers
+from support import answers, together
 from support.machine import Machine
 
 
@@ -121,7 +121,7 @@ def test_every_kind_has_a_recorded_answer() -> None:
     assert {*schemas.kinds()} - recorded == {"envelope", "line"}
 
 
-@pytest.mark.parametrize("line", RECORDED)
+@together.cases("line", RECORDED)
 def test_earlier_answer_can_still_be_read(line: dict[str, Any]) -> None:
     """Each key of an answer that was recorded is still listed, and its value still of that kind."""
     assert answers.wrong_now(line) == []

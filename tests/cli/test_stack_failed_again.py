@@ -117,6 +117,81 @@ def test_failed_create_runs_create_again(machine: Machine) -> None:
     assert log(machine) == []
 
 
+def test_config_for_failures_runs_before_the_rollback(machine: Machine) -> None:
+    """It has the end of its run before anything of the rollback begins, also of another resource."""
+    slow = {
+        "actions": ["FAILED"],
+        "tool": "script",
+        "config": '#!/bin/sh\nsleep 0.5\necho "$deploy_resource_name FAILED" >> FOLDER/log\n',
+    }
+    content = template(other_svc=deployment(service="first"), svc=deployment())
+    content["resources"]["config"]["properties"]["configs"].append(slow)
+    content["resources"]["svc"]["depends_on"] = "other_svc"
+    content["resources"]["other_svc"]["properties"]["input_values"]["ok"] = "yes"
+    assert apply(machine, content).code == 0
+    log(machine)
+    changed = json.loads(json.dumps(content))
+    changed["resources"]["other_svc"]["properties"]["input_values"]["more"] = "x"
+
+    done = apply(machine, changed, "--parameter", "ok=no", "--rollback")
+
+    assert done.code == 1, done.out
+    assert log(machine) == [
+        "other_svc UPDATE",
+        "svc UPDATE",
+        "svc FAILED",
+        *sorted(["svc UPDATE", "other_svc UPDATE"]),
+    ]
+
+
+@pytest.mark.fault(
+    1,
+    "`kill -9` of a command on a stack while a config for failures runs, before the rollback",
+    "the same command waits for its end, and then rolls back; nothing runs twice",
+)
+def test_config_for_failures_survives_the_command(machine: Machine) -> None:
+    """The rollback that the next command goes on with begins after its end."""
+    slow = {
+        "actions": ["FAILED"],
+        "tool": "script",
+        "config": "#!/bin/sh\ntouch FOLDER/begun\nwhile ! [ -e FOLDER/go ]; do sleep 0.05; done\n"
+        'echo "$deploy_resource_name FAILED" >> FOLDER/log\n',
+    }
+    content = template(svc=deployment())
+    content["resources"]["config"]["properties"]["configs"].append(slow)
+    assert apply(machine, content).code == 0
+    log(machine)
+    words = ["s.yaml", "--state-dir", str(machine.state), "--rollback"]
+    words += ["--parameter", "ok=no"]
+    process = machine.start("heat-config-apply", *words, stdin=None)
+    try:
+        wait_until((machine.folder / "begun").exists)
+    finally:
+        process.kill()
+        process.communicate()
+    again = machine.start("heat-config-apply", *words, stdin=None)
+    try:
+        assert not log(machine)[1:]
+        (machine.folder / "go").touch()
+    finally:
+        (machine.folder / "go").touch()
+        again.communicate()
+
+    assert log(machine) == ["svc FAILED", "svc UPDATE"]
+
+
+def test_script_runs_before_what_was_made_is_removed(machine: Machine) -> None:
+    """A stack that could not be made is gone with --rollback, and the script has still seen it."""
+    content = template(svc=deployment())
+    content["resources"]["config"]["properties"]["options"] = {
+        "on_failure": "sleep 0.5; ls FOLDER/svc >/dev/null && echo seen >> FOLDER/log"
+    }
+
+    assert apply(machine, content, "--parameter", "ok=no", "--rollback").code == 1
+
+    assert log(machine) == ["svc CREATE", "seen", "svc DELETE"]
+
+
 def test_rollback_of_an_update_runs_update(machine: Machine) -> None:
     """A rollback brings the failed deployment back in place."""
     content = template(svc=deployment())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.machine import Machine, deployment
 
 
@@ -171,6 +172,24 @@ def test_script_that_hangs_is_unknown(machine: Machine) -> None:
     assert code == 1
     assert rows["web"]["state"] == "unknown"
     assert rows["web"]["message"] == "the verification did not end in time"
+
+
+def test_two_verifications_at_once_do_not_disturb_each_other(machine: Machine) -> None:
+    """Both wait in the script of the same deployment until the other has begun."""
+    both = machine.folder / "both"
+    verify = f"[ -e {both} ] || exit 0; echo >>{both}; until [ $(wc -l <{both}) = 2 ]; do sleep 0.01; done"
+    assert machine.apply([script("web", verify)]).code == 0
+    both.touch()
+
+    processes = [
+        machine.start("heat-config-agent", "verify", "--state-dir", str(machine.state))
+        for _ in range(2)
+    ]
+
+    for process in processes:
+        out, err = process.communicate(timeout=pace.seconds(30))
+        assert process.returncode == 0, (out, err)
+    assert list((machine.state / "verifications").iterdir()) == []
 
 
 def test_secret_in_a_verdict_is_masked(machine: Machine) -> None:

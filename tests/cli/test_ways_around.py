@@ -38,17 +38,18 @@ def script(proof: Path, more: str = "") -> str:
 # Tools.
 
 
-def test_verification_needs_the_tool_script(
-    governed: Governed, machine: Machine, proof: Path
+@pytest.mark.parametrize("option", ["verify", "on_failure"])
+def test_script_in_an_option_needs_the_tool_script(
+    governed: Governed, machine: Machine, proof: Path, option: str
 ) -> None:
-    """A script in the option `verify` needs the tool `script`, whatever the tool of the deployment."""
+    """A script that runs after the tool of a deployment needs the tool `script`, whatever that tool is."""
     target = machine.folder / "x.json"
     given = {
         "id": "d1",
         "name": "d1",
         "group": "json-file",
         "config": {str(target): {"a": 1}},
-        "options": {"verify": script(proof)},
+        "options": {option: script(proof)},
     }
     governed.policy("tools = json-file")
     done = governed.apply([given])
@@ -58,7 +59,8 @@ def test_verification_needs_the_tool_script(
 
     governed.policy("tools = json-file, script")
     assert governed.apply([{**given, "id": "d2"}]).code == 0
-    assert proof.exists()
+    assert target.exists()
+    assert proof.exists() is (option == "verify")
 
 
 # Time.

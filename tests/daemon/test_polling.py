@@ -15,6 +15,8 @@ from support.daemon_runs import meeting
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
 
+pytestmark = pytest.mark.takes(40)
+
 
 @pytest.fixture
 def server() -> Iterator[SignalServer]:

@@ -6,10 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from hot.made import VERSION
-from support import planted
+from support import planted, together
 
 SECRET = f"{planted.WORD}-it's &so"
 
@@ -96,9 +94,9 @@ def validated(
     return planted.printed(*words)
 
 
-@pytest.mark.parametrize("as_json", [False, True], ids=["text", "JSON"])
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-@pytest.mark.parametrize("where", PROPERTIES.values(), ids=PROPERTIES)
+@together.cases("as_json", [False, True], ids=["text", "JSON"])
+@together.cases("value", VALUES.values(), ids=VALUES)
+@together.cases("where", PROPERTIES.values(), ids=PROPERTIES)
 def test_a_value_that_does_not_do_is_not_shown(
     tmp_path: Path, where: str, value: str, *, as_json: bool
 ) -> None:
@@ -109,9 +107,9 @@ def test_a_value_that_does_not_do_is_not_shown(
     assert said
 
 
-@pytest.mark.parametrize("as_json", [False, True], ids=["text", "JSON"])
-@pytest.mark.parametrize("value", FUNCTIONS.values(), ids=FUNCTIONS)
-@pytest.mark.parametrize(
+@together.cases("as_json", [False, True], ids=["text", "JSON"])
+@together.cases("value", FUNCTIONS.values(), ids=FUNCTIONS)
+@together.cases(
     "secret",
     [SECRET, f"{planted.WORD}{'x' * 190}{planted.WORD}"],
     ids=["short", "long"],
@@ -181,10 +179,10 @@ CONSTRAINTS = {
 }
 
 
-@pytest.mark.parametrize("as_json", [False, True], ids=["text", "JSON"])
-@pytest.mark.parametrize("default", [False, True], ids=["given", "default"])
-@pytest.mark.parametrize("name", ["db_password", "api_token", "hidden"])
-@pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS)
+@together.cases("as_json", [False, True], ids=["text", "JSON"])
+@together.cases("default", [False, True], ids=["given", "default"])
+@together.cases("name", ["db_password", "api_token", "hidden"])
+@together.cases("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS)
 def test_value_of_a_secret_parameter_that_breaks_a_constraint_is_not_shown(
     tmp_path: Path, constraint: str, name: str, *, default: bool, as_json: bool
 ) -> None:

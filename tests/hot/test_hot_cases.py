@@ -12,6 +12,7 @@ import yaml
 
 from hot import comparing, language, stacks
 from hot.deviations import DEVIATIONS
+from support import together
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -31,12 +32,17 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def test_case(hot_case: Path) -> None:
-    """The result of each case is the same as Heat's, and the language alone finds all mistakes that need no types.
+def test_cases(hot_cases: dict[str, Path]) -> None:
+    """The result of each case is the same as Heat's, and the language alone finds all mistakes that need no types."""
+    together.tried(hot_cases, assert_as_with_heat)
+
+
+def assert_as_with_heat(path: Path) -> None:
+    """Compare what is made of a case.
 
     A case with a result of its own has the reason, and its result is not Heat's.
     """
-    case, expected = read(hot_case)
+    case, expected = read(path)
     if "here_because" in case or "here_json" in case:
         assert case["here_because"].endswith(".")
         assert comparing.differences(

@@ -15,6 +15,7 @@ from heat_config_agent.cli.apply import command as apply
 from heat_config_agent.cli.completion import line as lines
 from heat_config_agent.cli.completion import values
 from heat_config_agent.model.errors import ExitCode, UsageError
+from support import together
 
 
 def leaves(
@@ -32,6 +33,8 @@ COMMANDS = dict([*leaves(agent.parser()), *leaves(apply.parser())])
 
 WITHOUT_JSON = {
     "completion": "a shell reads it",
+    "hosts ask": "it prints what the command prints that it carries out",
+    "hosts session": "a program on another machine speaks with it",
     "help": "people read it; --schema prints JSON anyway",
     "stack abandon": "it prints what `stack adopt` reads, in the form of Heat's client",
     "template export": "it prints a template or a script",
@@ -144,7 +147,7 @@ def names(parser: argparse.ArgumentParser) -> set[str]:
     return {name for action in actions(parser) for name in action.option_strings}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@together.cases("command", COMMANDS)
 def test_command_has_an_answer_with_a_schema(command: str) -> None:
     """Each command prints its answer as JSON, of a kind that has a schema, or a reason says why not."""
     parser = COMMANDS[command]
@@ -164,7 +167,7 @@ def test_schema_belongs_to_a_command() -> None:
     assert set(schemas.kinds()) - kinds - {"envelope", "line", "event"} == set()
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@together.cases("command", COMMANDS)
 def test_options_are_long_and_whole(command: str) -> None:
     """Each option has a long name of small letters; a short one stands for the same everywhere."""
     for action in actions(COMMANDS[command]):
@@ -176,14 +179,14 @@ def test_options_are_long_and_whole(command: str) -> None:
             assert long & SHORT[name], (name, long)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@together.cases("command", COMMANDS)
 def test_beginning_of_an_option_is_refused(command: str) -> None:
     """An option that is added later breaks no line that has worked."""
     with pytest.raises(UsageError, match="--no-col"):
         COMMANDS[command].parse_args(["--no-col"])
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@together.cases("command", COMMANDS)
 def test_times_and_numbers_are_checked(command: str) -> None:
     """A time has units, and no number is negative; runs are counted from the newest one, too."""
     for action in actions(COMMANDS[command]):
@@ -195,7 +198,7 @@ def test_times_and_numbers_are_checked(command: str) -> None:
             action.type("-1")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@together.cases("command", COMMANDS)
 def test_values_have_the_names_of_the_glossary(command: str) -> None:
     """One thing has one name in every help, and a value that has none is one of some choices."""
     for action in actions(COMMANDS[command]):
@@ -204,7 +207,7 @@ def test_values_have_the_names_of_the_glossary(command: str) -> None:
         assert lines.shown_name(action) in METAVARS, action
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@together.cases("command", COMMANDS)
 def test_values_are_completed(command: str) -> None:
     """Each value is completed: from choices, from the machine, as a file; or a reason says why not."""
     parser = COMMANDS[command]
@@ -237,7 +240,7 @@ def test_argument_has_the_same_help_everywhere() -> None:
     assert {name: found for name, found in texts.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@together.cases("command", COMMANDS)
 def test_exit_codes_are_those_of_the_agent(command: str) -> None:
     """The help lists the exit codes, each once and in order; they are those that errors have."""
     epilog = COMMANDS[command].epilog or ""
@@ -265,7 +268,7 @@ def test_command_that_changes_something_has_a_preview(command: str) -> None:
     assert {"--plan", "--dry-run"} <= names(COMMANDS[command])
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@together.cases("command", COMMANDS)
 def test_common_options_are_in_every_command(command: str) -> None:
     """Colour and progress can be turned off everywhere."""
     assert {"--no-color", "--quiet"} <= names(COMMANDS[command])
@@ -302,7 +305,7 @@ def shared(value: dict[str, Any]) -> str:
     return str(value.get("$ref", "")).rpartition("/")[2]
 
 
-@pytest.mark.parametrize("place", OBJECTS)
+@together.cases("place", OBJECTS)
 def test_keys_are_in_snake_case_and_always_there(place: str) -> None:
     """A key that may be missing, or has a name of its own, has a `$comment` that says why."""
     schema = OBJECTS[place]
@@ -316,7 +319,7 @@ def test_keys_are_in_snake_case_and_always_there(place: str) -> None:
     assert sorted(schema.get("required", [])) == sorted(schema["properties"])
 
 
-@pytest.mark.parametrize("place", OBJECTS)
+@together.cases("place", OBJECTS)
 def test_times_and_numbers_have_their_types(place: str) -> None:
     """A time is a text of one form, a duration a number of seconds, a state one of ten words."""
     wrong = []

@@ -19,6 +19,7 @@ from heat_config_stack.resource_types import TYPES, known_types
 from heat_config_stack.resource_types.servers import Placeholder
 from stack.made import Function, made
 from stack.working import Working
+from support import together
 
 CASES: dict[str, list[dict[str, Any]]] = defaultdict(list)
 for line in (
@@ -74,7 +75,7 @@ def attributes(tree: Any) -> Any:
     return [attributes(each) for each in tree] if isinstance(tree, list) else tree
 
 
-@pytest.mark.parametrize("type_", CASES)
+@together.cases("type_", CASES)
 def test_uses_of_a_type_get_heats_verdict(type_: str) -> None:
     """Values that Heat's schemas refuse are refused with Heat's sentence, and the others are valid."""
     for case in CASES[type_]:

@@ -15,6 +15,7 @@ import functools
 import gc
 import importlib
 import importlib.util
+import io
 import json
 import os
 import pkgutil
@@ -234,11 +235,13 @@ def _serve(connection: socket.socket) -> Callable[[], int] | None:
     for package in filter(importlib.util.find_spec, _PACKAGES):
         # `make test-agent` has no stack package
         _load(package)
-    importlib.import_module(
-        "heat_config_agent.cli.agent"
-    ).parser()  # whose first use takes longest
+    _use()
     gc.collect()
     gc.freeze()  # whoever looks for garbage in it writes to it: a command would have it all copied
+    if limits := sys.modules.get("heat_config_stack.definition.limits"):
+        limits.within_template(
+            lambda: None
+        )  # it counts what is frozen, once: a command would, each
     running: dict[int, tuple[int, int]] = {}
     """The descriptor that tells that a command has ended → its process, and the place for its exit code."""
     poll = select.poll()
@@ -316,6 +319,26 @@ def _load(name: str) -> None:
         inner = f"{name}.{found.name}"
         if inner not in _NOT_LOADED:
             _load(inner)
+
+
+def _use() -> None:
+    """Use commands once: patterns, schemas and tables of types are made at the first use, and each would make them.
+
+    They look at templates of `examples`, and at a state directory without anything in it.
+    """
+    agent = importlib.import_module("heat_config_agent.cli.agent")
+    agent.parser()
+    examples = Path(__file__).parents[2] / "examples"
+    with (
+        tempfile.TemporaryDirectory() as state,
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        agent.main(["status", "--json", "--state-dir", state])
+        if "heat_config_stack" in sys.modules:
+            agent.main(["stack", "list", "--state-dir", state])
+            for template in ("hot/group.yaml", "hot/lifecycle.yaml", "tosca/notes"):
+                agent.main(["template", "validate", str(examples / template)])
 
 
 def _enter(process: int) -> None:

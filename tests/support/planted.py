@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import io
 import json
 import os
@@ -340,10 +341,18 @@ def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
             yield " ".join(chosen), printed(*chosen, *common)
 
 
+_parser = functools.cache(agent.parser)
+"""To declare the options of a command takes longer than most listings."""
+
+
 def printed(*words: str) -> str:
     """Return what a command of the agent prints, and what it says where it fails."""
     said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    with (
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+        patch.object(agent, "parser", _parser),
+    ):
         try:
             agent.main(words)
         except AgentError as error:

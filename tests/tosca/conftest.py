@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support import together
+
 FOLDER = Path(__file__).parent
 
 
@@ -28,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one test of each document with a verdict, or of each valid one, and one of each service."""
+    """Make a test of some documents with verdicts, one of each valid document, and one of each service."""
     if "service_case" in metafunc.fixturenames:
         from tosca.services import found as cases  # noqa: PLC0415  # it is beside this file
 
@@ -39,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(
             "service_case", cases(FOLDER / "cases", *more), ids=lambda path: path.name
         )
-    for name in {"document", "valid_document"} & set(metafunc.fixturenames):
+    for name in {"documents", "valid_document"} & set(metafunc.fixturenames):
         from tosca.verdicts import verdicts  # noqa: PLC0415  # it is beside this file
 
         more = [
@@ -48,8 +50,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ]
         folders = (FOLDER / "documents", FOLDER / "seed-templates", *more)
         found = [pair for folder in folders for pair in verdicts(folder)]
-        if name == "valid_document":
-            found = [pair for pair in found if pair[1]["valid"]]
-        metafunc.parametrize(
-            name, found, ids=[f"{pair[0].name}/{pair[1]['file']}" for pair in found]
-        )
+        named = {f"{pair[0].name}/{pair[1]['file']}": pair for pair in found}
+        assert len(named) == len(found)
+        if name == "documents":
+            metafunc.parametrize(name, together.parts(named))
+            continue
+        valid = {name: pair for name, pair in named.items() if pair[1]["valid"]}
+        metafunc.parametrize(name, valid.values(), ids=valid)

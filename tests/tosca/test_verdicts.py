@@ -10,14 +10,22 @@ from typing import Any
 import pytest
 
 from heat_config_stack.tosca.checks.checker import Checker
+from support import together
 from tosca.verdicts import VERSIONS, difference
 
 CHECKER = Checker()
 """All tests share it, as all files of one command do."""
 
 
-def test_a_document_gets_its_verdict(document: tuple[Path, dict[str, Any]]) -> None:
-    """Its mistakes have their codes and lines, and nothing else is wrong with it."""
+def test_documents_get_their_verdicts(
+    documents: dict[str, tuple[Path, dict[str, Any]]],
+) -> None:
+    """The mistakes of each have their codes and lines, and nothing else is wrong with it."""
+    together.tried(documents, assert_verdict)
+
+
+def assert_verdict(document: tuple[Path, dict[str, Any]]) -> None:
+    """Check a document."""
     folder, verdict = document
     assert difference(verdict, CHECKER.check(str(folder / verdict["file"]))) == ""
 

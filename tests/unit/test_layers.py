@@ -26,7 +26,7 @@ ROWS = {
     ),
     "heat_config_stack": (
         {"cli"},
-        {"follow", "plugins"},
+        {"follow", "hosts", "plugins"},
         {"resource_types"},
         {"lifecycle"},
         {"resource"},
@@ -75,6 +75,7 @@ HOOKS |= {
     "artifacts",
 }
 HOOKS |= {"script_outputs", "isolation", "retry", "words", "needs", "health", "verdict"}
+HOOKS |= {"on_failure"}
 """The modules of the hooks that the agent and the stack package may know."""
 
 UNIT_TESTS = {

@@ -16,6 +16,14 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+
+def _untranslated(message: str) -> str:
+    """Return a message of argparse as it is. There is no translation of any, and each search for one takes 0.1 ms."""
+    return message
+
+
+argparse._ = _untranslated  # type: ignore[attr-defined]  # the only way to it
+
 _WIDEST = 100
 """Number of columns of the longest lines of a paragraph: longer ones are hard to read."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from heat_config_stack.records.records import ResourceRecord
 
 COMMANDS = {
+    "hosts": "heat_config_stack.cli.hosts",
     "policy": "heat_config_stack.cli.policy",
     "sign": "heat_config_stack.cli.sign",
     "source": "heat_config_stack.cli.source",
@@ -270,6 +271,57 @@ def events(settings: Settings, name: str) -> Iterable[dict[str, Json]]:
     from heat_config_stack.cli.stack import happened  # noqa: PLC0415  # slow to load
 
     return happened.events(settings, name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """A deployment of a stack that another host carries out."""
+
+    title: str
+    """`STACK/RESOURCE`."""
+    host: Json
+    place: str
+    """The host for people."""
+    stack: str
+    """The id of the stack."""
+    run: str
+    """The id of the last run."""
+
+
+def elsewhere(
+    settings: Settings, stack: str, path: str | None = None
+) -> list[Elsewhere]:
+    """Return the deployments of a stack that other hosts carry out: all of them, or the one at a path."""
+    from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # slow to load
+
+    return [
+        Elsewhere(
+            title=f"{stack}/{each.path}",
+            host=each.host,
+            place=each.place,
+            stack=each.stack,
+            run=each.run,
+        )
+        for each in placed.elsewhere(settings, stack)
+        if path in (None, each.path)
+    ]
+
+
+def log_elsewhere(one: Elsewhere, words: Sequence[str]) -> int:
+    """Print the output of a deployment as its host has it, and return the exit code of the command there."""
+    from heat_config_stack.hosts import asking  # noqa: PLC0415  # few stacks have hosts
+
+    return asking.ask(one.host, one.stack, "log", [*words, one.run])
+
+
+def verify_elsewhere(ones: Sequence[Elsewhere]) -> str:
+    """Return what `verify --json` prints about deployments of one host there. Raises AgentError."""
+    from heat_config_stack.hosts import asking  # noqa: PLC0415  # as above
+
+    first = ones[0]
+    return asking.answer(
+        first.host, first.stack, "verify", ["--json", *(each.run for each in ones)]
+    )
 
 
 def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) -> str:

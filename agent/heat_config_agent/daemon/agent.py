@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
 from heat_config_agent.daemon.intake import Intake
 from heat_config_agent.daemon.status import Snapshot
@@ -19,6 +19,7 @@ from heat_config_agent.deployments.metadata import Reader
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.workplace import open_state
+from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.model.log import Warned
 from heat_config_agent.model.run_settings import RunSettings
@@ -242,6 +243,7 @@ class Agent:
             self._report.note(line)
         self._warn("requests", troubles)
         documents = self.intake.in_force()
+        documents += self._repaired({document.source for document in documents})
         self.pruning.offered([document.source for document in documents])
         unconfirmed = self.intake.unconfirmed
         if not stale and self.applier.nothing_new(documents, unconfirmed=unconfirmed):
@@ -266,6 +268,25 @@ class Agent:
             ],
         )
         return steps
+
+    def _repaired(self, sources: Container[str]) -> list[Document]:
+        """Return documents of deployments that are to be repaired, and that none of the `sources` has."""
+        drifted = [
+            entry
+            for entry in self.journal.entries.values()
+            if entry.drift and not entry.over and entry.source not in sources
+        ]
+        if not drifted:
+            return []
+        from heat_config_agent.deployments.part import part  # noqa: PLC0415  # few deployments are repaired
+
+        kept = [
+            (entry, entry.document or self._deployed.document(entry.key))
+            for entry in drifted
+            if entry.left_at is None
+        ]
+        parts = [part(entry, document) for entry, document in kept if document]
+        return [each for each in parts if each is not None]
 
     def _explain(self, steps: Iterable[Step]) -> None:
         """Note which deployments are skipped although no agent has run them, and which another agent has begun."""

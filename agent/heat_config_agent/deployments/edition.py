@@ -15,6 +15,7 @@ from heat_config_agent.model.deployment import (
     CLEANUP_KEY,
     DELETE,
     EDITION_DIGITS,
+    FAILED_KEY,
     Deployment,
     Document,
     Mistake,
@@ -95,7 +96,7 @@ def renewed(
                 for entry in entries.values()
                 if entry.name == deployment.name
                 and entry.key != deployment.key
-                and not entry.key.endswith(CLEANUP_KEY)
+                and not entry.key.endswith((CLEANUP_KEY, FAILED_KEY))
             ),
             key=lambda each: each.accepted,
         )
@@ -192,7 +193,7 @@ def _edition(
         (
             each
             for each in entries.values()
-            if each.name == name and not each.key.endswith(CLEANUP_KEY)
+            if each.name == name and not each.key.endswith((CLEANUP_KEY, FAILED_KEY))
         ),
         key=lambda each: each.accepted,
     )

@@ -17,6 +17,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
     from heat_config_hooks.health import Check  # few deployments have it
+    from heat_config_hooks.on_failure import OnFailure  # the same
     from heat_config_hooks.retry import Retry  # the same
 
 
@@ -35,6 +36,7 @@ def new(
         artifacts=_artifacts(deployment, config),
         retry=_retry(deployment, config),
         verify=_verify(deployment, config),
+        on_failure=_on_failure(deployment, config),
         bounds=_bounds(config),
     )
 
@@ -66,6 +68,7 @@ def of_run(deployment: Deployment, run: Run | None) -> Job | None:
         artifacts=_artifacts(deployment, config),
         retry=_retry(deployment, config),
         verify=_verify(deployment, config),
+        on_failure=_on_failure(deployment, config),
     )
 
 
@@ -133,11 +136,15 @@ def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
 
 
 def _retry(deployment: Deployment, config: Config) -> Retry | None:
-    """Return the option `retry`; None for a cleanup.
+    """Return the option `retry`; None for a cleanup, and for a follow-up, which runs once.
 
     An executable hook may use an option of that name for something else.
     """
-    if deployment.action == CLEANUP or not config.options.get("retry"):
+    if (
+        deployment.action == CLEANUP
+        or deployment.is_follow_up
+        or not config.options.get("retry")
+    ):
         return None
     declared = options.common(config.options, "retry")
     if declared is None:
@@ -149,7 +156,11 @@ def _retry(deployment: Deployment, config: Config) -> Retry | None:
 
 def _verify(deployment: Deployment, config: Config) -> Check | None:
     """Return the option `verify`; None for an action that puts nothing into effect, and for a cleanup."""
-    if deployment.action == CLEANUP or not config.options.get("verify"):
+    if (
+        deployment.action == CLEANUP
+        or deployment.is_follow_up
+        or not config.options.get("verify")
+    ):
         return None
     from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
 
@@ -157,6 +168,25 @@ def _verify(deployment: Deployment, config: Config) -> Check | None:
     if declared is None or not health.is_gated(deployment.action):
         return None
     return health.read(declared, f"{config.section}.verify")
+
+
+def _on_failure(deployment: Deployment, config: Config) -> OnFailure | None:
+    """Return the option `on_failure`; None for a cleanup, and for a follow-up.
+
+    An executable hook may use an option of that name for something else.
+    """
+    if (
+        deployment.action == CLEANUP
+        or deployment.is_follow_up
+        or not config.options.get("on_failure")
+    ):
+        return None
+    declared = options.common(config.options, "on_failure")
+    if declared is None:
+        return None
+    from heat_config_hooks import on_failure  # noqa: PLC0415  # few deployments have it
+
+    return on_failure.read(declared, f"{config.section}.on_failure")
 
 
 def _bounds(config: Config) -> dict[str, int]:

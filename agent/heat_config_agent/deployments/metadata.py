@@ -296,7 +296,7 @@ def parse_all(
         by_source[document.source] = document
         parsed = parse(document)
         mistakes += parsed.mistakes
-        if parsed.understood:
+        if parsed.understood and not document.is_part:
             sources.add(document.source)
         for deployment in parsed.deployments:
             first = deployments.setdefault(deployment.key, deployment)

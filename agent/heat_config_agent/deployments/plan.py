@@ -224,6 +224,8 @@ def deployment_of(
 
 def is_awaited(entry: Entry) -> bool:
     """Return whether a server waits for the result of an entry."""
+    if entry.drift:  # the server has had the result of the deployment
+        return False
     return (
         deployment_of(entry).target.wanted if entry.document else bool(entry.addressee)
     )
@@ -263,7 +265,7 @@ def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list
         return _new(deployment, known, _AFTER if _waits(deployment, known) else "new")
     # 3. A person has asked for it.
     if entry.again:
-        return _new(deployment, known, "asked to run again")
+        return _new(deployment, known, _repair(entry) or "asked to run again")
     # 4. It has left the metadata and has to be cleaned up; or it is back after that.
     if deployment.action == cleanup.ACTION and entry.settled:
         return _new(
@@ -275,7 +277,8 @@ def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list
         return _new(deployment, known, "it is back in the metadata after its cleanup")
     # 5. It has not run to its end: it waits for its turn, for a reboot, or for another attempt.
     if entry.state is State.ACCEPTED:
-        return _new(deployment, known, "accepted earlier and not started yet")
+        reason = _repair(entry) or "accepted earlier and not started yet"
+        return _new(deployment, known, reason)
     if entry.state is State.REBOOT and entry.run and entry.run.boot == known.boot:
         return Step(
             verb=Verb.WAIT,
@@ -329,6 +332,11 @@ def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list
     if entry.document and entry.document != deployment.document:
         reason += "; its content has changed since, but not its id (a new id is run)"
     return Step(verb=Verb.SKIP, deployment=deployment, reason=reason, tool=entry.tool)
+
+
+def _repair(entry: Entry) -> str:
+    """Return the reason of the run that repairs a deployment; empty if no repair was asked for."""
+    return f"repair: {entry.drift}" if entry.drift else ""
 
 
 def _waits(deployment: Deployment, known: Known) -> bool:

@@ -338,9 +338,14 @@ def cancel(work: Work, key: str) -> None:
 
 
 def end_all_of(work: Work, source: str, reason: str) -> None:
-    """Begin to end the runs of the deployments of a source."""
+    """Begin to end the runs of the deployments of a source. A follow-up of a failure goes on to its own limit."""
     for active in work.active.values():
-        if active.step.deployment.source == source and not active.running.ending:
+        deployment = active.step.deployment
+        if (
+            deployment.source == source
+            and not deployment.is_follow_up
+            and not active.running.ending
+        ):
             end(work, active.running, reason)
 
 
@@ -353,6 +358,7 @@ def make_way(work: Work) -> None:
         ):
             replaced = active.step.deployment
             same = replaced.place == delete.place and key != delete.key
+            same = same and not replaced.is_follow_up
             if same and replaced.action != DELETE and not active.running.ending:
                 end(work, active.running, "its deployment was replaced by a DELETE")
 

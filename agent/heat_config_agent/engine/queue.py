@@ -52,6 +52,7 @@ class Queue:
     def __init__(self) -> None:
         self._steps: deque[Step] = deque()
         self._deletes = 0
+        self._follow_ups = 0
         self._retries = 0
         self.hold = ""
         """The reason why nothing new begins; empty if it does."""
@@ -98,14 +99,19 @@ class Queue:
         ]
 
     def add(self, step: Step) -> None:
-        """Add a step at the end."""
-        self._steps.append(step)
+        """Add a step at the end; a follow-up at the beginning, as other steps wait for it."""
+        if step.deployment.is_follow_up:
+            self._steps.appendleft(step)
+            self._follow_ups += 1
+        else:
+            self._steps.append(step)
         self._deletes += step.deployment.action == DELETE
         self._retries += step.attempt > 1
 
     def take(self, step: Step) -> None:
         """Remove a step that begins or is not wanted any more."""
         self._steps.remove(step)
+        self._follow_ups -= step.deployment.is_follow_up
         self._deletes -= step.deployment.action == DELETE
         self._retries -= step.attempt > 1
 
@@ -138,7 +144,7 @@ class Queue:
     def clear(self) -> None:
         """Remove all steps."""
         self._steps.clear()
-        self._deletes = self._retries = 0
+        self._deletes = self._retries = self._follow_ups = 0
 
     def sort_by_name(self) -> None:
         """Order the steps by the names of their deployments, cleanups first."""
@@ -200,8 +206,15 @@ class Queue:
 
         Two deployments of one place never run at once. A DELETE waits only for other DELETEs, and not for long: a
         run that hangs must not hold it up. A cleanup ends before anything else begins, as that may need the same place.
+        A follow-up ends before anything else of its stack begins, so it sees what has failed, and not its rollback.
         """
         if any(other.place and other.place == deployment.place for other in running):
+            return False
+        if any(_holds_up(other, deployment) for other in running):
+            return False
+        if self._follow_ups and any(
+            _holds_up(step.deployment, deployment) for step in self._steps
+        ):
             return False
         if deployment.action == DELETE:
             now = processes.since_boot()
@@ -218,5 +231,21 @@ class Queue:
         return sum(other.action != DELETE for other in running) < parallel
 
 
-def _order(step: Step) -> tuple[bool, str]:
-    return step.deployment.action != cleanup.ACTION, step.deployment.name
+def _holds_up(other: Deployment, deployment: Deployment) -> bool:
+    """Return whether a deployment has to wait for another one, which is a follow-up of a failure."""
+    if not other.is_follow_up or deployment.is_follow_up:
+        return False
+    if other.source.startswith("stack:") or other.given_name == deployment.given_name:
+        # all deployments in the queue are those of one stack, or it is another edition of what has failed
+        return True
+    stack = other.input("deploy_stack_id")
+    return bool(stack) and stack == deployment.input("deploy_stack_id")
+
+
+def _order(step: Step) -> tuple[bool, bool, str]:
+    deployment = step.deployment
+    return (
+        deployment.action != cleanup.ACTION,
+        not deployment.is_follow_up,
+        deployment.name,
+    )

@@ -229,7 +229,11 @@ def _keep(work: Work, step: Step, values: Mapping[str, object] | None) -> None:
     deployed, key = work.ground.deployed, step.deployment.key
     if deployed.keeps(key):
         deployed.keep(key, {}, values)
-    elif step.job is not None and protocol.LEAVES not in step.deployment.document:
+    elif (
+        step.job is not None
+        and protocol.LEAVES not in step.deployment.document
+        and not step.deployment.is_follow_up
+    ):
         deployed.keep(key, step.job.request, values)
 
 

@@ -12,10 +12,11 @@ import time
 
 from heat_config_agent.deployments import jobs, plan
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.engine import events, launch, records
+from heat_config_agent.engine import events, launch, records, survey
 from heat_config_agent.engine.launch import RunEnd
 from heat_config_agent.engine.work import Work
-from heat_config_agent.model.deployment import Job, Result
+from heat_config_agent.masking.redaction import name_of
+from heat_config_agent.model.deployment import COMPONENT, Deployment, Job, Result
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import result, run_folder
@@ -30,7 +31,7 @@ from heat_config_hooks.reply import (
     failure,
     status_code,
 )
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -167,9 +168,14 @@ def conclude(work: Work, step: Step, recorded: str, ending: str) -> bool:
     return False
 
 
-def answer(work: Work, step: Step, reply: Reply, reason: str) -> None:
-    """Put the result of a step on record that is known without a run, or whose command could not be started."""
-    finish(work, step, _result(work, step, reply, reason))
+def answer(
+    work: Work, step: Step, reply: Reply, reason: str, *, by_tool: bool = False
+) -> None:
+    """Put the result of a step on record that is known without a run, or whose command could not be started.
+
+    `by_tool` is True if its tool needs no command and has given the reply itself.
+    """
+    finish(work, step, _result(work, step, reply, reason), by_tool=by_tool)
 
 
 def break_off(work: Work, step: Step, broken: BrokenOff) -> None:
@@ -196,7 +202,7 @@ def give_up(work: Work, step: Step) -> bool:
     return _give_up(work, step, BEGINNING) or _give_up(work, step, PLANNING)
 
 
-def finish(work: Work, step: Step, outcome: Result) -> None:
+def finish(work: Work, step: Step, outcome: Result, *, by_tool: bool = False) -> None:
     """Put the result of a deployment on record; `publish` sends it."""
     key = step.deployment.key
     run = work.journal.entries[key].run
@@ -205,8 +211,54 @@ def finish(work: Work, step: Step, outcome: Result) -> None:
         if run and step.verb is Verb.RESUME
         else None
     )
-    work.journal.finished(key, outcome, ended)
+    then = _follow_up(work, step, outcome, by_tool=by_tool)
+    work.journal.finished(
+        key, outcome, ended, then=None if then is None else _acceptance(then)
+    )
     work.finished.append(step)
+    if then is not None and then.verb is Verb.RUN:
+        work.queue.drop(then.deployment.key)
+        work.queue.add(then)
+    elif then is not None:
+        answer(work, then, then.reply or {}, then.reason)
+
+
+def _follow_up(
+    work: Work, step: Step, outcome: Result, *, by_tool: bool
+) -> Step | None:
+    """Return the step that follows from the failure of a run; None if none does.
+
+    A result that is not waited for any more, as its deployment was replaced, is followed by none.
+    """
+    job = step.job
+    if (
+        not outcome.failed
+        or job is None
+        or not (job.on_failure or job.deployment.group == COMPONENT)
+    ):
+        return None
+    entry = work.journal.entries[job.deployment.key]
+    if work.offer.supersedes(entry):
+        return None
+    from heat_config_agent.deployments import follow_up  # noqa: PLC0415  # few deployments have one
+
+    deployment = follow_up.make(job, entry, outcome, by_tool=by_tool)
+    if deployment is None:
+        return None
+    if (earlier := work.journal.entries.get(deployment.key)) is not None:
+        launch.keep_earlier(work, earlier)
+    known = survey.facts([deployment], work.journal.entries, work.ground, are_few=True)
+    then = plan.renewed(deployment, known)
+    if then.verb not in (Verb.RUN, Verb.ANSWER):
+        return None
+    reason = f"{job.deployment.title} has failed" if then.verb is Verb.RUN else ""
+    return replace(then, reason=reason or then.reason)
+
+
+def _acceptance(step: Step) -> tuple[Deployment, str]:
+    """Return a deployment that is accepted as a step has it, with its tool."""
+    tool = step.job.config.tool if step.job else step.deployment.group
+    return step.deployment, name_of(step.deployment, tool)
 
 
 def run_of(entry: Entry) -> Run:
@@ -365,7 +417,11 @@ def take_outcomes(work: Work) -> None:
 
 def _is_stored(work: Work, step: Step) -> bool:
     """Return whether the receiver stores the result of a step; one without a signal reaches no receiver."""
-    return work.delivery.is_stored and step.deployment.target.wanted
+    return (
+        work.delivery.is_stored
+        and step.deployment.target.wanted
+        and not work.journal.entries[step.deployment.key].drift
+    )
 
 
 def _announce(work: Work, step: Step) -> None:
@@ -386,7 +442,8 @@ def _send(work: Work, key: str) -> bool:
         return work.offer.supersedes(entry)
     if deployment.source in work.offer.unconfirmed:
         return False  # it is on record, and sent once its source has confirmed that it is waited for
-    if not deployment.target.wanted:
+    # the server has had the result of a deployment that is repaired, and would take this one for its next action's
+    if entry.drift or not deployment.target.wanted:
         records.settle(work, key, State.UNASKED)
     else:
         target, values = deployment.target, entry.values or {}

@@ -100,7 +100,7 @@ def _answer(work: Work, entry: Entry, stopped: str) -> None:
     work.queue.drop(key)
     work.queue.rebooting.discard(key)
     if entry.state is State.ACCEPTED:
-        step = _step(entry, Verb.ANSWER) if waiting is None else waiting
+        step = _step(entry, Verb.ANSWER)
         results.answer(work, step, failure(TIMED_OUT, reason), reason)
     else:
         step = _step(entry, Verb.RESUME) if waiting is None else waiting

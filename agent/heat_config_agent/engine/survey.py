@@ -85,7 +85,7 @@ def survey(
     concerned = entries.concerning(keys, sources)
     due = cleanup.due(deployments, sources, concerned, now)
     # cleanups first: new deployments may need the same place
-    deployments = [*due.left, *deployments]
+    deployments = [*due.left, *_follow_ups(concerned, keys), *deployments]
     known = facts(
         deployments, concerned, ground, now=now, back=due.back, are_few=are_few
     )
@@ -97,6 +97,20 @@ def survey(
         superseded=plan.superseded(deployments, sources, concerned),
         known=known,
     )
+
+
+def _follow_ups(
+    entries: Mapping[str, Entry], keys: Collection[str]
+) -> list[Deployment]:
+    """Return the follow-ups of failures that have not ended, whether a source has their deployments or not."""
+    if not any(entry.is_follow_up for entry in entries.values()):
+        return []
+    from heat_config_agent.deployments import follow_up  # noqa: PLC0415  # few deployments have one
+
+    return [
+        plan.deployment_of(entry)
+        for entry, _ in follow_up.due(entries, frozenset(keys))
+    ]
 
 
 def facts(
@@ -226,9 +240,8 @@ def _may_run(
         return True
     if plan.is_corrected(deployment, entry):
         return True
-    return deployment.action == cleanup.ACTION or bool(
-        entry.marked and entry.key not in marked
-    )
+    may = deployment.action == cleanup.ACTION or deployment.is_follow_up
+    return may or bool(entry.marked and entry.key not in marked)
 
 
 def _may_be_lost(entry: Entry | None) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
     from heat_config_hooks.health import Check  # few deployments have it
+    from heat_config_hooks.on_failure import OnFailure  # the same
     from heat_config_hooks.retry import Retry  # the same
 
 HOT_KEYS = (
@@ -38,6 +39,24 @@ CLEANUP = "(left)"
 
 CLEANUP_KEY = ".left"
 """The end of the key of a cleanup. No id has such a key, because the key of an id contains no dot."""
+
+FAILED = "FAILED"
+"""The action of a follow-up: the author of a component gives the config that runs after a failure for it."""
+
+FAILED_KEY = ".failed"
+"""The end of the key of a follow-up, see `deployments.follow_up`. No id has such a key either."""
+
+FAILURE_INPUTS = frozenset(
+    {
+        "reason",
+        "deploy_failed_action",
+        "deploy_action",
+        "deploy_stdout",
+        "deploy_stderr",
+        "deploy_status_code",
+    }
+)
+"""The inputs that every follow-up has from the agent."""
 
 SIGNATURES = "heat-config-signatures"
 """The key of a document with a signed list of its configs, or with several, see `model.signed`."""
@@ -113,11 +132,14 @@ def is_edition(identity: str, name: str) -> bool:
     )
 
 
-def title_of(owner: str, name: str) -> str:
+def title_of(owner: str, name: str, key: str = "") -> str:
     """Return the name by which people know a deployment: STACK/RESOURCE as in Heat, or its own name.
 
     `owner` is that of the deployment. Heat names a deployment after its config, which several resources may share.
+    With its `key`, a follow-up is told from the deployment that has failed.
     """
+    if key.endswith(FAILED_KEY):
+        return f"{title_of(owner, name)} on_failure"
     if owner == name or "/" not in owner:
         return name
     stack, _, rest = owner.partition("/")
@@ -345,7 +367,12 @@ class Deployment:
     @property
     def title(self) -> str:
         """The name by which people know the deployment, see `title_of`."""
-        return title_of(self.owner, self.name)
+        return title_of(self.owner, self.name, self.key)
+
+    @property
+    def is_follow_up(self) -> bool:
+        """True if the agent has made it because another deployment has failed."""
+        return self.key.endswith(FAILED_KEY)
 
     @property
     def owner(self) -> str:
@@ -379,6 +406,8 @@ class Document:
     """The parsed document."""
     signatures: tuple[str, ...] = ()
     """The evidence (`signed.evidence`) that was compared with the content when it was read; all of it has to count."""
+    is_part: bool = False
+    """True if it has only some of the source's deployments: the others have not left it."""
     located: Callable[[Mistake], Mistake] | None = field(
         default=None, compare=False, repr=False
     )
@@ -447,6 +476,8 @@ class Job:
     """The limits within which its command is run again after certain exit codes; None if it is not."""
     verify: Check | None = None
     """The script that says whether it works; its run succeeds only then."""
+    on_failure: OnFailure | None = None
+    """The script that runs once after it has failed."""
     verifies: Literal["", "tool", "script"] = ""
     """The part of a verification that the job is: it changes nothing. `tool` asks the hook of the tool, and `script` is
     the script of `verify`. Empty for the job of a run."""

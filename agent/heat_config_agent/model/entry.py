@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from heat_config_agent.model.deployment import Result, given_name, title_of
+from heat_config_agent.model.deployment import FAILED_KEY, Result, given_name, title_of
 from heat_config_hooks.values import dataclass
 
 
@@ -137,6 +137,8 @@ class Entry:
     """The server asked for no attempt before this time (seconds since the epoch)."""
     again: bool = False
     """True if a person asked for another run."""
+    drift: str = ""
+    """The drift that its run repairs, in words; empty for any other run."""
     marked: str = ""
     """The folder in which its `ID.json` is known to be on disk: if the file is missing, someone has removed it."""
     settled_at: float = 0.0
@@ -155,7 +157,17 @@ class Entry:
     @property
     def title(self) -> str:
         """The name by which people know the deployment, see `title_of`."""
-        return title_of(self.owner, self.name)
+        return title_of(self.owner, self.name, self.key)
+
+    @property
+    def is_follow_up(self) -> bool:
+        """True if the agent has made it because another deployment has failed, see `deployments.follow_up`."""
+        return self.key.endswith(FAILED_KEY)
+
+    @property
+    def run_at(self) -> float:
+        """The time that tells the last run from others."""
+        return self.ended or self.at
 
     @property
     def result(self) -> Result | None:
@@ -166,8 +178,13 @@ class Entry:
 
     @property
     def has_failed(self) -> bool:
-        """True if its run has failed, and its document still asks for it."""
-        return self.failed and self.ended is not None and self.left_at is None
+        """True if its run has failed, and its document still asks for it. A follow-up counts with what has failed."""
+        return (
+            self.failed
+            and self.ended is not None
+            and self.left_at is None
+            and not self.is_follow_up
+        )
 
     @property
     def settled(self) -> bool:

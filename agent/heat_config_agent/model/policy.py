@@ -7,7 +7,15 @@ from urllib.parse import urlsplit
 
 import heat_config_hooks
 from heat_config_agent.model import signed
-from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE, Job
+from heat_config_agent.model.deployment import (
+    BUILTIN,
+    CLEANUP,
+    COMPONENT,
+    DELETE,
+    FAILURE_INPUTS,
+    Job,
+)
+from heat_config_agent.model.entry import Entry
 from heat_config_hooks import isolation, options
 from heat_config_hooks.values import dataclass, field
 
@@ -34,6 +42,8 @@ class Policy:
     """The least levels of `isolation.LEVELS` by which each run is isolated."""
     trusted_inputs: tuple[str, ...] | None = None
     """The tools that may take inputs for more than values, by their option `trusted_inputs`."""
+    repair: tuple[str, ...] | None = None
+    """The deployments that may be repaired: words of `tools` and `sources`, and `name:NAME`; `none` for none."""
     max_timeout: float | None = None
     """Seconds."""
     signers: str | None = None
@@ -58,6 +68,8 @@ class Policy:
         """Return the sentence that refuses a job, with the rule and the file; empty if every rule allows the job."""
         hook, source = job.tool.hook, job.deployment.source
         action = DELETE if job.deployment.action == CLEANUP else job.deployment.action
+        if job.deployment.is_follow_up:  # it belongs to the action that has failed
+            action = str(job.deployment.input("deploy_failed_action") or "")
         if why := self._other_tool(job):
             return self._sentence("tools", why)
         if self.sources is not None and not {
@@ -126,6 +138,10 @@ class Policy:
             return f"{name} is not in it"
         if job.verify is not None and "script" not in self.tools:
             return "the option verify is a script, and the tool 'script' is not in it"
+        if job.on_failure is not None and "script" not in self.tools:
+            return (
+                "the option on_failure is a script, and the tool 'script' is not in it"
+            )
         return ""
 
     def _unsigned(self, job: Job) -> str:
@@ -134,7 +150,10 @@ class Policy:
         A cleanup carries out nothing new: the built-in hook removes what it has made.
         """
         deployment = job.deployment
-        if deployment.action == CLEANUP:
+        if deployment.action == CLEANUP or (
+            # the option is signed with the deployment that has run
+            deployment.is_follow_up and deployment.group != COMPONENT
+        ):
             return ""
         if deployment.signatures:
             bad = (
@@ -155,6 +174,21 @@ class Policy:
             return f"the signed list does not name the inputs of the config, and there is {others[0]}: sign it again"
         return ""
 
+    def repair_refusal(self, entry: Entry) -> str:
+        """Return the sentence that refuses to repair a deployment; empty if it may be repaired."""
+        if self.mistake or self.repair is None:
+            return self.mistake
+        names = (entry.title, entry.name, entry.id)
+        words = {
+            entry.run.hook.removeprefix(BUILTIN) if entry.run else entry.tool,
+            entry.source,
+            entry.source.partition(":")[0],
+            *(f"name:{name}" for name in names if name),
+        }
+        if words.intersection(self.repair):
+            return ""
+        return self._sentence("repair", f"the deployment {entry.title} is not in it")
+
     def variables(self, job: Job) -> frozenset[str] | None:
         """Return the inputs that may become variables of a job's environment; None for all.
 
@@ -168,7 +202,8 @@ class Policy:
         ):
             return None
         names = self._declared(job)
-        return names if isinstance(names, frozenset) else frozenset()
+        declared = names if isinstance(names, frozenset) else frozenset()
+        return declared | FAILURE_INPUTS if deployment.is_follow_up else declared
 
     def _declared(self, job: Job) -> frozenset[str] | str | None:
         """Return the inputs that the signed lists declare for the config of a job; None if they have no such names.

@@ -37,6 +37,7 @@ _WORDS = (
     "network",
     "isolate",
     "trusted_inputs",
+    "repair",
 )
 
 RULES = (*_WORDS, "max_timeout", "signers")
@@ -190,6 +191,7 @@ def parse(path: str, text: str) -> Policy:
         secrets=values.get("secrets"),
         network=values.get("network"),
         trusted_inputs=values.get("trusted_inputs"),
+        repair=values.get("repair"),
         isolate=isolation.of_words(values["isolate"]) if "isolate" in values else None,
         max_timeout=longest,
         signers=signers,
@@ -259,10 +261,21 @@ def _words(name: str, value: str) -> tuple[str, ...]:
     if (
         "none" in words
         and len(words) > 1
-        and name in ("network", "secrets", "trusted_inputs")
+        and name in ("network", "secrets", "trusted_inputs", "repair")
     ):
         raise ValueError(f"{name}: none stands alone")
     return words
+
+
+def _problem_of_repair(word: str) -> str:
+    """Return the reason why a word of the rule `repair` can mean nothing; empty if it can."""
+    kind, _, rest = word.partition(":")
+    if word == "none" or (kind == "name" and rest):
+        return ""
+    if not (_problem("tools", word) and _problem("sources", word)):
+        return ""
+    expected = "a tool, a source, name:NAME, or none"
+    return f"expected {expected}, not {word!r}"
 
 
 def _problem(name: str, word: str) -> str:
@@ -280,6 +293,8 @@ def _problem(name: str, word: str) -> str:
         return f"expected words of {', '.join(isolation.WORDS)}, not {word!r}"
     if name == "secrets" and not _SECRET.fullmatch(word):
         return f"expected SCHEME, SCHEME:REFERENCE or SCHEME:BEGINNING*, not {word!r}"
+    if name == "repair":
+        return _problem_of_repair(word)
     if name == "sources" and word.partition(":")[0] not in SOURCES:
         return f"there is no source {word!r}; the sources are {', '.join(SOURCES)}"
     if name == "sources" and ":" in word and not word.startswith("file:/"):

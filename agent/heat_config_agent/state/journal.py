@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from heat_config_agent.model.deployment import Deployment, Result
+from heat_config_agent.model.deployment import FAILED_KEY, Deployment, Result
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import record_file
@@ -100,11 +100,15 @@ class Journal:
 
     def accepted(self, deployment: Deployment, *, tool: str) -> None:
         """Record that the agent takes a deployment on. The entry keeps an earlier run, which may have left files."""
+        self._write(self._acceptance(deployment, tool))
+
+    def _acceptance(self, deployment: Deployment, tool: str) -> Entry:
+        """Return the entry of a deployment that the agent takes on now."""
         now = time.time()
         # the order is kept even if the clock is set back
         self._latest = max(now, self._latest + 1e-6)
         earlier = self.entries.get(deployment.key)
-        entry = Entry(
+        return Entry(
             key=deployment.key,
             id=deployment.id,
             name=deployment.name,
@@ -118,8 +122,8 @@ class Journal:
             accepted=self._latest,
             owner=deployment.owner,
             run=earlier.run if earlier else None,
+            drift=earlier.drift if earlier and earlier.again else "",
         )
-        self._write(entry)
 
     def running(self, key: str, run: Run) -> None:
         """Record that the supervisor of a run waits for the agent's word. This is on disk when it returns."""
@@ -187,15 +191,32 @@ class Journal:
         )
         self.sync()
 
-    def finished(self, key: str, result: Result, ended: float | None = None) -> None:
+    def finished(
+        self,
+        key: str,
+        result: Result,
+        ended: float | None = None,
+        *,
+        then: tuple[Deployment, str] | None = None,
+    ) -> None:
         """Record the result. It is on disk once `secure` or `sync` has returned.
 
-        `ended` is when the run ended, in seconds since the epoch; None for now.
+        `ended` is when the run ended, in seconds since the epoch; None for now. `then` is the follow-up of a failure,
+        with its tool: it is accepted by the same write, so no kill comes between the two.
         """
+        # first, so that a torn write leaves no result without it
+        before = [self._acceptance(*then)] if then is not None else []
         now = time.time()
-        entry = self.entries[key]
+        entry, reason = self.entries[key], result.reason
         started = _started(entry, now) if ended is None else entry.started
+        if entry.drift:
+            reason = (
+                f"the repair failed: {reason}"
+                if result.failed
+                else f"repaired: {entry.drift}"
+            )
         self._write(
+            *before,
             replace(
                 entry,
                 state=State.FINISHED,
@@ -204,7 +225,7 @@ class Journal:
                 ended=max(ended or now, started or 0),
                 values=result.values,
                 failed=result.failed,
-                reason=result.reason,
+                reason=reason,
                 tries=0,
                 trouble="",
                 not_before=0,
@@ -246,9 +267,12 @@ class Journal:
         """Record that another source has the deployment now."""
         self._write(replace(self.entries[key], source=source))
 
-    def again(self, key: str, *, required: bool = True) -> None:
-        """Record that the deployment runs again at the next pass, or, with `required=False`, take that back."""
-        self._write(replace(self.entries[key], again=required))
+    def again(self, key: str, *, required: bool = True, drift: str = "") -> None:
+        """Record that the deployment runs again at the next pass, or, with `required=False`, take that back.
+
+        `drift` says what has drifted if that run is to repair it.
+        """
+        self._write(replace(self.entries[key], again=required, drift=drift))
 
     def send_again(self, key: str) -> None:
         """Record that the result has to be sent again."""
@@ -407,13 +431,18 @@ class Journal:
         return True
 
 
-def read(directory: Path) -> Entries:
+def read(directory: Path, *, follow_ups: bool = False) -> Entries:
     """Return the entries in the journal of a state directory. This needs no lock, and changes nothing.
 
-    Raises StateError if the journal cannot be read.
+    Follow-ups of failures belong to the deployments that have failed, and are left out unless `follow_ups` asks for
+    them. Raises StateError if the journal cannot be read.
     """
     try:
-        return Entries(Reader(record_file.read(directory / FILE)).entries)
+        entries = Reader(record_file.read(directory / FILE)).entries
+        if not follow_ups:
+            for key in [each for each in entries if each.endswith(FAILED_KEY)]:
+                del entries[key]
+        return Entries(entries)
     except OSError as error:
         raise StateError(
             f"cannot read the journal {directory / FILE}: {error.strerror}"

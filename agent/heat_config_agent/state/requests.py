@@ -1,4 +1,4 @@
-"""Requests of people: to run a deployment again, send its result again, stop it or forget it, to pause, and to prune.
+"""Requests: to run a deployment again, repair it, send its result again, stop it or forget it, to pause, and to prune.
 
 Only the holder of the lock may write the journal, and a daemon holds it all the time. So a request is a file in
 `STATE/asked/`, and the holder of the lock carries it out: the command itself if no agent is running, else the agent.
@@ -84,6 +84,8 @@ class Wish(str, enum.Enum):
     """A request about one deployment."""
 
     AGAIN = "again"
+    REPAIR = "repair"
+    """To run it again because it has drifted: `ask_repair` leaves the request."""
     SEND = "send"
     FORGET = "forget"
 
@@ -102,11 +104,44 @@ def ask(state: Path, key: str, wish: Wish) -> None:
         raise StateError(f"cannot write to {directory}: {error.strerror}") from error
 
 
+_LONGEST_DRIFT = 500
+"""The most characters of a drift that the record of its repair names."""
+
+
+def ask_repair(state: Path, entry: Entry, drift: str) -> None:
+    """Leave a request to run a deployment again because it has drifted. Raises StateError.
+
+    It is void once the deployment has run again for any reason: a drift is repaired once. No secret may be in `drift`.
+    """
+    lock.guard(state)
+    directory = state / FOLDER
+    line = " ".join(drift.split())
+    if len(line) > _LONGEST_DRIFT:
+        line = f"{line[:_LONGEST_DRIFT]} …"
+    text = json.dumps({"run": entry.run_at, "drift": line or "it has drifted"})
+    try:
+        files.make_directory(directory)
+        files.replace(
+            directory / f"{entry.key}.{Wish.REPAIR.value}", text.encode(), durable=True
+        )
+    except OSError as error:
+        raise StateError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def _repair(path: Path) -> tuple[float, str]:
+    """Return the run that a request wants to be repaired, and what has drifted. Raises OSError."""
+    try:
+        values = json.loads(files.read(path))
+        return float(values["run"]), str(values["drift"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return 0.0, ""
+
+
 def is_asked(state: Path, key: str) -> bool:
     """Return whether another run or delivery of a deployment is requested, and nothing was done about it yet."""
     return any(
         os.path.lexists(state / FOLDER / f"{key}.{wish.value}")
-        for wish in (Wish.AGAIN, Wish.SEND)
+        for wish in (Wish.AGAIN, Wish.REPAIR, Wish.SEND)
     )
 
 
@@ -170,8 +205,9 @@ def stops(state: Path) -> list[Stop]:
 
 
 def stop_is_done(state: Path, key: str) -> None:
-    """Remove the request to stop a deployment, and one to run it again. Raises OSError."""
-    files.remove(state / FOLDER / f"{key}.{Wish.AGAIN.value}")
+    """Remove the request to stop a deployment, and those to run it again. Raises OSError."""
+    for wish in (Wish.AGAIN, Wish.REPAIR):
+        files.remove(state / FOLDER / f"{key}.{wish.value}")
     files.remove(state / FOLDER / f"{key}.{_STOP}")
 
 
@@ -203,7 +239,7 @@ def carry_out(
             continue  # the run has to end first
         try:
             if entry is not None and word in {wish.value for wish in Wish}:
-                granted.append(_grant(journal, deployed, state, entry, Wish(word)))
+                granted.append(_grant(journal, deployed, path, entry, Wish(word)))
             path.unlink(missing_ok=True)
         except (
             OSError
@@ -212,16 +248,22 @@ def carry_out(
             wrong.append(
                 f"cannot {word} all of {name}: {error.strerror}: {error.filename}"
             )
-            if entry is not None and word == Wish.AGAIN.value:
+            if entry is not None and word in (Wish.AGAIN.value, Wish.REPAIR.value):
                 # a request file that cannot be removed would run it again at every pass
                 journal.again(key, required=False)
     return granted, wrong
 
 
 def _grant(
-    journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish: Wish
+    journal: Journal, deployed: Deployed, request: Path, entry: Entry, wish: Wish
 ) -> str:
-    key, name = entry.key, entry.title
+    key, name, state = entry.key, entry.title, request.parent.parent
+    if wish is Wish.REPAIR:
+        run, drift = _repair(request)
+        if entry.run_at != run or not entry.settled:
+            return f"{name} is not repaired: it has run since it was verified"
+        journal.again(key, drift=drift)
+        return f"{name} will be repaired: {drift}"
     if wish is Wish.AGAIN:
         journal.again(key)
         return f"{name} will run again"

@@ -6,6 +6,8 @@ processes, and output of limited size. Its folder is removed when it has ended.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import select
 import time
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from heat_config_agent.masking.redaction import redactor
+from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.deployment import Deployment, Job
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import cause
@@ -63,6 +66,9 @@ def verify(
     """
     waiting = list(reversed(list(jobs)))
     going: list[_Going] = []
+    if waiting:
+        clear(settings)
+    place = _shared(settings.state) if waiting else -1
     try:
         while waiting or going:
             while waiting and len(going) < max(parallel, 1):
@@ -85,6 +91,49 @@ def verify(
             one.running.terminate(0.0)
             one.running.terminate(0.0)
             _close(one)
+        if place >= 0:
+            os.close(place)
+
+
+def clear(settings: RunSettings) -> None:
+    """End and remove the verifications of a process that was killed. Nothing is done while others verify."""
+    folder = settings.state / FOLDER
+    try:
+        left = os.listdir(folder)
+    except OSError:  # nothing was verified yet
+        return
+    if not left or (descriptor := _locked(folder, fcntl.LOCK_EX)) < 0:
+        return
+    try:
+        for name in os.listdir(folder):
+            marked = f"{supervisor.MARK}={name}"
+            processes.send(processes.tree(0, 0, marked), signal_numbers.SIGKILL)
+            _remove(Path(settings.user_dir) / name)  # of a run of another user
+            _remove(folder / name)
+    except OSError:  # the next verification tries again
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _shared(state: Path) -> int:
+    """Return a descriptor that keeps others from clearing the folder of verifications; -1 if there can be none."""
+    with contextlib.suppress(OSError):
+        files.make_directory(state / FOLDER)
+    return _locked(state / FOLDER, fcntl.LOCK_SH, wait=True)
+
+
+def _locked(folder: Path, kind: int, *, wait: bool = False) -> int:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
+    except OSError:  # another process verifies now
+        os.close(descriptor)
+        return -1
+    return descriptor
 
 
 def _begin(
@@ -96,10 +145,11 @@ def _begin(
             f"the tool {job.tool.name} cannot verify, and the deployment has no option `verify`"
         )
     part: Job = replace(job, verifies=parts[0])
-    folder = settings.state / FOLDER / job.deployment.key
+    mark = f"verify.{job.deployment.key}.{time.time_ns()}"
     try:
-        step = _started(part, parts[1:], folder, settings)
+        step = _started(part, parts[1:], mark, settings)
     except OSError as error:
+        _remove(settings.state / FOLDER / mark)
         return verdict.unknown(f"the verification cannot be started: {cause(error)}")
     if isinstance(step, _Going):
         return step
@@ -107,11 +157,13 @@ def _begin(
 
 
 def _started(
-    job: Job, rest: tuple[Part, ...], folder: Path, settings: RunSettings
+    job: Job, rest: tuple[Part, ...], mark: str, settings: RunSettings
 ) -> _Going | Reply:
-    """Start a part of a verification; return the reply if no command is needed. Raises OSError."""
-    deployment = job.deployment
-    mark = f"verify.{deployment.key}.{time.time_ns()}"
+    """Start a part of a verification; return the reply if no command is needed. Raises OSError.
+
+    Its folder is named after its `mark`: another process may verify the same deployment.
+    """
+    deployment, folder = job.deployment, settings.state / FOLDER / mark
     place = protocol.workplace(
         job.tool.name, folder, settings.root, settings.environment
     )
@@ -130,7 +182,7 @@ def _started(
     else:
         command = hook.prepare(job, place)
     if not isinstance(command, protocol.Command):
-        files.remove(folder)
+        _remove(folder)
         return command
 
     def announce(pid: int, ticks: int, scope: str) -> Run:
@@ -234,7 +286,6 @@ def _after(
     """Return the verdict of a part; or begin the next one if this one has found nothing."""
     answer = verdict.of_reply(reply)
     if answer.standing is verdict.Standing.OK and rest:
-        files.remove(settings.state / FOLDER / job.deployment.key)
         return _begin(job, rest, settings)
     return _masked(answer, replace(job, deployment=deployment))
 
@@ -245,7 +296,13 @@ def _close(one: _Going) -> None:
         from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
 
         as_user.remove(one.running.run)
-    files.remove(one.running.directory)
+    _remove(one.running.directory)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder of a verification, as far as that is possible."""
+    with contextlib.suppress(OSError):
+        files.remove(folder)
 
 
 def _masked(answer: Verdict, job: Job) -> Verdict:

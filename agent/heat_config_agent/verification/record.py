@@ -37,6 +37,10 @@ class Verified:
     since: float
     """Since when its state is this one, as far as verifications tell."""
     verdict: Verdict
+    repair: str = ""
+    """The way in which the schedule takes its drift: a repair is requested, or waits, and why; empty for neither."""
+    in_vain: int = 0
+    """The number of repairs since it was last in effect that did not help."""
     signatures: tuple[Signature, ...] = ()
     """The files on which the verdict alone depends."""
 
@@ -47,7 +51,7 @@ class Verified:
 
 def run_of(entry: Entry) -> float:
     """Return the time that tells the last run of a deployment from others."""
-    return entry.ended or entry.at
+    return entry.run_at
 
 
 def read(state: Path) -> dict[str, Verified]:
@@ -77,8 +81,14 @@ def _verified(key: str, values: Mapping[str, object]) -> Verified | None:
         at=at,
         since=since,
         verdict=_verdict(values),
+        repair=str(values.get("repair") or ""),
+        in_vain=_count(values.get("in_vain")),
         signatures=tuple(signatures) if isinstance(signatures, list) else (),
     )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _verdict(values: Mapping[str, object]) -> Verdict:
@@ -116,6 +126,8 @@ def _values(one: Verified) -> dict[str, object]:
         values["reason"] = one.verdict.reason
         values["changes"] = [verdict.vars_of(each) for each in one.verdict.changes]
         values["left_out"] = one.verdict.left_out
+    if one.repair:
+        values["repair"], values["in_vain"] = one.repair, one.in_vain
     return values
 
 

@@ -21,6 +21,7 @@ from heat_config_stack.definition import (
     Unresolved,
 )
 from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
+from heat_config_stack.records import placing
 from heat_config_stack.records.exception import EntityNotFound
 from heat_config_stack.records.records import (
     COMPLETE,
@@ -369,7 +370,7 @@ class Stack:
 
         Secrets are removed from the reason here, because every report to people passes this point.
         `of` is the record of the resource: an event of one that another has replaced is marked `"replaced"`, and
-        one of a placeholder for a cloud resource `"stands_in"`.
+        one of a placeholder for a cloud resource `"stands_in"`. `host` is the other host that it is about.
         """
         current = self.resources.get(record.name) if record is not None else None
         event = {
@@ -383,6 +384,12 @@ class Stack:
             **(
                 {"stands_in": True}
                 if current is not None and current.is_placeholder
+                else {}
+            ),
+            **(
+                {"host": host}
+                if record is not None
+                and (host := placing.host_of_resource(self.world.store, record))
                 else {}
             ),
             **(

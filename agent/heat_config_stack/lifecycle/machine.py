@@ -330,7 +330,7 @@ class ThisMachine:
         self._documents[deployment.id] = Document(
             source=source(deployment),
             content=[config.entry()],
-            signatures=_signatures(world),
+            signatures=signatures_of(world),
         )
         for each in self._alike(world, deployment, config.name):
             self._named.setdefault(each, set()).add(deployment.id)
@@ -339,9 +339,7 @@ class ThisMachine:
     def _refuse(self, world: World, deployment: DeploymentRecord, group: str) -> None:
         """Fail a deployment that no agent would answer, so that the stack does not wait forever."""
         sentence = f"no tool carries out the group {group}: set the group to a tool, such as script"
-        deployments.take(
-            world, deployment, {"deploy_stderr": sentence, "deploy_status_code": 1}
-        )
+        deployments.refuse(world, deployment, sentence)
         self._report.warn(
             f"{world.store.resources[deployment.resource].name}: {sentence}"
         )
@@ -397,7 +395,7 @@ def _may_have_ended(entry: Entry) -> bool:
     return may and plan.deployment_of(entry).target.wanted
 
 
-def _signatures(world: World) -> tuple[str, ...]:
+def signatures_of(world: World) -> tuple[str, ...]:
     """Return the evidence that the files of a stack are signed."""
     root = world.store.root
     kept = (

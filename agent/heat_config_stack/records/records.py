@@ -199,6 +199,8 @@ class DeploymentRecord:
     outputs: dict[str, Json] = field(default_factory=dict)
     attempt: str = ""
     """The attempt of the resource that it was delivered for."""
+    host: Json = None
+    """The host that carries it out, as `hosts.host.Host` has it; None for this machine."""
 
 
 @dataclass(slots=True)

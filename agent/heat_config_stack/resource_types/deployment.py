@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from heat_config_agent.model.positions import Json
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
-from heat_config_stack.records import exception, records
+from heat_config_stack.records import exception, placing, records
 from heat_config_stack.records.records import (
     COMPLETE,
     FAILED,
@@ -276,6 +276,14 @@ class SoftwareDeployment(Resource):
         """Return False: on a machine, a failed deployment runs its action again in place."""
         return False
 
+    def needs_replace(self, after_props: Properties) -> bool:
+        """Return whether its server is another host now, where it has to be made; it is deleted where it was."""
+        deployment, store = self._deployment, self.stack.world.store
+        if deployment is None or not self.has_run():
+            return False
+        host = placing.host_of(store, deployment.server)
+        return placing.place(host) != placing.place(deployment.host)
+
     def has_run(self) -> bool:
         """Return whether anything has been delivered to this machine."""
         return self.resource_id is not None and self._left != "CREATE"
@@ -357,6 +365,8 @@ class SoftwareDeployment(Resource):
         # a creation that was interrupted may go on with another one
         deployment.server = server or deployment.server
         deployment.action, deployment.attempt = action, self.record.attempt
+        if action != "DELETE":  # what was made is deleted where it is
+            deployment.host = placing.host_of(world.store, deployment.server)
         # The script for DELETE has ended before the deployment is removed, although its result does not count.
         signal = self._counts or action == "DELETE"
         deployments.deliver(world, deployment, derived, signal=signal)

@@ -207,6 +207,7 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
         "artifacts": None,
         "retry": None,
         "verify": None,
+        "on_failure": None,
         "cpu_quota": None,
         "tasks_max": None,
         "size": None,
@@ -298,8 +299,8 @@ def test_similar_option_is_suggested(name: str, meant: str) -> None:
 def test_all_names_are_listed_where_none_is_similar() -> None:
     """The message lists the options in alphabetical order."""
     known = (
-        "artifacts, choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, "
-        "retry, seconds, size, tasks_max, text, texts, timeout, verify"
+        "artifacts, choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, on_failure, "
+        "percent, retry, seconds, size, tasks_max, text, texts, timeout, verify"
     )
     assert mistakes({"zzz": None}) == [
         f"options.zzz: mine has no such option (its options are {known})"

@@ -18,6 +18,7 @@ import pytest
 
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_hooks import processes, values
+from support import together
 
 ROOT = Path(__file__).parents[3]
 
@@ -75,7 +76,7 @@ def pairs() -> list[Any]:
 
 
 PAIRS = pairs()
-both = pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+both = together.cases(("ours", "theirs"), PAIRS)
 
 
 def outcome(do: Callable[[], object]) -> object:

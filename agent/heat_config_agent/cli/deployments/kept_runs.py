@@ -12,10 +12,12 @@ from pathlib import Path
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.deployments import named
 from heat_config_agent.model import states, wording
+from heat_config_agent.model.deployment import FAILED_KEY
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import NotFoundError
 from heat_config_agent.model.states import Shown
 from heat_config_agent.runs import earlier, run_folder
+from heat_config_agent.state import journal
 from heat_config_hooks.values import dataclass
 
 HEADER = ("RUN", "STATE", "ACTION", "STARTED", "TOOK", "DETAILS")
@@ -124,6 +126,18 @@ def of(found: named.Named) -> list[KeptRun]:
                 KeptRun(number=len(runs) + 1, entry=entry, folder=folder, before=None)
             )
     return runs
+
+
+def follow_up(state: Path, entry: Entry) -> Entry | None:
+    """Return the entry of what ran after the failure of a deployment; None if nothing did."""
+    if not entry.failed and entry.ended is not None:
+        return None
+    entries = journal.read(state, follow_ups=True)
+    after = entries.get(f"{entry.key}{FAILED_KEY}")
+    now = entries.get(entry.key, entry)
+    # else it followed an earlier failure
+    is_its = after is not None and now.failed and after.accepted > now.accepted
+    return after if is_its else None
 
 
 def _has_run(entry: Entry, folder: Path) -> bool:

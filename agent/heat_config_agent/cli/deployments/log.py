@@ -31,6 +31,7 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock
 from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE
+from heat_config_hooks.values import replace
 
 _INTERVAL = 0.2
 """Seconds between two reads of the output of a run that is followed."""
@@ -96,7 +97,11 @@ def run(options: argparse.Namespace) -> int:
     asked = state_options.there(options)
     target = named.find_any(asked, options.id, options.config, newest=True)
     if isinstance(target, named.NamedPlace):
-        return _of_place(target, options)
+        return (
+            _on_host(asked, target, options)
+            if target.kind == "resource"
+            else _of_place(target, options)
+        )
     if options.chosen is not None:
         return _of_run(asked, target, options)
     entry = _begun(asked, target, options)
@@ -108,11 +113,50 @@ def run(options: argparse.Namespace) -> int:
         return _done(options, [])
     reader = _Reader(target, entry, deployment, options)
     if options.json:
-        return _done(options, [reader.values()])
+        after = _after(target, entry, options)
+        return _done(options, [each.values() for each in (reader, after) if each])
     while reader.copy(follow=options.follow):
         time.sleep(_INTERVAL)
+    after = _after(target, entry, options)
+    if after is not None:
+        after.say()
+        while after.copy(follow=options.follow):
+            time.sleep(_INTERVAL)
     _say_earlier(target, asked, options.id)
     return ExitCode.OK
+
+
+def end_after_failure(
+    target: named.Named, lines: int
+) -> tuple[Entry, Mapping[str, str]] | None:
+    """Return what ran after the failure of a deployment, and the last lines of its output; None if nothing did."""
+    after = kept_runs.follow_up(target.settings.state, target.entry)
+    if after is None:
+        return None
+    words = argparse.Namespace(follow=False, tail=lines)
+    reader = _after(target, target.entry, words)
+    return after, {} if reader is None else reader.texts()
+
+
+def _after(
+    target: named.Named, entry: Entry, options: argparse.Namespace
+) -> _Reader | None:
+    """Return the output of what ran after the failure of a deployment; None if nothing did, or it is not kept."""
+    settings = target.settings
+    after = kept_runs.follow_up(settings.state, entry)
+    if after is None:
+        return None
+    folder = settings.state / "runs" / after.key
+    if options.follow and after.state in _TO_BEGIN:
+        after = _on_record(settings.state, after, folder)
+    # its secrets are those of the deployment
+    deployment = state_options.deployment(settings, entry)
+    if deployment is None or not kept_runs.has_output(folder):
+        return None
+    known = revealed(deployment, folder, after, follow=options.follow)
+    if known is None:
+        return None
+    return _Reader(replace(target, title=after.title), after, known, options)
 
 
 def _done(options: argparse.Namespace, runs: Sequence[dict[str, object]]) -> int:
@@ -216,6 +260,26 @@ def _of_run(asked: Settings, target: named.Named, options: argparse.Namespace) -
     return ExitCode.OK
 
 
+def _on_host(
+    settings: Settings, target: named.NamedPlace, options: argparse.Namespace
+) -> int:
+    """Print the output of a deployment that another host has carried out, as that host has it."""
+    elsewhere = stack_package.elsewhere(settings, target.stack, target.name)
+    if not elsewhere:
+        return _of_place(target, options)
+    if options.chosen is not None:
+        raise UsageError(
+            f"{target.title} has run on {elsewhere[0].place}: --run is for this machine"
+        )
+    words = [
+        *(["--follow"] if options.follow else []),
+        *(["--tail", str(options.tail)] if options.tail else []),
+        *(["--since", str(options.since)] if options.since is not None else []),
+        *(["--json"] if options.json else []),
+    ]
+    return stack_package.log_elsewhere(elsewhere[0], words)
+
+
 def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
     """Print the output of all deployments of a stack or a source, each line after the name of its deployment."""
     if options.chosen is not None:
@@ -245,6 +309,12 @@ def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
         if options.since is not None:
             _say_idle(options.since)
             return ExitCode.OK
+        if elsewhere := stack_package.elsewhere(target.settings, target.name):
+            titles = named.listed([each.title for each in elsewhere])
+            raise AgentError(
+                f"there is no output of {target.title} on this machine",
+                hint=f"other hosts have that of {titles}",
+            )
         raise AgentError(f"there is no output of {target.title}: nothing was run")
     return ExitCode.OK
 
@@ -294,6 +364,17 @@ class _Reader:
             stream.copy(to_the_end=not running)
         self._is_over = not running
         return running
+
+    def texts(self) -> dict[str, str]:
+        """Return the output by the names of the streams."""
+        return {each.name: each.text() for each in self._streams}
+
+    def say(self) -> None:
+        """Say on standard error which run it is."""
+        entry = self._entry
+        word = status.shown(entry, self._target.settings.state)
+        why = f": {entry.reason}" if entry.failed else ""
+        terminal.complain(f"on_failure: {word}{terminal.line(why)}", "quiet")
 
     def values(self) -> dict[str, object]:
         """Return the output as JSON."""
@@ -393,7 +474,7 @@ def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
         and lock.holder(state) is not None
     ):
         time.sleep(_INTERVAL)
-        entry = journal.read(state).get(entry.key, entry)
+        entry = journal.read(state, follow_ups=True).get(entry.key, entry)
     return entry
 
 

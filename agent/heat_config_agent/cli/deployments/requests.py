@@ -7,7 +7,8 @@ deployments: `retry` takes those that have failed, and `forget` all of them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.deployments import named
@@ -149,6 +150,12 @@ def chosen_of(
     if isinstance(thing, Named):
         return [thing]
     if thing.kind == "resource":
+        if found := stack_package.elsewhere(settings, thing.stack, thing.name):
+            again = settings.command("stack", "update", "--existing", thing.stack)
+            raise AgentError(
+                f"{thing.title} was carried out by {found[0].place}, and not by this machine",
+                hint=f"`{again}` repeats it if it has failed",
+            )
         raise NotFoundError(
             f"nothing has run for {thing.title}", subject=("deployment", name)
         )
@@ -251,6 +258,7 @@ def forget(options: argparse.Namespace) -> int:
 
 _CHANGES: dict[Wish, str] = {
     Wish.AGAIN: "run",
+    Wish.REPAIR: "repair",
     Wish.SEND: "send",
     Wish.FORGET: "forget",
 }
@@ -382,15 +390,22 @@ def _wait(
 
 _WORDS = {
     Wish.AGAIN: ("retry", "runs"),
+    Wish.REPAIR: ("repair", "repairs"),
     Wish.SEND: ("delivery", "sends"),
     Wish.FORGET: ("removal", "removes"),
 }
 """Request → its noun, and the verb for what the agent does."""
 
 
-def wish(settings: Settings, chosen: Sequence[Named], request: Wish) -> list[str]:
+def wish(
+    settings: Settings,
+    chosen: Sequence[Named],
+    request: Wish,
+    drifts: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """Store a request about deployments for the agent, and carry it out here if no agent is running.
 
+    `drifts` says by key what has drifted of those that are to be repaired.
     Returns sentences about what was done, and what is to come.
     """
     said: list[str] = []
@@ -403,16 +418,25 @@ def wish(settings: Settings, chosen: Sequence[Named], request: Wish) -> list[str
         if group[0].stack:
             said += _wish_of_stack(settings, group, request)
         else:
-            said += _wish(settings, group, request)
+            said += _wish(settings, group, request, drifts)
     return said
 
 
-def _wish(settings: Settings, group: Sequence[Named], request: Wish) -> list[str]:
+def _wish(
+    settings: Settings,
+    group: Sequence[Named],
+    request: Wish,
+    drifts: Mapping[str, str],
+) -> list[str]:
     """Store a request about deployments of one journal, that of the agent or of a followed document."""
     within, follows = group[0].settings, group[0].follows
     said: list[str] = []
     for each in group:
-        requests.ask(within.state, each.entry.key, request)
+        if request is Wish.REPAIR:
+            drift = drifts.get(each.entry.key, "")
+            requests.ask_repair(within.state, each.entry, drift)
+        else:
+            requests.ask(within.state, each.entry.key, request)
     try:
         with lock.held(within.state):
             book = journal.Journal(within.state)
@@ -442,9 +466,9 @@ def _when(settings: Settings, entry: Entry, request: Wish, error: LockedError) -
     """Return when the agent carries out a request."""
     process = pause.wake(settings.state)
     noun, verb = _WORDS[request]
-    if request is Wish.AGAIN and asked.paused(settings.state):
+    if request in (Wish.AGAIN, Wish.REPAIR) and asked.paused(settings.state):
         when = f"the agent is paused, and runs it after `{settings.command('resume')}`"
-    elif request is Wish.AGAIN and _applied_by_hand(settings, entry):
+    elif request is Wish.AGAIN and is_applied_by_hand(settings, entry):
         when = f"it runs when its document ({entry.source}) is applied again: no source of the agent has it"
     elif process:
         when = f"the agent (process {process}) {verb} it now"
@@ -519,7 +543,7 @@ def take_over(settings: Settings, ids: Iterable[str]) -> list[str]:
     return said
 
 
-def _applied_by_hand(settings: Settings, entry: Entry) -> bool:
+def is_applied_by_hand(settings: Settings, entry: Entry) -> bool:
     """Return whether a deployment came from a file that heat-config-apply was given, and that the agent never reads."""
     sources = health.read(settings.state).get("sources")
     named = (

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
-from heat_config_agent.cli.deployments import kept_runs, named, status
+from heat_config_agent.cli.deployments import kept_runs, log, named, status, verdicts
 from heat_config_agent.deployments import replacement, selection
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import concealer, is_secret
-from heat_config_agent.model import states
+from heat_config_agent.model import states, wording
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Config, Deployment
-from heat_config_agent.model.entry import Removed
+from heat_config_agent.model.entry import Entry, Removed
 from heat_config_agent.model.errors import ExitCode, NotFoundError, UsageError
 from heat_config_agent.runs import scopes
 from heat_config_agent.state import deployed, journal
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, field
 
 _LINES = 20
 """Number of lines that are shown of standard output, and of standard error."""
@@ -76,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
             terminal.say(fact(name, text))
     _section("inputs", facts.inputs)
     _section("values", facts.results)
+    _section("on_failure", {name: text for name, text in facts.said.items() if text})
     if len(facts.runs) > 1:
         log = asked.command("log", options.id, "--run", "N")
         terminal.say(f"\nruns (`{log}` prints the output of run N)")
@@ -115,6 +116,10 @@ class _Facts:
     results: Mapping[str, object]
     """The values of its result as it is signalled."""
     runs: list[kept_runs.KeptRun]
+    after: Entry | None = None
+    """The entry of what ran after its failure; None if nothing did."""
+    said: Mapping[str, str] = field(default_factory=dict)
+    """The end of the output of that, by the names of the streams."""
 
     @property
     def goes_to(self) -> str:
@@ -169,8 +174,32 @@ class _Facts:
             "inputs": dict(self.inputs),
             "values": dict(self.results),
             "runs": [each.values for each in self.runs],
+            "on_failure": self._after_values(),
             "replaced": [status.replacement_values(each) for each in self.replaced],
         }
+
+    def _after_values(self) -> dict[str, object] | None:
+        """Return what ran after its failure as JSON."""
+        entry = self.after
+        if entry is None:
+            return None
+        return {
+            "state": status.shown(entry, self.target.settings.state).value,
+            "started": wording.stamp(entry.started),
+            "ended": wording.stamp(entry.ended),
+            "run_seconds": status.run_seconds(entry),
+            "reason": entry.reason,
+            "stdout": self.said.get("stdout", ""),
+            "stderr": self.said.get("stderr", ""),
+        }
+
+    def _after_words(self) -> str:
+        """Return what became of the run after its failure; empty if there was none."""
+        entry, state = self.after, self.target.settings.state
+        if entry is None:
+            return ""
+        details = status.details(entry, state).replace("\n", "; ")
+        return f"{status.shown(entry, state)}, {details}"
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the facts for people; those without a text are left out."""
@@ -187,9 +216,11 @@ class _Facts:
             ("name", target.title),
             (
                 "state",
-                f"{status.shown(entry, state)}, since {terminal.moment(entry.at)}",
+                f"{status.shown(entry, state)}, since {terminal.moment(status.since(entry, state))}",
             ),
+            ("verified", _verified(entry, state)),
             ("why", status.details(entry, state).replace("\n", "; ")),
+            ("on_failure", self._after_words()),
             ("action", entry.action),
             ("tool", entry.tool),
             ("source", self.source),
@@ -208,6 +239,18 @@ class _Facts:
             ("id", entry.id),
             *(("replaced", f"{each.sentence} → {each.todo}") for each in self.replaced),
         ]
+
+
+def _verified(entry: Entry, state: Path) -> str:
+    """Return when a deployment was last verified, and how it was then; empty if it was not, since its last run."""
+    verified = verdicts.of(entry, state)
+    if verified is None:
+        return ""
+    verdict = verified.verdict
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    return f"{terminal.moment(verified.at)}, {verdict.standing.value}{reason}".replace(
+        "\n", "; "
+    )
 
 
 _PRUNED = {
@@ -240,12 +283,15 @@ def facts_of(target: named.Named) -> _Facts:
             name: value if name in STANDARD_OUTPUTS else MASK
             for name, value in results.items()
         }
+    after, said = log.end_after_failure(target, _LINES) or (None, {})
     return _Facts(
         target=target,
         deployment=deployment,
         inputs=_inputs(deployment) if deployment else {},
         results=results,
         runs=kept_runs.of(target),
+        after=after,
+        said=said,
     )
 
 

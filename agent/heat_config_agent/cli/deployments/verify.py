@@ -1,5 +1,6 @@
-"""`heat-config-agent verify`: Verify that the machine still is as its deployments say. Nothing is changed.
+"""`heat-config-agent verify`: Verify that the machine still is as its deployments say.
 
+Nothing is changed, unless --repair runs again what has drifted.
 A deployment is in effect (ok), has drifted, has failed earlier, or it is unknown: its tool cannot verify, and it has no
 option `verify`. Without a NAME, all deployments are verified: those of the agent, of followed documents and of stacks.
 """
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.deployments import named
 from heat_config_agent.cli.deployments.named import Named, NamedPlace
+from heat_config_agent.cli.stack_package import Elsewhere
 from heat_config_agent.model import wording
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.states import Shown
@@ -23,6 +25,17 @@ from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.verification import chosen, machine
 from heat_config_agent.verification.machine import Finding
 from heat_config_hooks import verdict
+from heat_config_hooks.values import replace
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from heat_config_agent.cli.deployments.repair import Outcome
+    from heat_config_agent.model.deployment import Deployment
+
+    Row: TypeAlias = tuple[Named, Finding]
 
 _EPILOG = """\
 exit codes:
@@ -40,7 +53,7 @@ def add(commands: state_options.Commands) -> None:
         commands,
         "verify",
         "verify that the machine still is as its deployments say",
-        (__doc__ or "").partition("`: ")[2],
+        __doc__,
         epilog=_EPILOG,
     )
     state_options.add_some(parser)
@@ -53,6 +66,18 @@ def add(commands: state_options.Commands) -> None:
         help="what cannot be verified does not count as a failure",
     )
     state_options.HOOKS.add(parser)
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="run again what has drifted, once each, and verify it again",
+    )
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="with --repair, wait until a running agent has done it",
+    )
+    state_options.add_wait_for(parser)
+    state_options.add_plan(parser)
     state_options.add_json(parser)
     parser.set_defaults(run=run, kind="verification")
 
@@ -61,31 +86,80 @@ def run(options: argparse.Namespace) -> int:
     """Verify the deployments, and show a row for each."""
     overrides = Overrides(hooks=tuple(options.hooks_dir))
     settings = state_options.there(options, overrides)
-    rows = list(_verified(settings, _targets(settings, options)))
+    targets, others = _targets(settings, options)
+    rows = [*_verified(settings, targets)]
+    drifted = [row for row in rows if row[1].state is Shown.DRIFTED]
+    if options.repair and options.plan:
+        from heat_config_agent.cli.deployments import repair  # noqa: PLC0415  # most only look
+
+        return repair.show_plan(drifted, as_json=options.json)
+    outcomes: dict[str, Outcome] = {}
+    if options.repair and drifted:
+        rows, outcomes = _repaired(settings, rows, drifted, options)
+    if others:  # they are repaired where they are
+        from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+
+        rows += elsewhere.verified(settings, others)
     code = _code(rows, allows_unknown=options.allow_unknown)
     error = envelope.Failure(*_failure(rows, code)) if code else None
     if options.json:
-        envelope.result(
-            {"deployments": [_values(*row) for row in rows]}, code=code, error=error
-        )
+        values = [_values(*row, outcomes.get(row[0].title)) for row in rows]
+        envelope.result({"deployments": values}, code=code, error=error)
         return code
     if not rows:
         terminal.say("no deployment is in force")
         return code
     for line in terminal.table(
-        [_cells(*row) for row in rows], header=("NAME", "STATE", "TOOL", "DETAILS")
+        [_cells(*row, outcomes.get(row[0].title)) for row in rows],
+        header=("NAME", "STATE", "TOOL", "DETAILS"),
     ):
         terminal.say(line)
     if options.diff:
         _show_differences(rows)
-    terminal.say(f"\n{_counted(rows)}; nothing was changed")
+    terminal.say(f"\n{_counted(rows)}; {_changed(outcomes)}")
     return code
 
 
-def _targets(settings: Settings, options: argparse.Namespace) -> list[Named]:
-    """Return the deployments that are named, or all that are in force."""
+def _repaired(
+    settings: Settings,
+    rows: Sequence[Row],
+    drifted: Sequence[Row],
+    options: argparse.Namespace,
+) -> tuple[list[Row], dict[str, Outcome]]:
+    """Repair what has drifted, once; return all rows with the new verdicts, and what became of each repair."""
+    from heat_config_agent.cli.deployments import repair  # noqa: PLC0415  # most only look
+
+    outcomes = repair.repair(settings, drifted, options)
+    again = [
+        replace(target, entry=journal.read(target.settings.state)[target.entry.key])
+        for target, _ in drifted
+        if outcomes[target.title].word == "done"
+    ]
+    newer = {target.title: (target, one) for target, one in _verified(settings, again)}
+    return [newer.get(row[0].title, row) for row in rows], outcomes
+
+
+def _changed(outcomes: Mapping[str, Outcome]) -> str:
+    """Return in words what the repair has done."""
+    numbers = Counter(each.word for each in outcomes.values())
+    words = {
+        "done": "{} run again",
+        "requested": "the repair of {} requested",
+        "refused": "{} not repaired",
+    }
+    said = [text.format(numbers[word]) for word, text in words.items() if numbers[word]]
+    return ", ".join(said) or "nothing was changed"
+
+
+def _targets(
+    settings: Settings, options: argparse.Namespace
+) -> tuple[list[Named], list[Elsewhere]]:
+    """Return the deployments that are named, or all that are in force: those of this machine, and of other hosts."""
+    others: list[Elsewhere] = []
     if not options.names:
-        return _all(settings, options)
+        for name in stack_package.names(settings.state):
+            others += stack_package.elsewhere(settings, name)
+        return _all(settings, options), others
     targets: dict[str, Named] = {}
     for name in options.names:
         thing = named.find_any(settings, name, options.config, newest=True)
@@ -94,10 +168,13 @@ def _targets(settings: Settings, options: argparse.Namespace) -> list[Named]:
             if isinstance(thing, Named)
             else named.members(thing, options.config)
         )
+        if isinstance(thing, NamedPlace) and thing.kind in ("stack", "resource"):
+            path = thing.name if thing.kind == "resource" else None
+            others += stack_package.elsewhere(settings, thing.stack or thing.name, path)
         targets.update(
             (f"{each.settings.state}/{each.entry.key}", each) for each in inner
         )
-    return list(targets.values())
+    return list(targets.values()), others
 
 
 def _all(settings: Settings, options: argparse.Namespace) -> list[Named]:
@@ -133,7 +210,7 @@ def _verified(
             settings=within.run_settings,
             deployed=Deployed(within.deployed, old=within.deployed_old),
             tools=Tools(settings.hooks, terminal.warn),
-            documents={},
+            documents=_documents(within, group),
             parallel=int(settings.number("parallel")),
         )
         by_key = {each.entry.key: each for each in group}
@@ -144,13 +221,36 @@ def _verified(
         yield from ((by_key[key], found[key]) for key in by_key)
 
 
-def _cells(target: Named, finding: Finding) -> tuple[str, str, str, str]:
+def _documents(within: Settings, group: Sequence[Named]) -> Mapping[str, Deployment]:
+    """Return the deployments of files that were applied, for those whose own document is not kept any more."""
+    if not any(each.entry.source.startswith("file:/") for each in group):
+        return {}
+    from heat_config_agent.cli.deployments import repair  # noqa: PLC0415  # as above
+
+    return repair.documents_again(within, (each.entry for each in group))
+
+
+def _cells(
+    target: Named, finding: Finding, outcome: Outcome | None
+) -> tuple[str, str, str, str]:
     return (
         terminal.line(target.title),
         finding.state.value,
         finding.entry.tool or "-",
-        terminal.line(finding.reason.replace("\n", "; ")),
+        terminal.line(_details(finding, outcome).replace("\n", "; ")),
     )
+
+
+def _details(finding: Finding, outcome: Outcome | None) -> str:
+    """Return the reason of a state, with what became of the repair."""
+    if outcome is None:
+        return finding.reason
+    if outcome.word == "done" and finding.state is Shown.DRIFTED:
+        return f"the repair did not help: {finding.reason}"
+    if outcome.word == "done":
+        return finding.reason or finding.entry.reason
+    noun = "not repaired" if outcome.word == "refused" else "repair requested"
+    return f"{finding.reason}; {noun}: {outcome.sentence}"
 
 
 def _show_differences(rows: Sequence[tuple[Named, Finding]]) -> None:
@@ -191,7 +291,9 @@ def _failure(rows: Sequence[tuple[Named, Finding]], code: int) -> tuple[str, str
     return "failed", _counted(rows)
 
 
-def _values(target: Named, finding: Finding) -> dict[str, object]:
+def _values(
+    target: Named, finding: Finding, outcome: Outcome | None
+) -> dict[str, object]:
     """Return a row as JSON."""
     answer = finding.verdict
     return {
@@ -203,7 +305,8 @@ def _values(target: Named, finding: Finding) -> dict[str, object]:
         "action": finding.entry.action or None,
         "tool": finding.entry.tool or None,
         "state": finding.state.value,
-        "message": finding.reason,
+        "message": _details(finding, outcome),
+        "repair": outcome.word if outcome else None,
         "since": wording.stamp(finding.since),
         "changes": [verdict.vars_of(each) for each in answer.changes] if answer else [],
         "left_out": answer.left_out if answer else 0,

@@ -142,7 +142,8 @@ def _parts_of_places(
         )
         try:
             entries = sorted(
-                journal.read(place).values(), key=lambda entry: entry.accepted
+                journal.read(place, follow_ups=True).values(),
+                key=lambda entry: entry.accepted,
             )
         except StateError as error:
             yield f"{prefix}journal.json", f"{error}\n"
@@ -311,7 +312,7 @@ class KnownSecrets:
             ):
                 self._values += _secret_texts(_content(path), "")
             with contextlib.suppress(StateError):  # `status` says so in the bundle
-                for entry in journal.read(place).values():
+                for entry in journal.read(place, follow_ups=True).values():
                     self._values += _secret_texts(entry.document, "")
 
     def add(self, deployment: Deployment) -> None:

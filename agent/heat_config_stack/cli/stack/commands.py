@@ -115,6 +115,12 @@ def _worked_on(
         metavar="NAME",
         help="carry out only the deployments of this server (every server is this machine)",
     )
+    Option(
+        "--max-hosts",
+        "work on so many other hosts at once (default: all)",
+        "N",
+        read=number(1),
+    ).add(parser)
     state_options.add_json(parser)
     return parser
 
@@ -140,6 +146,7 @@ def _add_all(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="with --plan: show unchanged resources too"
     )
+    state_options.add_diff(parser)
 
 
 _STACK = "the name of a stack, its id, or a unique beginning of its id of 8 characters or more"
@@ -187,6 +194,12 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
     template_options.add(parser)
     template_options.add_attributes(parser)
     _add_rollback(parser)
+    Option(
+        "--hosts",
+        "a file with the host of each server, which is reached by ssh; others are this machine "
+        "(default: the hosts that the stack has)",
+        "FILE",
+    ).add(parser)
     parser.add_argument(
         "--user-data",
         action="store_true",

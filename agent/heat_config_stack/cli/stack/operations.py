@@ -382,6 +382,7 @@ def _carried_out(
         without_types=without_types,
         user_data=getattr(options, "user_data", False),
         definition=definition,
+        max_hosts=getattr(options, "max_hosts", None) or 0,
     ) as session:
         stack = session.root
         _check_server(settings, options.server, definition, stack)
@@ -578,6 +579,15 @@ def _ended(
 ) -> _Outcome:
     record = root.record
     data = values.stack(settings, root) if options.json else {}
+    if (
+        not options.json
+        and isinstance(record.source, dict)
+        and "hosts" in record.source
+    ):
+        from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # as above
+
+        for line in placed.lines(record.source):
+            terminal.say(line)
     took = terminal.duration(seconds)
     if record.status == COMPLETE and record.action != ROLLBACK:
         if not options.json:
@@ -650,13 +660,39 @@ def _ways(
 def _has_values(options: argparse.Namespace) -> bool:
     """Return whether a command line has more for a template than its file: then the file alone is another thing."""
     names = ("environment", "parameter", "parameter_file", "attribute", "inputs")
-    more = (*names, "substitute", "server", "wants_name", "rollback", "user_data")
+    more = (
+        *names,
+        "substitute",
+        "server",
+        "hosts",
+        "wants_name",
+        "rollback",
+        "user_data",
+    )
     return any(getattr(options, name, None) for name in more)
 
 
 def new_definition(options: argparse.Namespace, name: str, types: Types) -> Definition:
     """Return the definition of a new stack. Raises `Invalid` with all mistakes, UsageError."""
-    identity = Identity(name, new_id())
+    return _on_hosts(
+        options, None, types, lambda: _new(options, Identity(name, new_id()), types)
+    )
+
+
+def _on_hosts(
+    options: argparse.Namespace,
+    former: Json,
+    types: Types,
+    define: Callable[[], Definition],
+) -> Definition:
+    """Return a definition with the hosts of its servers, if it has some. Raises `Invalid`, UsageError."""
+    from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # most stacks have no hosts
+
+    placed.choose(options, former)
+    return placed.checked(options, define(), types)
+
+
+def _new(options: argparse.Namespace, identity: Identity, types: Types) -> Definition:
     if language_of(named.template(options)) == TOSCA:
         from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
@@ -667,9 +703,18 @@ def new_definition(options: argparse.Namespace, name: str, types: Types) -> Defi
 
 
 def changed_definition(options: argparse.Namespace, stack: Stack) -> Definition:
-    """Return the new definition of an existing stack; --existing keeps what is not given. Raises as `new`."""
+    """Return the new definition of an existing stack; --existing keeps what is not given. Raises as `new`.
+
+    Without --hosts, the servers stay on their hosts.
+    """
     # After the rollback of a create, only the definition that failed is left.
     former = stack.record.source or stack.record.source_before
+    return _on_hosts(
+        options, former, stack.world.types, lambda: _changed(options, stack, former)
+    )
+
+
+def _changed(options: argparse.Namespace, stack: Stack, former: Json) -> Definition:
     if not _is_service(options, former):
         from heat_config_stack.cli.stack import templates  # noqa: PLC0415  # TOSCA needs none of it
 

@@ -24,6 +24,8 @@ from support.proxy import Fault, Proxy, Reply
 from support.tunnel import Tunnel
 from support.ways import PATH, SECONDS, TIME, known, pem, trouble
 
+pytestmark = pytest.mark.takes(60)
+
 BODY = b'{"a": 1}'
 
 
