@@ -26,7 +26,7 @@ from heat_config_agent.engine.events import Event, Report
 from heat_config_agent.engine.workplace import open_state
 from heat_config_agent.model.deployment import Document, Target
 from heat_config_agent.model.entry import Entry, State
-from heat_config_agent.model.errors import AgentError, LockedError, StateError
+from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, StateError
 from heat_config_agent.model.waking import Waker
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
@@ -153,6 +153,9 @@ def run(settings: Settings, reader: int, writer: int) -> int:
                 _drain(frames)
     except _Gone:
         return 0
+    except (KeyError, TypeError, AttributeError) as error:
+        _refuse(frames, f"a message is not of the protocol ({error!r})", passing=False)
+        return ExitCode.USAGE
     except AgentError as error:
         _refuse(frames, str(error), passing=isinstance(error, LockedError | StateError))
         return error.exit_code
