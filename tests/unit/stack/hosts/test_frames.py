@@ -35,7 +35,7 @@ def test_message_arrives_once_it_is_whole(sides: tuple[Frames, Frames]) -> None:
     assert not host.ended
 
 
-def test_banner_is_no_message(sides: tuple[Frames, Frames]) -> None:
+def test_banner_is_skipped(sides: tuple[Frames, Frames]) -> None:
     """Lines before the mark are skipped, also one that looks like a message; the last one is kept for a reason."""
     coordinator, host = sides
     os.write(host.writer, b'{"is": "result"}\nLast login: today\nno newline')
