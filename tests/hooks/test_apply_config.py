@@ -192,6 +192,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
 @pytest.mark.parametrize("case", CHANGES.values(), ids=CHANGES)
 def test_changed_file_of_a_template_is_named_and_a_new_run_repairs_it(

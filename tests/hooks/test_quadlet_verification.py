@@ -98,7 +98,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES)
-def test_change_of_a_container_is_named_and_a_new_run_repairs_it(
+def test_change_of_a_container_is_named_and_repaired(
     site: Site, change: Any, message: str
 ) -> None:
     """In effect, changed behind its back, verified, repaired, verified again."""
@@ -111,7 +111,7 @@ def test_change_of_a_container_is_named_and_a_new_run_repairs_it(
     assert row["state"] == "drifted"
     assert row["message"].startswith(message)
     assert len(row["changes"]) == 1
-    site.run()
+    site.repair()
     assert site.changes() == []
 
 

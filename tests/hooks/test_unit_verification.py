@@ -167,7 +167,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("change", "differences"), CHANGES.values(), ids=CHANGES)
-def test_change_of_a_service_is_named_and_a_new_run_repairs_it(
+def test_change_of_a_service_is_named_and_repaired(
     site: Site, change: Any, differences: list[tuple[str, str]]
 ) -> None:
     """In effect, changed behind its back, verified, repaired, verified again."""
@@ -177,7 +177,7 @@ def test_change_of_a_service_is_named_and_a_new_run_repairs_it(
     change(site)
 
     assert site.changes() == differences
-    site.run()
+    site.repair()
     assert site.changes() == []
 
 
@@ -250,7 +250,7 @@ def test_units_that_have_ended_well_or_that_others_start_need_not_be_up(
     assert names[0] == f"{UNITS}/job.timer"
     assert "job.service" not in names
 
-    site.run()
+    site.repair()
     site.systemctl("stop", "job.timer")
     assert site.changes() == [
         ("job.timer", "it is not up: its state is inactive (dead)")
@@ -286,7 +286,7 @@ def test_drop_in_of_another_unit_is_verified(site: Site) -> None:
     site.edit(name, "Journal", "Diary")
 
     assert site.changes() == [(f"{UNITS}/{name}", "its content differs")]
-    site.run()
+    site.repair()
     assert site.changes() == []
 
 
@@ -302,12 +302,12 @@ def test_changed_file_of_inputs_is_named_without_its_lines(site: Site) -> None:
     inside = f"/var/lib/heat-config/heat-config-systemd-unit/{path.name}"
     assert row["message"] == f"{inside}: its content differs"
     assert "Passw0rd" not in json.dumps(row)
-    site.run()
+    site.repair()
     assert site.changes() == []
 
 
 def test_service_with_a_health_gate_is_verified_by_both(site: Site) -> None:
-    """First its unit, then the script; each change is named, and a new run repairs it."""
+    """First its unit, then the script; each change is named, and repaired."""
     ready = "/var/web-is-ready"
     start = ["/bin/touch " + ready]
     gate = f"[ -e {ready} ] || {{ echo 'web does not answer'; exit 1; }}"
@@ -328,5 +328,28 @@ def test_service_with_a_health_gate_is_verified_by_both(site: Site) -> None:
         site.file(ready).touch()
         change(site)
         assert site.verify()["message"] == what
-        site.run()
+        site.repair()
         assert site.changes() == []
+
+
+def test_drop_in_that_overrides_a_setting_is_named(site: Site) -> None:
+    """As of `systemctl edit`; a drop-in of another deployment is there on purpose, and others add only."""
+    site.run({"web.service": web()})
+    folder = site.file(f"{FILE}.d")
+    folder.mkdir()
+    path = folder / "override.conf"
+    try:
+        path.write_text("[Service]\nEnvironment=A=1\n")
+        site.systemctl("daemon-reload")
+        assert site.changes() == []
+
+        path.write_text("[Service]\nExecStart=\nExecStart=/bin/sleep 7000\n")
+        site.systemctl("daemon-reload")
+
+        assert site.changes() == [
+            ("web.service", f"{FILE}.d/override.conf overrides ExecStart=")
+        ]
+    finally:
+        path.unlink()
+        folder.rmdir()
+        site.systemctl("daemon-reload")

@@ -102,6 +102,7 @@ OPTIONS = (
         "--exit-code",
         "with --plan: end with 9 if there is something to do",
     ),
+    state_options.DIFF,
     Option("--all", "with --plan of a template: show unchanged resources too"),
     Option(
         "--only",
