@@ -26,6 +26,11 @@ from heat_config_hooks.reply import NO_TOOL
 from heat_config_hooks.values import dataclass
 from heat_config_hooks.written import Written, owner
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 ABOUT = protocol.About(
     config="the manifest of a pod: an object, or its YAML or JSON text",
     options={
@@ -142,7 +147,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
             steps.say("the config is empty: no pod is to run", error=True)
         return _remove(request, place, [*earlier, target])
     config = _config(request)
-    content = json.dumps(config, indent=2, separators=(",", ": ")).encode()
+    content = _content(config)
     manifest = _read(config, request.key)
     mine = manifest.is_of(
         other for path, other in _manifests(place) if path not in (*earlier, target)
@@ -175,6 +180,72 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
 
 
 finish = protocol.collect
+
+
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that looks at the manifest and the pod."""
+    if not _is_wanted(request):
+        from heat_config_hooks.verdict import in_effect  # noqa: PLC0415  # few runs verify
+
+        return in_effect()
+    _read(_config(request), request.key)
+    return steps.looking(__name__, request, place)
+
+
+verdict = steps.seen
+
+
+def look(request: protocol.Request, place: protocol.Workplace) -> Verdict:
+    """Return whether the manifest is as it was written, and its pod runs."""
+    from heat_config_hooks.verdict import together, unknown  # noqa: PLC0415  # few runs verify
+
+    config, target = _config(request), _target(request, place)
+    written = Written(place.working).verified(
+        {target: _content(config)}, owner=owner(request)
+    )
+    manifest = _read(config, request.key)
+    mine = manifest.is_of(other for path, other in _manifests(place) if path != target)
+    try:
+        pods = Node(os.environ).pods(mine)
+    except NoStatus as problem:
+        reason = f"it is unknown whether the pod {manifest.name} runs: {problem}"
+        return together([written, unknown(reason)])
+    return together([written, _running(pods, manifest)])
+
+
+def _running(pods: Iterable[Pod], manifest: _Manifest) -> Verdict:
+    """Return whether a pod runs, with all of its containers, or has ended as it should."""
+    from heat_config_hooks.verdict import Change, drifted, in_effect, unknown  # noqa: PLC0415  # few runs verify
+
+    every = list(pods)
+    what = f"the pod {manifest.name}"
+    if not every:
+        return drifted([Change(what=what, how="it does not exist")])
+    latest = {each.name: each for pod in every for each in pod.containers}
+    if reason := _failure(every, latest.values(), manifest):
+        return drifted([Change(what=what, how=f"it has failed: {reason}")])
+    states = {
+        name: _state(latest.get(name))
+        for name in manifest.containers
+        if not _is_done(latest.get(name), manifest)
+    }
+    ended = [
+        Change(what=what, how=f"container {name}: {state}")
+        for name, state in states.items()
+        if name in latest and latest[name].code is not None
+    ]
+    if ended:
+        return drifted(ended)
+    for name, state in states.items():
+        return unknown(f"{what}: container {name}: {state}")
+    return in_effect()
+
+
+def _content(config: Mapping[str, object]) -> bytes:
+    """Return the content of a manifest."""
+    return json.dumps(config, indent=2, separators=(",", ": ")).encode()
 
 
 def _is_wanted(request: protocol.Request) -> bool:

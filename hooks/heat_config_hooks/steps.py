@@ -7,6 +7,13 @@ Besides `prepare` and `finish`, the module of such a hook has a function
 It runs in a process of its own, where it may run commands, wait and decide.
 The output of the process and its commands is the output of the run, and the returned number is its exit code.
 `prepare` of such a hook returns `steps.command(__name__, request, place)`.
+
+If such a hook verifies with commands, its module also has a function
+
+    look(request, place) -> Verdict
+
+which runs in such a process too.
+Then `verify` returns `steps.looking(__name__, request, place)`, and `verdict` is `steps.seen`.
 """
 
 from __future__ import annotations
@@ -26,8 +33,19 @@ from heat_config_hooks import alphabet, files, memory, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 _ARGUMENTS = "steps.json"
 """The file in the folder of the run from which the process reads what to do."""
+
+_LOOKS = "looks"
+"""The key there of a verification."""
+
+_ANSWER = 16 * 1024 * 1024
+"""The most bytes of a verdict."""
 
 
 def command(
@@ -41,13 +59,46 @@ def command(
 
     `variables` are added to the environment of the process.
     """
-    arguments = {
+    return _command(_arguments(module, request, place), place, notes, variables)
+
+
+def looking(
+    module: str, request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command:
+    """Return the command that calls `look` of `module` (its `__name__`): it verifies, and changes nothing."""
+    return _command({**_arguments(module, request, place), _LOOKS: True}, place)
+
+
+def seen(
+    _request: protocol.Request, _place: protocol.Workplace, ended: protocol.Ended
+) -> Verdict:
+    """Return the verdict of a process that has called `look`: its last line. Raises OSError."""
+    from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+    if ended.code:
+        return verdict.unknown(f"the verification ended with exit code {ended.code}")
+    text = files.read(ended.stdout, _ANSWER).decode("utf-8", "replace")
+    return verdict.of_json(text.rstrip("\n").rpartition("\n")[2])
+
+
+def _arguments(
+    module: str, request: protocol.Request, place: protocol.Workplace
+) -> dict[str, object]:
+    return {
         "module": module,
         "request": vars(request),
         "working": str(place.working),
         "outputs": str(place.outputs),
         "environment": dict(place.environment),
     }
+
+
+def _command(
+    arguments: Mapping[str, object],
+    place: protocol.Workplace,
+    notes: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> protocol.Command:
     files.replace(place.run / _ARGUMENTS, json.dumps(arguments).encode())
     return protocol.Command(
         # Isolated: no module is imported from the working folder, nor from a folder named in the environment.
@@ -60,7 +111,7 @@ def command(
             str(place.run),
         ),
         cwd=place.run,
-        environment=variables,
+        environment=variables or {},
         notes=tuple(notes),
     )
 
@@ -126,7 +177,7 @@ def _begins_line(descriptor: int) -> bool:
 
 
 def main() -> int:
-    """Call `carry_out` for the request in the folder that the command line names, and return its exit code."""
+    """Call `carry_out`, or `look`, for the request in the folder that the command line names; return an exit code."""
     memory.keep_no_core()
     signal.signal(signal.SIGTERM, _exit)
     for stream in (sys.stdout, sys.stderr):
@@ -142,6 +193,8 @@ def main() -> int:
         environment=arguments["environment"],
     )
     module = importlib.import_module(arguments["module"])
+    if arguments.get(_LOOKS):
+        return _look(module, request, place)
     try:
         code: int = module.carry_out(request, place)
     except HookError as error:
@@ -152,6 +205,21 @@ def main() -> int:
         say(f"{error.strerror or error}{name}", error=True)
         return CANNOT_START
     return code
+
+
+def _look(module: Any, request: protocol.Request, place: protocol.Workplace) -> int:
+    """Print the verdict of `look`, on a line of its own; return 0."""
+    from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+    try:
+        answer = module.look(request, place)
+    except HookError as error:
+        answer = verdict.unknown(str(error))
+    except OSError as error:
+        name = f": {error.filename}" if error.filename else ""
+        answer = verdict.unknown(f"{error.strerror or error}{name}")
+    say(str(verdict.encoded(answer)[verdict.KEY]))
+    return 0
 
 
 def _request(fields: dict[str, Any]) -> protocol.Request:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 
 from heat_config_hooks.reply import STATUS, Reply
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
 
 KEY = "heat_config_verdict"
 """The key of a reply that carries a verdict."""
@@ -85,6 +85,22 @@ def drifted(changes: Iterable[Change], reason: str = "") -> Verdict:
 def unknown(reason: str) -> Verdict:
     """Return the verdict that it cannot be said."""
     return Verdict(standing=Standing.UNKNOWN, reason=reason)
+
+
+def together(parts: Iterable[Verdict]) -> Verdict:
+    """Return the verdict about all parts of a deployment: what has drifted comes first, then what is unknown."""
+    every = tuple(parts)
+    changed = [part for part in every if part.standing is Standing.DRIFTED]
+    if len(changed) > 1:
+        merged = drifted(change for part in changed for change in part.changes)
+        left_out = merged.left_out + sum(part.left_out for part in changed)
+        return replace(merged, left_out=left_out)
+    doubtful = [part for part in every if part.standing is Standing.UNKNOWN]
+    if changed or doubtful:
+        return (changed or doubtful)[0]
+    # the verdict depends on nothing but files only if all parts do
+    lasting = all(part.files for part in every)
+    return in_effect(path for part in every for path in part.files if lasting)
 
 
 def text_diff(present: str, wanted: str) -> str:

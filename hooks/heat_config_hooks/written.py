@@ -182,7 +182,7 @@ class Written:
         changes, others = [], []
         for path, content in contents.items():
             try:
-                change = _difference(path, content, mode)
+                change = difference(path, content, mode)
             except OSError as error:
                 return verdict.unknown(f"cannot read {path}: {_reason(error, path)}")
             note = self._note(path) if change else None
@@ -195,6 +195,10 @@ class Written:
         if others:
             return verdict.unknown(f"another deployment has written {others[0]} since")
         return verdict.in_effect(map(str, contents))
+
+    def has(self, path: Path) -> bool:
+        """Return whether this hook has written a file, for whatever owner."""
+        return self._note(path) is not None
 
     def of(self, owner: str) -> list[Path]:
         """Return the files whose latest owner is `owner`."""
@@ -313,8 +317,11 @@ def _read(path: Path) -> _Note | None:
         return None
 
 
-def _difference(path: Path, content: bytes, mode: int) -> Change | None:
-    """Return how a file differs from its content and mode; None if it does not. Raises OSError."""
+def difference(path: Path, content: bytes, mode: int | None) -> Change | None:
+    """Return how a file differs from its content and mode; None if it does not. Raises OSError.
+
+    Without a `mode`, any mode will do.
+    """
     from heat_config_hooks.verdict import Change, text_diff  # noqa: PLC0415  # few runs verify
 
     try:
@@ -326,12 +333,13 @@ def _difference(path: Path, content: bytes, mode: int) -> Change | None:
         kind = kinds.get(stat.S_IFMT(status.st_mode), "something else")
         return Change(what=str(path), how=f"{kind} is in its place")
     if status.st_size != len(content) or _digest_at(path) != _digest(content):
-        present = files.read(path, _DIFFABLE).decode("utf-8", "replace")
+        with open(files.open_regular(path), "rb") as file:
+            present = file.read(_DIFFABLE).decode("utf-8", "replace")
         wanted = content[:_DIFFABLE].decode("utf-8", "replace")
         diff = text_diff(present, wanted)
         return Change(what=str(path), how="its content differs", diff=diff)
     present_mode = stat.S_IMODE(status.st_mode)
-    if present_mode != mode:
+    if mode is not None and present_mode != mode:
         how = f"its mode is {present_mode:04o} instead of {mode:04o}"
         return Change(what=str(path), how=how)
     return None

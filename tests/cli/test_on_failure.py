@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,6 +191,22 @@ def test_missing_success_of_a_hook_is_followed(machine: Machine) -> None:
     assert "replied nothing" in reason
 
 
+def test_tool_without_a_command_is_followed_too(machine: Machine) -> None:
+    """A file that the agent cannot write is a failure like that of a command."""
+    (machine.folder / "file").touch()
+    given = {
+        "id": "d1",
+        "name": "d1",
+        "group": "json-file",
+        "config": {str(machine.folder / "file" / "x.json"): {}},
+        "options": {"on_failure": noting(machine, "$deploy_status_code")},
+    }
+
+    assert machine.apply([given]).code == 1
+
+    assert noted(machine) == [str(entries(machine)["d1"].values["deploy_status_code"])]
+
+
 def test_run_that_timed_out_is_followed(machine: Machine) -> None:
     """The script has a limit of its own, and its end is on record."""
     given = failing(
@@ -334,6 +351,11 @@ def test_killed_agent_leaves_the_script_to_the_next(machine: Machine) -> None:
     assert entries(machine)["d1"].reason == "exit code 3"
 
 
+@pytest.mark.fault(
+    1,
+    "`kill -9` of the agent at each point of a failing run and of what follows its failure",
+    "both run once, and the one result that arrives is that of the first",
+)
 @pytest.mark.parametrize("point", TRANSITIONS)
 @pytest.mark.parametrize("passing", [1, 2])
 @pytest.mark.slow
@@ -359,3 +381,64 @@ def test_agent_killed_at_any_point_runs_it_once(
     assert noted(machine) == ["once"]
     assert entries(machine)["d1"].reason == "exit code 3"
     assert {sent.value["deploy_status_code"] for sent in heat.signals} == {3}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="other users: run the tests as root")
+def test_script_runs_as_the_user_of_the_deployment(machine: Machine) -> None:
+    """It can do no more than the run could."""
+    machine.folder.chmod(0o755)
+    options = {"user": "nobody", "on_failure": "id -un; echo $reason"}
+
+    assert machine.apply([deployment("d1", f"{SH}exit 4\n", options=options)]).code == 1
+
+    assert machine.agent("log", "d1").out == "nobody\nexit code 4\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="isolation: run the tests as root")
+def test_script_runs_in_the_isolation_of_the_deployment(machine: Machine) -> None:
+    """It writes where the run could write."""
+    marker = f"/tmp/followed-{machine.folder.name}"
+    given = deployment(
+        "d1",
+        f"{SH}exit 4\n",
+        options={
+            "isolate": {"tmp": "true"},
+            "on_failure": f"touch {marker} && echo made",
+        },
+    )
+
+    assert machine.apply([given]).code == 1
+
+    assert machine.agent("log", "d1").out == "made\n"
+    assert not Path(marker).exists()
+
+
+def test_machine_that_went_down_in_the_run_is_followed(machine: Machine) -> None:
+    """The next agent finds the run lost, and what follows has that reason."""
+    path = machine.write(
+        [
+            failing(
+                machine,
+                "sleep 1000",
+                options={"on_failure": noting(machine, "$reason")},
+            )
+        ]
+    )
+    process = machine.start_apply(path)
+    try:
+        wait_for_text(machine.folder / "runs", "d1")
+        process.kill()
+        process.communicate()
+        supervisor = entries(machine)["d1"].run.pid
+        os.kill(supervisor, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{supervisor}").exists())
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert machine.apply(path).code == 1
+
+    assert runs(machine) == ["d1"]
+    (reason,) = noted(machine)
+    assert "interrupted" in reason

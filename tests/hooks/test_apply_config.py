@@ -9,7 +9,7 @@ import pytest
 
 from support.driver import Driver
 from support.loopback import wait_until
-from support.machine import deployment
+from support.machine import Machine, deployment
 from support.tools import need_openstack
 
 
@@ -154,3 +154,93 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not psutil.pid_exists(pid))
     assert not root.exists()
+
+
+def verified(machine: Machine, driver: Driver) -> dict[str, Any]:
+    """Return what is said about the deployment by the agent."""
+    done = machine.agent("verify", "--json", **driver.environment)
+    [row] = json.loads(done.out)["data"]["deployments"]
+    codes = {"ok": 0, "drifted": 9, "unknown": 1}
+    assert done.code == codes[row["state"]], done.out + done.err
+    assert isinstance(row, dict)
+    return row
+
+
+CHANGES = {
+    "edited": (
+        lambda root, _: (root / "etc/motd").write_text("bye\n"),
+        ("etc/motd", "its content differs"),
+    ),
+    "removed": (
+        lambda root, _: (root / "etc/motd").unlink(),
+        ("etc/motd", "it is missing"),
+    ),
+    "another mode": (
+        lambda root, _: (root / "etc/secret").chmod(0o644),
+        ("etc/secret", "its mode is 0644 instead of 0600"),
+    ),
+    "put there": (
+        lambda root, _: (root / "etc/none").write_text("x"),
+        ("etc/none", "it exists, and should not"),
+    ),
+    "other metadata": (
+        lambda _, folder: (folder / "metadata.json").write_text(
+            json.dumps({"site": {"greeting": "good morning"}})
+        ),
+        ("etc/motd", "its content differs"),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
+@pytest.mark.parametrize("case", CHANGES.values(), ids=CHANGES)
+def test_changed_file_of_a_template_is_named_and_a_new_run_repairs_it(
+    driver: Driver,
+    machine: Machine,
+    root: Path,
+    tmp_path: Path,
+    case: tuple[Any, tuple[str, str]],
+) -> None:
+    """In effect, changed behind its back, verified, repaired, verified again."""
+    change, (path, how) = case
+    templates = tmp_path / "templates/etc"
+    (templates / "secret").write_text("{{site.greeting}}")
+    (templates / "secret.oac").write_text("mode: 0600\n")
+    (templates / "none").write_text("")
+    (templates / "none.oac").write_text("allow_empty: false\n")
+    driver.run(apply_config("d1"))
+    (root / "etc/motd").chmod(0o640)  # nothing says which mode it has
+    assert verified(machine, driver)["state"] == "ok"
+
+    change(root, tmp_path)
+
+    row = verified(machine, driver)
+    assert row["state"] == "drifted"
+    assert (row["changes"][0]["what"], row["changes"][0]["how"]) == (
+        str(root / path),
+        how,
+    )
+    driver.run(apply_config("d2"))
+    assert verified(machine, driver)["state"] == "ok"
+
+
+@pytest.mark.parametrize("driver", ["apply"], indirect=True)
+def test_templates_that_cannot_be_rendered_are_unknown(
+    driver: Driver, machine: Machine, root: Path, tmp_path: Path
+) -> None:
+    """The reason is that of os-apply-config, and the outputs of the deployment stay as they were."""
+    executable(
+        tmp_path / "templates/etc/list", "echo hello >$heat_outputs_path.greeting"
+    )
+    driver.run(apply_config("d1", outputs=["greeting"]))
+    outputs = sorted(path.name for path in machine.folder.rglob("d1.greeting"))
+    assert verified(machine, driver)["state"] == "ok"
+    executable(tmp_path / "templates/etc/list", "echo no cheese; exit 3")
+
+    row = verified(machine, driver)
+
+    assert row["state"] == "unknown"
+    assert "no cheese" in row["message"]
+    assert sorted(path.name for path in machine.folder.rglob("d1.greeting")) == outputs
+    assert (root / "etc/motd").read_text() == "hello\n"

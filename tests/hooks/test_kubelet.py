@@ -243,3 +243,89 @@ def test_a_pod_that_has_done_its_work_is_a_success(
         "the pod job runs: job (Completed: ended with status 0)"
         in values["deploy_stdout"]
     )
+
+
+def verified(machine: Machine, driver: Driver) -> tuple[str, str]:
+    """Return what the agent says about the deployment, and why."""
+    done = machine.agent("verify", "--json", **driver.environment)
+    [row] = json.loads(done.out)["data"]["deployments"]
+    codes = {"ok": 0, "drifted": 9, "unknown": 1}
+    assert done.code == codes[row["state"]], done.out + done.err
+    return row["state"], row["message"]
+
+
+@pytest.mark.slow
+@BOTH
+@BY_THE_AGENT
+def test_changed_manifest_is_named_and_a_new_run_repairs_it(
+    driver: Driver, kubelet: Kubelet, machine: Machine, source: str
+) -> None:
+    """In effect, changed behind its back, verified, repaired, verified again."""
+    can_be_asked(driver, kubelet, source)
+    driver.run(place("d1", pod()))
+    assert verified(machine, driver)[0] == "ok"
+    path = kubelet.manifests / "d1.json"
+    path.unlink()
+    kubelet.pods.clear()
+
+    assert verified(machine, driver) == (
+        "drifted",
+        f"{path}: it is missing, and 1 more",
+    )
+    driver.run(place("d2", pod()))
+    assert verified(machine, driver)[0] == "ok"
+
+
+STATES = {
+    "failed": (
+        State("resting", 3, reason="Error", restarts=4),
+        ("drifted", "the pod web: it has failed: container web: "),
+    ),
+    "ended": (
+        State("ended", 0, reason="Completed"),
+        ("drifted", "the pod web: container web: Completed: ended with status 0"),
+    ),
+    "not ready": (
+        State("running"),
+        ("unknown", "the pod web: container web: running, not ready"),
+    ),
+    "being created": (
+        CREATING,
+        ("unknown", "the pod web: container web: ContainerCreating"),
+    ),
+}
+
+
+@BY_THE_AGENT
+@pytest.mark.parametrize(("state", "expected"), STATES.values(), ids=STATES)
+def test_state_of_a_pod_is_named(
+    driver: Driver,
+    kubelet: Kubelet,
+    machine: Machine,
+    state: State,
+    expected: tuple[str, str],
+) -> None:
+    """A pod that is starting is neither in effect nor has it drifted."""
+    can_be_asked(driver, kubelet, "api")
+    driver.run(place("d1", pod()))
+    kubelet.fates = {"web": [state]}
+
+    found, message = verified(machine, driver)
+
+    assert found == expected[0]
+    assert message.startswith(expected[1])
+
+
+@BY_THE_AGENT
+def test_pod_of_an_unknown_state_is_unknown(
+    driver: Driver, kubelet: Kubelet, machine: Machine
+) -> None:
+    """Neither the kubelet nor the container runtime answers."""
+    can_be_asked(driver, kubelet, "api")
+    driver.run(place("d1", pod()))
+    kubelet.body = "no JSON"
+
+    found, message = verified(machine, driver)
+
+    assert found == "unknown"
+    assert message.startswith("it is unknown whether the pod web runs: the server at ")

@@ -33,6 +33,8 @@ COMMANDS = dict([*leaves(agent.parser()), *leaves(apply.parser())])
 
 WITHOUT_JSON = {
     "completion": "a shell reads it",
+    "hosts ask": "it prints what the command prints that it carries out",
+    "hosts session": "a program on another machine speaks with it",
     "help": "people read it; --schema prints JSON anyway",
     "stack abandon": "it prints what `stack adopt` reads, in the form of Heat's client",
     "template export": "it prints a template or a script",

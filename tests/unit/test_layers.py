@@ -26,7 +26,7 @@ ROWS = {
     ),
     "heat_config_stack": (
         {"cli"},
-        {"follow", "plugins"},
+        {"follow", "hosts", "plugins"},
         {"resource_types"},
         {"lifecycle"},
         {"resource"},

@@ -22,6 +22,7 @@ COMMANDS = {
     "events": "heat_config_agent.cli.deployments.events",
     "deployment": "heat_config_agent.cli.deployments.group",
     "stack": stack_package.COMMANDS["stack"],
+    "hosts": stack_package.COMMANDS["hosts"],
     "source": stack_package.COMMANDS["source"],
     "tool": "heat_config_agent.cli.machine.tools",
     "template": stack_package.COMMANDS["template"],

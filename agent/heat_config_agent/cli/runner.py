@@ -13,6 +13,7 @@ from heat_config_agent.model.errors import (
     AgentError,
     ExitCode,
     Interrupted,
+    UsageError,
     hindrance,
     shortage,
 )
@@ -81,7 +82,7 @@ RUNS_GO_ON = "runs that have begun go on; run the command again to follow them"
 
 
 def use(options: SimpleNamespace | argparse.Namespace, kind: str) -> None:
-    """Take over the options of all commands; `kind` is that of the answer of this one."""
+    """Take over the options of all commands; `kind` is that of the answer of this one. Raises UsageError."""
     terminal.use(
         no_color=getattr(options, "no_color", False),
         quiet=getattr(options, "quiet", False),
@@ -90,6 +91,10 @@ def use(options: SimpleNamespace | argparse.Namespace, kind: str) -> None:
         from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
 
         envelope.begin(kind, is_on=True)
+    # `verify --diff` shows what differs on the machine, with and without a plan
+    is_of_plan = kind != "verification" and getattr(options, "diff", False)
+    if is_of_plan and not getattr(options, "plan", True):
+        raise UsageError("--diff is for plans", hint="add --plan")
 
 
 def _begin_json(words: list[str]) -> None:

@@ -13,18 +13,21 @@ from heat_config_hooks.values import dataclass, replace
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
     from types import SimpleNamespace
 
     from heat_config_agent.cli.completion.line import Line, Offer
     from heat_config_agent.model.positions import Json
+    from heat_config_agent.runs.tools import Tools
     from heat_config_agent.settings.effective import Settings
     from heat_config_agent.state.followed import Followed
+    from heat_config_agent.verification.machine import Ground
     from heat_config_stack.records.listing import Kept
     from heat_config_stack.records.records import ResourceRecord
 
 COMMANDS = {
+    "hosts": "heat_config_stack.cli.hosts",
     "policy": "heat_config_stack.cli.policy",
     "sign": "heat_config_stack.cli.sign",
     "source": "heat_config_stack.cli.source",
@@ -239,6 +242,18 @@ def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:
     return sessions.all_deployments(settings)
 
 
+def verifiable(
+    settings: Settings, stack: str, tools: Tools
+) -> tuple[Ground, Collection[str]]:
+    """Return what the verification of a stack's deployments needs, and the ids of those that are in force.
+
+    The deployments of a suspended stack are not. Raises StateError.
+    """
+    from heat_config_stack.lifecycle import verification  # noqa: PLC0415  # slow to load
+
+    return verification.stored(folder(settings.state, stack), settings, tools)
+
+
 def stack_ids(settings: Settings) -> list[tuple[str, str]]:
     """Return the name and the id of each stack; the id is empty if the records cannot be read."""
     stacks = [kept(settings.state, name) for name in names(settings.state)]
@@ -270,6 +285,57 @@ def events(settings: Settings, name: str) -> Iterable[dict[str, Json]]:
     from heat_config_stack.cli.stack import happened  # noqa: PLC0415  # slow to load
 
     return happened.events(settings, name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """A deployment of a stack that another host carries out."""
+
+    title: str
+    """`STACK/RESOURCE`."""
+    host: Json
+    place: str
+    """The host for people."""
+    stack: str
+    """The id of the stack."""
+    run: str
+    """The id of the last run."""
+
+
+def elsewhere(
+    settings: Settings, stack: str, path: str | None = None
+) -> list[Elsewhere]:
+    """Return the deployments of a stack that other hosts carry out: all of them, or the one at a path."""
+    from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # slow to load
+
+    return [
+        Elsewhere(
+            title=f"{stack}/{each.path}",
+            host=each.host,
+            place=each.place,
+            stack=each.stack,
+            run=each.run,
+        )
+        for each in placed.elsewhere(settings, stack)
+        if path in (None, each.path)
+    ]
+
+
+def log_elsewhere(one: Elsewhere, words: Sequence[str]) -> int:
+    """Print the output of a deployment as its host has it, and return the exit code of the command there."""
+    from heat_config_stack.hosts import asking  # noqa: PLC0415  # few stacks have hosts
+
+    return asking.ask(one.host, one.stack, "log", [*words, one.run])
+
+
+def verify_elsewhere(ones: Sequence[Elsewhere]) -> str:
+    """Return what `verify --json` prints about deployments of one host there. Raises AgentError."""
+    from heat_config_stack.hosts import asking  # noqa: PLC0415  # as above
+
+    first = ones[0]
+    return asking.answer(
+        first.host, first.stack, "verify", ["--json", *(each.run for each in ones)]
+    )
 
 
 def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) -> str:

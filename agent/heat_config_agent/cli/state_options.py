@@ -57,6 +57,10 @@ JSON = Option(
 )
 """The option for output that a program reads."""
 
+DIFF = Option(
+    "--diff",
+    "with --plan: show what differs, old and new, and what the tools say that they would do",
+)
 PLAN = Option("--plan", "show what would be done, and do nothing")
 """The option that only shows what a command would do; --dry-run is its other name."""
 
@@ -152,6 +156,11 @@ def add_wait_for(parser: argparse.ArgumentParser) -> None:
 def add_plan(parser: argparse.ArgumentParser) -> None:
     """Add the option that only shows what would be done."""
     PLAN.add(parser, "--dry-run")
+
+
+def add_diff(parser: argparse.ArgumentParser) -> None:
+    """Add the option that shows what differs in a plan."""
+    DIFF.add(parser)
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:

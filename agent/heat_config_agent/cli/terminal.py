@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 line, plain, duration = wording.line, wording.plain, wording.duration
 moment = wording.moment
 
-_STYLES = {"good": "32", "bad": "1;31", "quiet": "2", "warn": "33", "live": "36"}
+_STYLES = {
+    "good": "32",
+    "bad": "1;31",
+    "quiet": "2",
+    "warn": "33",
+    "live": "36",
+    "minus": "31",
+}
 
 STATE_STYLES = {
     "waiting": "quiet",

@@ -31,6 +31,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_agent.daemon.following import Following
+    from heat_config_agent.daemon.verifying import Verifying
 
 _REBOOT_DELAY = 1.0
 """Seconds between two looks at a reboot of the machine that deployments wait for."""
@@ -59,6 +60,7 @@ class Daemon:
         self._agent.pruning.request(everything=True)
         self._reboot = Reboot(self._agent.applier, report)
         self._following = _following(settings, report)
+        self._verifying = self._verifications(settings)
         self._unread: list[Answer] = []
         """Answers that came in while the daemon was resting."""
         self._retry_at = 0.0
@@ -96,6 +98,8 @@ class Daemon:
             self._write_status(ended=True)
         if self._following:
             self._following.end()
+        if self._verifying:
+            self._verifying.end()
         left = [
             f"{entry.title} (process {entry.run.pid})"
             for entry in self._agent.applier.work.running
@@ -121,6 +125,8 @@ class Daemon:
             agent.look()
         if self._following:
             self._following.tend()
+        if self._verifying:
+            self._verifying.tend()
         self._write_status()  # before the sleep that may follow, not after it
         resting = self._is_at_rest and agent.pulse() == before
         if resting:
@@ -147,11 +153,12 @@ class Daemon:
         agent = self._agent
         poll, answered = select.poll(), agent.collection.fileno()
         told = self._following.fileno() if self._following else -1
+        verified = self._verifying.fileno() if self._verifying else -1
         for descriptor in (
             wakeup,
             answered,
             agent.applier.work.delivery.fileno(),
-            *([told] if told >= 0 else ()),
+            *(descriptor for descriptor in (told, verified) if descriptor >= 0),
         ):
             poll.register(descriptor, select.POLLIN)
         while True:
@@ -166,6 +173,8 @@ class Daemon:
                 # at each poll, once
                 return
             if self._following and self._following.is_news:
+                return
+            if self._verifying and self._verifying.is_news:
                 return
             # a source could not remove its message from the queue, for example
             silent = bool(ready) and not answers
@@ -184,6 +193,8 @@ class Daemon:
             delays.append(retry)
         if self._following:
             delays.append(self._following.delay)
+        if self._verifying:
+            delays.append(self._verifying.delay)
         if self._notifier.watchdog:
             delays.append(self._notifier.watchdog / 2)
         if self._reboot.is_wanted:
@@ -257,10 +268,22 @@ class Daemon:
                 self._following.reconfigure(settings)
             else:
                 self._following = _following(settings, self._report)
+            if self._verifying:
+                self._verifying.reconfigure(settings)
+            else:
+                self._verifying = self._verifications(settings)
             for warning in settings.warnings:
                 self._report.warn(warning)
             self._report.note("the settings were read again")
         self._notifier.ready()
+
+    def _verifications(self, settings: Settings) -> Verifying | None:
+        """Return the process that verifies on a schedule; None if the settings have no such schedule."""
+        if not _verifies(settings):
+            return None
+        from heat_config_agent.daemon.verifying import Verifying  # noqa: PLC0415  # few machines verify on a schedule
+
+        return Verifying(settings, self._agent, self._report)
 
     def _write_status(self, *, ended: bool = False) -> None:
         """Write the health file and tell systemd what is going on, when it has changed and from time to time."""
@@ -279,12 +302,20 @@ class Daemon:
         )
         if following:
             snapshot = replace(snapshot, unrecorded=dict(following.troubles))
+        if self._verifying:
+            snapshot = replace(snapshot, verifications=self._verifying.reports)
         if self._hindrance is not None:
             blocked = (("", self._hindrance), *snapshot.blocked)
             snapshot = replace(
                 snapshot, blocked=blocked, next_try=max(self._retry_at, 0.0)
             )
         self._status.write(snapshot, ended=ended)
+
+
+def _verifies(settings: Settings) -> bool:
+    """Return whether the settings have a verification on a schedule."""
+    sections = ("agent", *(f"follow {name}" for name in settings.followed))
+    return any(settings.lookup(each, "verify_interval")[0] for each in sections)
 
 
 def _following(settings: Settings, report: Report) -> Following | None:

@@ -74,6 +74,8 @@ class Snapshot:
     """The deployments that the last plan skipped and the journal does not have, see `Health.skipped`."""
     channels: tuple[ChannelState, ...] = ()
     """The channels to those outside: see `Health.channels`."""
+    verifications: tuple[Mapping[str, object], ...] = ()
+    """See `Health.verifications`."""
     troubles: tuple[str, ...]
     """The problems other than those of the sources."""
     followed: tuple[Followed, ...]
@@ -129,7 +131,8 @@ class StatusWriter:
         )
         lost = tuple((each.name, each.lost) for each in snapshot.channels)
         journal = (snapshot.skipped, snapshot.changes, snapshot.current)
-        content = (line, sources, troubles, *journal, snapshot.followed, lost)
+        seen = (snapshot.followed, lost, snapshot.verifications)
+        content = (line, sources, troubles, *journal, *seen)
         now = time.monotonic()
         self.pending = content != self._content
         answered = max(
@@ -197,6 +200,7 @@ class StatusWriter:
                 for key, condition in conditions
             ),
             channels=tuple(vars(channel) for channel in snapshot.channels),
+            verifications=snapshot.verifications,
             followed=dict(snapshot.unrecorded),
             troubles=troubles,
         )
@@ -256,6 +260,13 @@ class StatusWriter:
             parts.append(
                 f"{self._failed} deployment{'s' if self._failed > 1 else ''} failed"
             )
+        drifted = sum(
+            value
+            for each in snapshot.verifications
+            if isinstance(value := each["drifted"], int)
+        )
+        if drifted:
+            parts.append(f"{drifted} deployment{'s' if drifted > 1 else ''} drifted")
         parts += [
             record.problem.partition(": ")[2].partition(":")[0]
             for record in snapshot.followed

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.model.deployment import (
-    BUILTIN,
     CLEANUP,
     COMPONENT,
     DELETE,
@@ -39,22 +38,24 @@ _KEPT = (*options.BOUNDS, "user", "isolate", "timeout")
 """The options of a deployment that hold for its script `on_failure` too."""
 
 
-def make(job: Job, entry: Entry, result: Result) -> Deployment | None:
+def make(
+    job: Job, entry: Entry, result: Result, *, by_tool: bool = False
+) -> Deployment | None:
     """Return the follow-up of a run with this result; None if there is none.
 
     `entry` is that of the deployment, as it was while the command ran. A deployment that was answered without a run
-    has none, nor has a DELETE, a cleanup, or a follow-up.
+    has none, unless its tool needs no command and has answered itself (`by_tool`); nor has a DELETE, a cleanup, or a
+    follow-up.
     """
     deployment = job.deployment
     if (
         not result.failed
-        or entry.run is None
-        or entry.started is None
+        or not (by_tool or (entry.run is not None and entry.started is not None))
         or deployment.action in _WITHOUT
         or deployment.is_follow_up
     ):
         return None
-    given = _given(job, entry)
+    given = _given(job)
     if given is None:
         return None
     document = {
@@ -77,15 +78,14 @@ def make(job: Job, entry: Entry, result: Result) -> Deployment | None:
     )
 
 
-def _given(job: Job, entry: Entry) -> Mapping[str, object] | None:
+def _given(job: Job) -> Mapping[str, object] | None:
     """Return the group, config and options of the follow-up; None if the deployment has none."""
     if job.on_failure is not None:
-        is_builtin = entry.run is not None and entry.run.hook.startswith(BUILTIN)
         own = {
             name: value
             for name, value in job.config.options.items()
             # an executable hook may use an option of that name for something else
-            if name in _KEPT and (is_builtin or name not in ("user", "isolate"))
+            if name in _KEPT and (job.tool.builtin or name not in ("user", "isolate"))
         }
         if job.on_failure.timeout is not None:
             own["timeout"] = job.on_failure.timeout

@@ -297,7 +297,7 @@ class Applier:
         if isinstance(started, Started):
             self._begun(step, started)
         elif not isinstance(started, Obstacle):
-            results.answer(work, step, started, _note(started))
+            results.answer(work, step, started, _note(started), by_tool=True)
         elif started.passing:
             self._postpone(step, started, blocked)
         else:

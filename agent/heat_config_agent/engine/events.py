@@ -90,6 +90,15 @@ class Delivered:
 
 
 @dataclass(frozen=True)
+class Drifted:
+    """A verification has found that the machine is not as a deployment says."""
+
+    entry: Entry
+    text: str
+    """A line for people, which begins with the name of the deployment. It has no secrets."""
+
+
+@dataclass(frozen=True)
 class Message:
     """There is something to say to people that changes no state."""
 
@@ -101,7 +110,7 @@ class Message:
 
 Event: TypeAlias = (
     "Planned | Begun | Ended | RebootAsked | Retried | Resent | Skipped | Postponed "
-    "| Delivered | Message"
+    "| Delivered | Drifted | Message"
 )
 
 

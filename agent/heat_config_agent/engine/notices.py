@@ -14,6 +14,7 @@ from heat_config_agent.signals.delivery import Fate, Outcome, in_words
 from heat_config_agent.signals.notices.notice import (
     BEGUN,
     DELIVERED,
+    DRIFTED,
     ENDED,
     NOTE,
     REBOOT,
@@ -68,6 +69,8 @@ def notice_of(event: Event) -> Notice | None:
             )
         case events.Delivered():
             return _delivered(event.entry, event.outcome)
+        case events.Drifted():
+            return _drifted(event.entry, event.text)
         case events.Message(step=Step() as step):
             state = "skipped" if step.verb is Verb.SKIP else "running"
             return _note(
@@ -133,6 +136,25 @@ def _delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
         stack=stack_of(entry.document),
         state=_state(entry),
         delivery=word,
+        started=entry.started,
+        ended=entry.ended,
+    )
+
+
+def _drifted(entry: Entry, text: str) -> Notice:
+    """Return the notice that a deployment has drifted."""
+    return Notice(
+        change=DRIFTED,
+        text=line(text),
+        priority=_WARNING,
+        id=entry.id or entry.key,
+        name=entry.name,
+        action=entry.action,
+        tool=entry.tool,
+        source=entry.source,
+        stack=stack_of(entry.document),
+        state="drifted",
+        reason=text.partition(": ")[2],
         started=entry.started,
         ended=entry.ended,
     )

@@ -168,9 +168,14 @@ def conclude(work: Work, step: Step, recorded: str, ending: str) -> bool:
     return False
 
 
-def answer(work: Work, step: Step, reply: Reply, reason: str) -> None:
-    """Put the result of a step on record that is known without a run, or whose command could not be started."""
-    finish(work, step, _result(work, step, reply, reason))
+def answer(
+    work: Work, step: Step, reply: Reply, reason: str, *, by_tool: bool = False
+) -> None:
+    """Put the result of a step on record that is known without a run, or whose command could not be started.
+
+    `by_tool` is True if its tool needs no command and has given the reply itself.
+    """
+    finish(work, step, _result(work, step, reply, reason), by_tool=by_tool)
 
 
 def break_off(work: Work, step: Step, broken: BrokenOff) -> None:
@@ -197,7 +202,7 @@ def give_up(work: Work, step: Step) -> bool:
     return _give_up(work, step, BEGINNING) or _give_up(work, step, PLANNING)
 
 
-def finish(work: Work, step: Step, outcome: Result) -> None:
+def finish(work: Work, step: Step, outcome: Result, *, by_tool: bool = False) -> None:
     """Put the result of a deployment on record; `publish` sends it."""
     key = step.deployment.key
     run = work.journal.entries[key].run
@@ -206,7 +211,7 @@ def finish(work: Work, step: Step, outcome: Result) -> None:
         if run and step.verb is Verb.RESUME
         else None
     )
-    then = _follow_up(work, step, outcome)
+    then = _follow_up(work, step, outcome, by_tool=by_tool)
     work.journal.finished(
         key, outcome, ended, then=None if then is None else _acceptance(then)
     )
@@ -218,7 +223,9 @@ def finish(work: Work, step: Step, outcome: Result) -> None:
         answer(work, then, then.reply or {}, then.reason)
 
 
-def _follow_up(work: Work, step: Step, outcome: Result) -> Step | None:
+def _follow_up(
+    work: Work, step: Step, outcome: Result, *, by_tool: bool
+) -> Step | None:
     """Return the step that follows from the failure of a run; None if none does.
 
     A result that is not waited for any more, as its deployment was replaced, is followed by none.
@@ -235,7 +242,7 @@ def _follow_up(work: Work, step: Step, outcome: Result) -> Step | None:
         return None
     from heat_config_agent.deployments import follow_up  # noqa: PLC0415  # few deployments have one
 
-    deployment = follow_up.make(job, entry, outcome)
+    deployment = follow_up.make(job, entry, outcome, by_tool=by_tool)
     if deployment is None:
         return None
     if (earlier := work.journal.entries.get(deployment.key)) is not None:

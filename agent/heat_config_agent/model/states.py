@@ -69,8 +69,11 @@ _DELIVERIES = {
 }
 
 
-def of_entry(entry: Entry, *, going_on: bool = True) -> Shown:
-    """Return the state of a deployment; a run that is not `going_on` has ended, and how is not recorded yet."""
+def of_entry(entry: Entry, *, going_on: bool = True, drifted: bool = False) -> Shown:
+    """Return the state of a deployment; a run that is not `going_on` has ended, and how is not recorded yet.
+
+    `drifted` is True if its last verification says so.
+    """
     if entry.state in _WAITING:
         return Shown.WAITING
     if entry.state is State.REBOOT:
@@ -83,6 +86,8 @@ def of_entry(entry: Entry, *, going_on: bool = True) -> Shown:
         return Shown.FAILED
     # a tool may have done its work without a process
     is_done = entry.ended is not None and not entry.reason.endswith(NOTHING_RUN)
+    if is_done and drifted:
+        return Shown.DRIFTED
     return Shown.OK if is_done else Shown.SKIPPED
 
 

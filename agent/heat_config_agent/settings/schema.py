@@ -277,6 +277,20 @@ SETTINGS: tuple[Setting, ...] = (
             "whether each run is a systemd scope in heat.slice; requires systemd and root",
         ),
         _row(
+            "verify_interval",
+            SECONDS,
+            0.0,
+            "the time between two verifications of all deployments, which begin up to a tenth of it earlier or later; "
+            "0 for none",
+            "1800",
+        ),
+        _row(
+            "repair",
+            FLAG,
+            False,
+            "whether a deployment that has drifted by such a verification is run again",
+        ),
+        _row(
             "metrics_file",
             PATH,
             "",
@@ -287,7 +301,7 @@ SETTINGS: tuple[Setting, ...] = (
             "console",
             PATH,
             "",
-            "a console to which one line goes when a deployment begins, and one when it ends; empty for none",
+            "a console to which a line goes when a deployment begins, ends or has drifted; empty for none",
             "/dev/console",
         ),
         _row(
@@ -516,6 +530,19 @@ SETTINGS: tuple[Setting, ...] = (
             FLAG,
             False,
             "whether the stack is deleted when the section is removed",
+        ),
+        _row(
+            "verify_interval",
+            SECONDS,
+            0.0,
+            "the time between two verifications of the deployments of its document; 0 for none",
+            "1800",
+        ),
+        _row(
+            "repair",
+            FLAG,
+            False,
+            "whether a deployment that has drifted by such a verification is run again",
         ),
     ),
 )

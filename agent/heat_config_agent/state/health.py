@@ -74,6 +74,10 @@ class Health:
     channels: tuple[Mapping[str, object], ...] = ()
     """For each channel to those outside (the settings `console` and `report_url`): `name`, `waiting`, `lost` and
     `trouble`."""
+    verifications: tuple[Mapping[str, object], ...] = ()
+    """For each verification on a schedule: `name` (of the followed source; empty for the agent itself), `interval`,
+    `repair`, `at` and `next` in seconds since the epoch, `ok`, `drifted`, `unknown`, `passes` and `repairs` (numbers),
+    and `trouble`."""
     followed: Mapping[str, str] = field(default_factory=dict)
     """For each followed source with one: the trouble that cannot be in its record."""
     troubles: tuple[str, ...] = ()
@@ -308,6 +312,7 @@ def metrics(
                 for channel in health.channels
             ],
         ),
+        *_metrics_of_verifications(health.verifications),
         *_metrics_of_deployments(_newest(entries), health.at),
         *_metrics_of_followed(tuple(followed)),
     ]
@@ -350,6 +355,50 @@ def _metrics_of_obstacles(blocked: Sequence[Mapping[str, object]]) -> list[str]:
             "gauge",
             "When it is tried again",
             [("", min(tries))] if tries else [],
+        ),
+    ]
+
+
+def _metrics_of_verifications(reports: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return how many deployments have drifted, and how often they were verified and repaired."""
+
+    def values(name: str) -> list[tuple[str, float]]:
+        return [
+            (_labels({"source": str(each["name"])}), float(value))
+            for each in reports
+            if isinstance(value := each[name], int | float)
+        ]
+
+    return [
+        *_metric(
+            "deployments_drifted",
+            "gauge",
+            "Deployments that had drifted at the last verification on a schedule",
+            values("drifted"),
+        ),
+        *_metric(
+            "deployments_unverified",
+            "gauge",
+            "Deployments of which it could not say so",
+            values("unknown"),
+        ),
+        *_metric(
+            "verified_time_seconds",
+            "gauge",
+            "When that verification ended",
+            values("at"),
+        ),
+        *_metric(
+            "verifications_total",
+            "counter",
+            "Verifications on a schedule",
+            values("passes"),
+        ),
+        *_metric(
+            "repairs_total",
+            "counter",
+            "Repairs that they have requested",
+            values("repairs"),
         ),
     ]
 

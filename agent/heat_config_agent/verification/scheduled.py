@@ -6,34 +6,79 @@ The process next to the daemon does it, and never writes the journal: repairs ar
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.states import Shown
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_agent.state import asked, journal, requests
+from heat_config_agent.state import asked, journal
 from heat_config_agent.verification import chosen, machine, record, repairs
-from heat_config_agent.verification.machine import Ground
+from heat_config_agent.verification.machine import Finding, Ground
 from heat_config_agent.verification.record import Verified
 from heat_config_agent.verification.repairs import Decision
-from heat_config_hooks.values import replace
+from heat_config_hooks.values import dataclass, replace
 from heat_config_hooks.verdict import Standing
 
+_MOST_NEWS = 20
+"""The most deployments of which one verification tells by name that they have drifted."""
 
-def verify(ground: Ground, *, interval: float, may_repair: bool) -> list[Decision]:
-    """Verify every deployment that is in force, and request repairs; return what is done about those that drifted.
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The outcome of a verification on a schedule."""
+
+    numbers: Mapping[str, int]
+    """The number of deployments by their state: ok, drifted, unknown."""
+    repaired: tuple[Decision, ...]
+    """The deployments whose repairs have to be requested."""
+    news: tuple[tuple[str, str], ...]
+    """The key of each deployment that has drifted since the verification before, and a sentence about it."""
+
+
+def verify(ground: Ground, *, interval: float, may_repair: bool) -> Outcome:
+    """Verify every deployment that is in force, and decide which are repaired; the caller requests that.
 
     Raises StateError.
     """
-    state = ground.settings.state
+    began, state = time.time(), ground.settings.state
     entries = chosen.in_force(journal.read(state).values())
-    for _ in machine.verify(entries, ground):
-        pass
-    return _repair(state, interval) if may_repair else []
+    numbers: dict[str, int] = {}
+    drifted = []
+    for finding in machine.verify(entries, ground):
+        numbers[finding.state.value] = numbers.get(finding.state.value, 0) + 1
+        if finding.state is Shown.DRIFTED:
+            drifted.append(finding)
+    decisions = _repair(state, interval) if may_repair else []
+    return Outcome(
+        numbers=numbers,
+        repaired=tuple(each for each in decisions if each.is_repaired),
+        news=tuple(_news(drifted, decisions, began)),
+    )
+
+
+def _news(
+    drifted: Sequence[Finding], decisions: Sequence[Decision], began: float
+) -> Iterator[tuple[str, str]]:
+    """Yield a sentence about each deployment that was not known to have drifted."""
+    by_key = {each.entry.key: each for each in decisions}
+    fresh = [each for each in drifted if each.since is not None and each.since >= began]
+    for finding in fresh[:_MOST_NEWS]:
+        decision = by_key.get(finding.entry.key)
+        in_vain = decision.in_vain if decision else 0
+        word = "has drifted again after its repair" if in_vain else "has drifted"
+        sentence = f"; {decision.sentence}" if decision else ""
+        reason = finding.reason.replace("\n", "; ")
+        yield finding.entry.key, f"{finding.entry.title} {word}: {reason}{sentence}"
+    if len(fresh) > _MOST_NEWS:
+        yield "", f"{len(fresh) - _MOST_NEWS} more deployments have drifted"
 
 
 def _repair(state: Path, interval: float) -> list[Decision]:
-    """Request the repair of deployments that have drifted, unless something speaks against it."""
+    """Put on record which deployments are repaired, and which are not, and why.
+
+    If the caller is killed before it requests a repair, the next verification decides the same.
+    """
     if asked.paused(state):
         return []
     now, entries, verified = time.time(), journal.read(state), record.read(state)
@@ -44,9 +89,6 @@ def _repair(state: Path, interval: float) -> list[Decision]:
     decisions = repairs.decide(
         drifted, tried, policy_in_force(), interval=interval, now=now
     )
-    for each in decisions:
-        if each.is_repaired:
-            requests.ask_repair(state, each.entry, each.verified.verdict.reason)
     newer = repairs.counted(decisions, tried, verified, entries, now)
     if newer != tried:
         repairs.write(state, newer)

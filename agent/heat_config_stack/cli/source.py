@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -121,6 +123,7 @@ def add(commands: state_options.Commands) -> None:
         help="carry out the newest revision even if it was carried out, or has failed",
     )
     state_options.add_plan(parser)
+    state_options.add_diff(parser)
     parser.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)
     _runs(parser, sync, "sources")
 
@@ -397,10 +400,16 @@ def _synced(
 
 def _plan(settings: Settings, names: Sequence[str], options: argparse.Namespace) -> int:
     """Show which revisions would be carried out, and carry out none."""
-    changes = []
+    changes: list[dict[str, object]] = []
+    inner: list[tuple[str, str]] = []
     for name in names:
         with _held(settings, name, lambda _text: None) as follower:
             at, newest, is_due = follower.foresee(again=options.again)
+            done = (
+                _inner_plan(follower, newest, options)
+                if is_due and options.diff
+                else None
+            )
         why = f"revision {short(at)} → {short(newest)}" if at else short(newest)
         if not is_due:
             why = f"revision {short(newest)} was carried out"
@@ -415,6 +424,10 @@ def _plan(settings: Settings, names: Sequence[str], options: argparse.Namespace)
                 "why": why,
             }
         )
+        if done is not None and options.json:
+            changes += _inner_changes(name, done)
+        elif done is not None:
+            inner.append((name, done))
     if options.json:
         envelope.begin("plan", is_on=True)
         envelope.result({"changes": changes, "mistakes": []})
@@ -425,9 +438,47 @@ def _plan(settings: Settings, names: Sequence[str], options: argparse.Namespace)
         empty="no followed sources",
     ):
         terminal.say(line)
+    for name, text in inner:
+        terminal.say(f"\n{terminal.line(name)}:")
+        for line in text.splitlines():
+            terminal.say(f"  {line}".rstrip())
     due = sum(each["change"] == "sync" for each in changes)
+    if inner:
+        terminal.say("")
     terminal.say(f"{terminal.count(due, 'source')} to sync; nothing was done")
     return ExitCode.OK
+
+
+def _inner_plan(follower: Follower, revision: str, options: argparse.Namespace) -> str:
+    """Return the plan of what a source has in a revision. Raises AgentError if there can be none."""
+    environment = {**os.environ, "COLUMNS": str(terminal.width())}
+    if terminal.has_colour():
+        environment["CLICOLOR_FORCE"] = "1"
+    with follower.plan(revision) as words:
+        more = ["--diff", *(["--json"] if options.json else [])]
+        done = subprocess.run(
+            [*words, *more],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            cwd="/",
+            env=environment,
+        )
+    for line in done.stderr.splitlines():
+        terminal.complain(line)
+    if done.returncode:
+        raise AgentError(
+            f"revision {short(revision)} has no plan: exit code {done.returncode}"
+        )
+    return done.stdout
+
+
+def _inner_changes(name: str, text: str) -> list[dict[str, object]]:
+    """Return the changes in the plan of what a source has, with their full names."""
+    data = json.loads(text)["data"]
+    return [{**each, "name": f"{name}/{each['name']}"} for each in data["changes"]]
 
 
 def _daemon_goes_on(settings: Settings, names: Sequence[str]) -> bool:

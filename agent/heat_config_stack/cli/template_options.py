@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from heat_config_agent.cli.command_line import Option, environment
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_hooks.files import take
 
 if TYPE_CHECKING:
@@ -93,6 +94,12 @@ def add_attributes(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an attribute of a resource that needs a cloud, or of all resources of a type; may be repeated",
     )
+
+
+def hosts(options: argparse.Namespace) -> Mapping[str, Json]:
+    """Return the hosts of the servers that are not this machine, see `cli.stack.placed`; none without any."""
+    found: Mapping[str, Json] = getattr(options, "on_hosts", {})
+    return found
 
 
 def attributes(options: argparse.Namespace) -> tuple[File, ...]:

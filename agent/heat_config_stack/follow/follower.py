@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments import metadata
@@ -77,6 +77,8 @@ class Follower:
         self._folder = followed.folder(settings.state, name)
         self._record = followed.read(settings.state, name) or Followed(name=name)
         self._source: Source | None = None
+        self._tree = self._folder / _CURRENT
+        """The tree that is carried out."""
         self._written: Followed | None = None
         self.kept: Callable[[], None] = lambda: None
         """Called when the record on disk says something new, except that the source has answered again."""
@@ -126,6 +128,19 @@ class Follower:
         is_asked = followed.is_asked_again(self._settings.state, self._name)
         due = 0 < self._record.again < time.time()
         return self._record.revision, newest, is_new or is_asked or due or again
+
+    @contextlib.contextmanager
+    def plan(self, revision: str) -> Iterator[list[str]]:
+        """Fetch a revision, and provide the command that shows its plan. It is not put in force. Raises AgentError."""
+        fetched = self._fetch(source(self._origin(), self._folder), revision)
+        tree = self._folder / _TREES / _folder_name(fetched)
+        try:
+            self._tree = tree
+            words, _ = self._words_of(self._file())
+            yield [*words, "--plan"]
+        finally:
+            self._tree = self._folder / _CURRENT
+            self._clean()
 
     def _defect(self, error: Exception) -> str:
         """Return a sentence about an unforeseen error: its kind, and its text without the secret of the source."""
@@ -254,7 +269,8 @@ class Follower:
     def _clean(self) -> None:
         """Remove the trees that are not in force."""
         with contextlib.suppress(OSError):  # the next revision tries again
-            kept = (self._folder / _CURRENT).readlink().name
+            current = self._folder / _CURRENT
+            kept = current.readlink().name if current.is_symlink() else ""
             for tree in (self._folder / _TREES).iterdir():
                 if (
                     tree.name.endswith(demand.SUFFIX)
@@ -268,7 +284,7 @@ class Follower:
 
     def _file(self) -> Path:
         """Return the template or document in the tree in force. Raises UsageError."""
-        tree = self._folder / _CURRENT
+        tree = self._tree
         setting = self._text("path")
         names = [each.name for each in tree.iterdir()]
         names = [
@@ -285,7 +301,7 @@ class Follower:
 
     def _inside(self, name: str) -> Path:
         """Return the path of a file in the tree in force. Raises UsageError."""
-        tree = self._folder / _CURRENT
+        tree = self._tree
         path = tree / name
         inside = os.path.realpath(tree)
         if not f"{os.path.realpath(path)}/".startswith(f"{inside}/"):
@@ -310,9 +326,9 @@ class Follower:
 
     def _words_of(self, path: Path) -> tuple[list[str], bool]:
         """Return the command that carries out the tree in force, and whether it is a document."""
-        signature = demand.option(self._folder / _CURRENT)
+        signature = demand.option(self._tree)
         if not signature:
-            demand.require_beside(path, self._folder / _CURRENT)
+            demand.require_beside(path, self._tree)
         config = (*self._config(), *signature)
         if self._has_document(path):
             return command(

@@ -64,16 +64,20 @@ class Source:
     """True if environments override parameters that are given directly, as in Heat."""
     signatures: tuple[str, ...] = ()
     """The evidence that the files are signed."""
+    hosts: Mapping[str, Json] = field(default_factory=dict)
+    """The hosts of servers that are not this machine, by the paths of the servers."""
 
     def to_json(self) -> Json:
         """Return the source as a JSON value, as the record of a stack keeps it."""
-        signatures = {"signatures": list(self.signatures)}
-        return {
+        values: dict[str, Json] = {
             "language": "hot",
             **asdict(self),
-            **signatures,
+            "signatures": list(self.signatures),
             "environments": [asdict(each) for each in self.environments],
         }
+        if not self.hosts:
+            del values["hosts"]
+        return values
 
     @classmethod
     def from_json(cls, value: Json) -> Source:
@@ -85,6 +89,7 @@ class Source:
             value["parameters"],
             value["files_win"],
             tuple(value.get("signatures", ())),
+            value.get("hosts", {}),
         )
 
     def find(self, name: str, base: str) -> str | None:

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from heat_config_agent.model.positions import Json
 from heat_config_hooks.reply import status_code
 from heat_config_stack.lifecycle.live import Stack, World
+from heat_config_stack.records import placing
 from heat_config_stack.records.records import (
     CHECK,
     COMPLETE,
+    DELETE,
     FAILED,
     IN_PROGRESS,
     RESUME,
@@ -169,6 +171,34 @@ def _taken(world: World, deployment: DeploymentRecord, reasons: list[str]) -> bo
     return True
 
 
+def refuse(world: World, deployment: DeploymentRecord, sentence: str) -> None:
+    """Fail a deployment that nothing carries out."""
+    take(world, deployment, {"deploy_stderr": sentence, "deploy_status_code": 1})
+
+
+def beside(
+    world: World, deployment: DeploymentRecord
+) -> list[tuple[DeploymentRecord, dict[str, Json]]]:
+    """Return the deployments that a DELETE has to see, each with its entry: it spares what they have taken over."""
+    store, own = world.store, world.store.configs.get(deployment.config)
+    if deployment.action != DELETE or own is None:
+        return []
+    resource = store.resources[deployment.resource].name
+    alike = []
+    for other in store.deployments.values():
+        config = store.configs.get(other.config)
+        if other is deployment or config is None or other.status == IN_PROGRESS:
+            continue
+        there = store.resources.get(other.resource)
+        same = there is not None and (other.stack, there.name) == (
+            deployment.stack,
+            resource,
+        )
+        if same or config.name == own.name:
+            alike.append((other, config.entry()))
+    return alike
+
+
 def failed_last(root: Stack) -> list[DeploymentRecord]:
     """Return the deployments that failed in the last action of a stack, not those that only had failed before it."""
     store = root.world.store
@@ -198,17 +228,7 @@ def runs_that_failed(root: Stack) -> list[Json]:
 def path_of(store: Memory, deployment: str) -> str:
     """Return the path of the resource of a deployment; empty if it is not there."""
     record = store.deployments.get(deployment)
-    return path_to(store, record.resource) if record else ""
-
-
-def path_to(store: Memory, identity: str) -> str:
-    """Return the path of a resource in the root stack; empty if it is not there."""
-    names = list[str]()
-    while (resource := store.resources.get(identity)) is not None:
-        names.insert(0, resource.name)
-        stack = store.stacks.get(resource.stack)
-        identity = stack.owner if stack else ""
-    return "/".join(names)
+    return placing.path_to(store, record.resource) if record else ""
 
 
 def why(deployment: DeploymentRecord) -> str:

@@ -21,6 +21,7 @@ from heat_config_stack.definition import (
     Unresolved,
 )
 from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
+from heat_config_stack.records import placing
 from heat_config_stack.records.exception import EntityNotFound
 from heat_config_stack.records.records import (
     COMPLETE,
@@ -41,6 +42,7 @@ from heat_config_stack.resource.scheduler import Scheduler
 from heat_config_stack.resource.snippet import thaw
 
 if TYPE_CHECKING:
+    from heat_config_agent.verification.machine import Finding
     from heat_config_stack.resource.types import Types
 
 
@@ -88,6 +90,9 @@ class World:
     unusable: Callable[[str], None] | None = None
     """Receives the reason why the class of an existing resource cannot be used, and the resource is then what is on
     record of it; None if that is an error."""
+    verified: Callable[[DeploymentRecord], Finding | None] | None = None
+    """Returns what a verification finds about a deployment, None if nothing of it was carried out on this machine; None
+    if nothing can be verified, as of a stack that is only looked at."""
     conceal: Concealer = OPEN
     """Hides the secret parameters of all stacks that were at work, in everything that is shown."""
 
@@ -369,7 +374,7 @@ class Stack:
 
         Secrets are removed from the reason here, because every report to people passes this point.
         `of` is the record of the resource: an event of one that another has replaced is marked `"replaced"`, and
-        one of a placeholder for a cloud resource `"stands_in"`.
+        one of a placeholder for a cloud resource `"stands_in"`. `host` is the other host that it is about.
         """
         current = self.resources.get(record.name) if record is not None else None
         event = {
@@ -383,6 +388,12 @@ class Stack:
             **(
                 {"stands_in": True}
                 if current is not None and current.is_placeholder
+                else {}
+            ),
+            **(
+                {"host": host}
+                if record is not None
+                and (host := placing.host_of_resource(self.world.store, record))
                 else {}
             ),
             **(

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Identity, Unresolved
 from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import placing
 from heat_config_stack.records.exception import HeatException, UpdateReplace
 from heat_config_stack.records.records import COMPLETE, INIT, UPDATE
 from heat_config_stack.resource import actions
@@ -69,6 +70,17 @@ def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
     A resource that depends on a changed one may change with it; that is only known afterwards. A change that a handler
     would refuse counts as an update.
     """
+    store = stack.world.store
+    if stack.owner is None:
+        store.planned_hosts = placing.hosts_in(definition.source)
+    try:
+        yield from _changes(stack, definition)
+    finally:
+        if stack.owner is None:
+            store.planned_hosts = None
+
+
+def _changes(stack: Stack, definition: Definition) -> Iterator[Change]:
     other, there = stack.if_it_were(definition), stack.resources
     for name in definition.resources:
         new = other.as_defined(name)

@@ -126,23 +126,24 @@ class KeptFiles:
         """Remove the files that no record names. Raises OSError."""
         if not self.is_there:
             return
-        named = {
-            digest
-            for record in configs
-            for digest in _NAMED.findall(str(record.config))
-        }
+        names = set[str]().union(*(named(each.config) for each in configs))
 
         def note(content: Json) -> Json:
             kept = self.keep(content)
             if isinstance(kept, dict) and "sha256" in kept:
-                named.add(kept["sha256"])
+                names.add(kept["sha256"])
             return content
 
         for record in resources:
             _with_files({"type": record.type, "definition": record.definition}, note)
         for path in self.folder.iterdir():
-            if path.name not in named:
+            if path.name not in names:
                 files.remove(path)
+
+
+def named(config: Json) -> set[str]:
+    """Return the digests of the kept files that the config of a deployment names."""
+    return set(_NAMED.findall(str(config)))
 
 
 def _text(content: Json) -> str:
@@ -195,4 +196,4 @@ def _with_files(
     )
 
 
-__all__ = ["LEAST", "VARIABLE", "KeptFiles"]
+__all__ = ["LEAST", "VARIABLE", "KeptFiles", "named"]

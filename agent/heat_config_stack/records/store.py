@@ -17,7 +17,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,6 +163,8 @@ class Memory:
         """True if there are results that the last flush has not made safe."""
         self.files: KeptFiles | None = None
         """The files that configs name by digest; None if all are within them."""
+        self.planned_hosts: Mapping[str, Json] | None = None
+        """The hosts of servers in a definition of which the effects are asked for; None for those of the stack."""
         self._of: dict[str, dict[str, Any]] = {
             StackRecord.KIND: self.stacks,
             ResourceRecord.KIND: self.resources,

@@ -17,7 +17,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
-from heat_config_stack.records import exception, records
+from heat_config_stack.records import exception, placing, records
 from heat_config_stack.records.records import DeploymentRecord
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.attributes import select_from_attribute
@@ -128,10 +128,6 @@ def _message(text: str) -> UserData:
             scripts += inner.scripts
             others.update(dict.fromkeys(inner.others))
     return UserData(tuple(scripts), tuple(others))
-
-
-HERE = "127.0.0.1"
-"""The address of every server."""
 
 
 class NothingBehind(Resource):
@@ -288,16 +284,20 @@ class Placeholder(NothingBehind):
 
     def _own(self) -> dict[str, Json]:
         name = self.properties.get("name")
-        made: dict[str, Json] = {"name": name or self.physical_resource_name()}
+        own: dict[str, Json] = {"name": name or self.physical_resource_name()}
+        path = "/".join((*self.stack.path, self.name))
+        address = placing.address_of(self.stack.world.store, path)
         if canonical(self.record.type) == "AWS::EC2::Instance":
-            made |= dict.fromkeys(("PublicIp", "PrivateIp"), HERE)
+            own |= dict.fromkeys(("PublicIp", "PrivateIp"), address)
         if self.record.type.endswith("::Server"):
-            made |= {
-                "first_address": HERE,
-                "accessIPv4": HERE,
-                "instance_name": made["name"],
+            own |= {
+                "first_address": address,
+                "accessIPv4": address,
+                "instance_name": own["name"],
             }
-        return made
+            if address != placing.HERE:
+                own["networks"] = {"host": [address]}
+        return own
 
 
 class CloudServer(Placeholder):
@@ -371,6 +371,7 @@ class CloudServer(Placeholder):
             "",
         )
         deployment.attempt = self.record.attempt
+        deployment.host = placing.host_of(world.store, server)
         self.data_set(_USER_DATA, deployment.id)
         deployments.deliver(world, deployment, derived, signal=True)
         return deployment.id

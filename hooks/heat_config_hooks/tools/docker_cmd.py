@@ -27,6 +27,11 @@ from heat_config_hooks.tools import container_config, container_output, engines
 from heat_config_hooks.tools.container_config import ContainerConfig
 from heat_config_hooks.values import dataclass
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 ABOUT = protocol.About(
     config="a map of containers, or its YAML text",
     options={
@@ -78,6 +83,58 @@ def prepare(
 
 
 finish = protocol.collect
+
+
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that looks at the containers."""
+    if not container_config.read(request.config):
+        from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+        return verdict.in_effect()
+    return steps.looking(__name__, request, place)
+
+
+verdict = steps.seen
+
+
+def look(request: protocol.Request, place: protocol.Workplace) -> Verdict:
+    """Return whether the containers of the config exist, and run or have ended as they should.
+
+    A command in a container leaves nothing that could be looked at.
+    Neither does a container that has ended, and was removed as they often are.
+    """
+    from heat_config_hooks.tools import container_state  # noqa: PLC0415  # few runs verify
+    from heat_config_hooks.verdict import Change, drifted, together, unknown  # noqa: PLC0415
+
+    program = engines.choose(CONTAINERS, place, removes=True, notes=False)
+    entries = container_config.read(request.config)
+    present: dict[object, Mapping[str, Any]] = {}
+    for container in container_state.every(program, "config_id", request.id):
+        given = container_state.labels(container)
+        if given.get("managed_by") == _MANAGED:
+            present.setdefault(given.get("container_name"), container)
+    volumes = {
+        value.partition(":")[0]
+        for entry in entries
+        for value in entry.flags.get("--volumes-from", ())
+    }
+    parts, images = [], []
+    for entry in entries:
+        item = present.get(entry.name) if entry.action == "run" else None
+        lasts = entry.action == "run" and "--detach" in entry.flags
+        if item is not None:
+            ends = not lasts or entry.name in volumes
+            codes = (0,) if lasts else entry.exit_codes
+            parts.append(container_state.running(item, ends=ends, codes=codes))
+            images.append((item, entry.image))
+        elif lasts:
+            change = Change(what=entry.name, how="the container does not exist")
+            parts.append(drifted([change]))
+    if not parts:
+        return unknown("none of its containers has to run on, and none is left")
+    return together([*parts, *container_state.same_images(program, images)])
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:

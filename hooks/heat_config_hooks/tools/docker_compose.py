@@ -25,6 +25,11 @@ from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import engines
 from heat_config_hooks.values import dataclass
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 ABOUT = protocol.About(
     config="a compose file, as text or as a map",
     options={
@@ -118,6 +123,54 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
 
 
 finish = protocol.collect
+
+
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that looks at the files and the containers of the project."""
+    if not _compose_file(request.config):
+        from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+        return verdict.in_effect()
+    _env_files(request)
+    return steps.looking(__name__, request, place)
+
+
+verdict = steps.seen
+
+
+def look(request: protocol.Request, place: protocol.Workplace) -> Verdict:
+    """Return whether the files of the project are as they were written, and the containers of its services run."""
+    from heat_config_hooks.tools import compose_state, container_state  # noqa: PLC0415  # few runs verify
+    from heat_config_hooks.verdict import together, unknown  # noqa: PLC0415
+
+    folder = _folder(request, place).resolve()
+    text = _compose_file(request.config)
+    on_disk = compose_state.of_files(
+        {folder / _FILE: _bytes(text)}
+        | {
+            folder / name: _bytes(content)
+            for name, content in _env_files(request).items()
+        }
+    )
+    try:
+        program = engines.choose(COMPOSE, place, removes=True, notes=False)
+        engine = engines.behind(program)
+        if engine is None:
+            reason = f"the engine of {shlex.join(program)} is not installed"
+            return together([on_disk, unknown(reason)])
+        items = container_state.every(
+            (engine,), "com.docker.compose.project.working_dir", str(folder)
+        )
+    except HookError as error:
+        return together([on_disk, unknown(error.problem)])
+    states = compose_state.of_services(compose_state.services(text), items)
+    images = [
+        (item, str(protocol.as_map(item.get("Config")).get("Image") or ""))
+        for item in items
+    ]
+    return together([on_disk, *states, *container_state.same_images((engine,), images)])
 
 
 def _folder(request: protocol.Request, place: protocol.Workplace) -> Path:

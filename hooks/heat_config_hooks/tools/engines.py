@@ -18,12 +18,15 @@ _PATIENCE = 30.0
 """Seconds in which an engine must report its version."""
 
 
-def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, ...]:
+def choose(
+    program: Program, place: Workplace, *, removes: bool, notes: bool = True
+) -> tuple[str, ...]:
     """Return the beginning of the command line of the first program that is installed and works. Raises MissingTool.
 
     A program that the variable names is used without a check.
     A program that was chosen earlier is kept as long as it is installed: no other engine knows its containers.
-    With `removes`, the program is needed to remove containers, so another engine cannot replace it.
+    With `removes`, the program is needed for containers that exist, so another engine cannot replace it.
+    Unless it `notes` the choice, this changes nothing on the machine.
     """
     if place.environment.get(program.variable):
         return programs.find(program, place.environment)
@@ -38,7 +41,7 @@ def choose(program: Program, place: Workplace, *, removes: bool) -> tuple[str, .
     for argv in earlier or programs.every(program, place.environment):
         trouble = _trouble(argv)
         if not trouble:
-            if not earlier:
+            if notes and not earlier:
                 files.make_directory(place.working)
                 files.replace(note, shlex.join(argv).encode(), durable=True)
             return argv

@@ -41,16 +41,21 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, steps
-from heat_config_hooks.errors import MissingTool
+from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.needs import NEEDS, QUADLET, SYSTEMCTL, check
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import unit_files, unit_folder, unit_inputs, unit_start
 from heat_config_hooks.tools.systemctl import Systemd
 from heat_config_hooks.tools.unit_files import is_drop_in, pattern, unit_of
-from heat_config_hooks.tools.unit_folder import Pending
+from heat_config_hooks.tools.unit_folder import AtRest, Pending
 from heat_config_hooks.tools.unit_inputs import Inputs
 from heat_config_hooks.written import FAILED, Written, owner
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
 
 TYPES = {
     "container": "",
@@ -62,6 +67,8 @@ TYPES = {
 """The types of files, and what is appended to the name of such a file in the name of its service."""
 
 _KUBERNETES = ("yaml", "yml")
+
+GENERATOR = "podman's generator"
 
 ABOUT = protocol.About(
     config="podman's units: a map from the names of files (.container, .volume, .network, .pod, .kube) to their texts, "
@@ -115,12 +122,86 @@ def prepare(
 finish = protocol.collect
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
-    """Write the files of the config, and start their services; remove the files of earlier configs."""
-    folder = Path(
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that looks at the files, the services and the containers."""
+    if not unit_files.read(request, tuple(TYPES), _KUBERNETES):
+        from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+        return verdict.in_effect()
+    return steps.looking(__name__, request, place)
+
+
+verdict = steps.seen
+
+
+def look(request: protocol.Request, place: protocol.Workplace) -> Verdict:
+    """Return whether the files are as they were written, and their services and containers are up."""
+    from heat_config_hooks.tools import container_state, unit_state  # noqa: PLC0415  # few runs verify
+    from heat_config_hooks.verdict import together, unknown  # noqa: PLC0415
+
+    folder, inputs = _unit_folder(place), _inputs(request, place)
+    units = inputs.added_to(unit_files.read(request, tuple(TYPES), _KUBERNETES))
+    written, parts = Written(place.working), [inputs.verified()]
+    for mode in sorted({_mode(name) for name in units}):
+        texts = {
+            folder / name: text.encode()
+            for name, text in units.items()
+            if _mode(name) == mode
+        }
+        verdict = written.verified(texts, owner=owner(request), mode=mode)
+        parts.append(unit_state.of_files(verdict, unit_folder.masks(texts)))
+    on_disk = together(reversed(parts))
+    try:
+        unit_start.require()
+        systemd = Systemd(place.environment)
+        services = _tried(units, folder, place)
+    except HookError as error:
+        return together([on_disk, unknown(error.problem)])
+    if services is None:
+        return together([on_disk, unknown(f"{GENERATOR} makes no service of a file")])
+    own = {
+        service: name
+        for name, service in services.items()
+        if pattern(service) == service
+    }
+    shown = systemd.show(own, *unit_state.PROPERTIES)
+    if own and not shown:
+        return together([on_disk, unknown("systemd does not answer")])
+    starts = bool(request.options["start"])
+    states = unit_state.of_units(
+        shown,
+        files={},
+        sources={service: str(folder / name) for service, name in own.items()},
+        differing={
+            services.get(name, name)
+            for name in unit_state.units_of(on_disk, str(folder))
+        },
+        expected=own.keys() - AtRest(request, place).names if starts else (),
+    )
+    healths = (
+        container_state.of_services(sorted(own), place.environment) if starts else []
+    )
+    return together([on_disk, states, *healths])
+
+
+def _unit_folder(place: protocol.Workplace) -> Path:
+    """Return the folder of the files."""
+    return Path(
         place.environment.get("HEAT_QUADLET_UNIT_DIR")
         or ABOUT.writes["HEAT_QUADLET_UNIT_DIR"]
     )
+
+
+def _mode(name: str) -> int:
+    """Return the mode of a file: a file of Kubernetes may contain secrets."""
+    return 0o600 if _is_kubernetes(name) else 0o644
+
+
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
+    """Write the files of the config, and start their services; remove the files of earlier configs."""
+    folder = _unit_folder(place)
     written, pending, inputs = (
         Written(place.working),
         Pending(request, place),
@@ -153,9 +234,9 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     inputs.keep()
     for name, text in units.items():
         unit_folder.make((folder / name).parent)
-        # a file of Kubernetes may contain secrets
-        mode = 0o600 if _is_kubernetes(name) else 0o644
-        if written.write(folder / name, text.encode(), owner=owner(request), mode=mode):
+        if written.write(
+            folder / name, text.encode(), owner=owner(request), mode=_mode(name)
+        ):
             steps.say(f"{folder / name} was written")
     if code := systemd.do("daemon-reload") or _loaded(systemd, services, folder):
         return code
@@ -163,11 +244,18 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         return 0
     own = {service for service in services.values() if pattern(service) == service}
     restarts = {services[name] for name in changed if services.get(name) in own}
-    settle = request.options["settle"]
+    settle, at_rest = request.options["settle"], AtRest(request, place)
+    resting: set[str] = set()
     if code := unit_start.start(
-        systemd, own - restarts, restarts, settle if isinstance(settle, float) else 0.0
+        systemd,
+        own - restarts,
+        restarts,
+        settle if isinstance(settle, float) else 0.0,
+        at_rest=resting,
     ):
         return code
+    if resting != at_rest.names:
+        at_rest.keep(resting)
     pending.keep(())
     return 0
 
@@ -233,7 +321,7 @@ def _tried(
     )
     if missing := _units(units) - services.keys():
         steps.say(complaints, error=True)
-        problem = f"podman's generator makes no service of {', '.join(sorted(missing))}"
+        problem = f"{GENERATOR} makes no service of {', '.join(sorted(missing))}"
         steps.say(f"{problem}, so nothing was changed on the machine", error=True)
         return None
     return services

@@ -54,6 +54,10 @@ class Systemd:
             for block in blocks
         ]
 
+    def enabled(self, unit: str) -> str:
+        """Return whether a unit is enabled, by its links on disk, in the words of `systemctl is-enabled`."""
+        return steps.ask([*self._systemctl, "is-enabled", "--", unit])[1].strip()
+
     def explain(self, unit: str) -> None:
         """Print the status of a unit that failed, and its part of the journal."""
         status = [
@@ -78,7 +82,7 @@ class Systemd:
                     steps.say(text, error=True)
 
 
-def verify(units: Mapping[str, str], place: protocol.Workplace) -> int:
+def analyze(units: Mapping[str, str], place: protocol.Workplace) -> int:
     """Run `systemd-analyze verify` on copies of unit files; return its exit code."""
     if not units:
         return 0
@@ -86,10 +90,10 @@ def verify(units: Mapping[str, str], place: protocol.Workplace) -> int:
     for name, text in units.items():
         files.make_directory((folder / name).parent)
         files.replace(folder / name, text.encode())
-    analyze = programs.find(ANALYZE, place.environment)
+    program = programs.find(ANALYZE, place.environment)
     names = sorted({unit_files.unit_of(name) for name in units})
     code = steps.run(
-        [*analyze, "verify", "--man=no", "--", *names],
+        [*program, "verify", "--man=no", "--", *names],
         environment={
             **os.environ,
             "SYSTEMD_UNIT_PATH": f"{folder}:",

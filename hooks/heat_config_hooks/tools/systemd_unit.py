@@ -36,20 +36,26 @@ A file that someone has changed since is left in place.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from heat_config_hooks import protocol, steps
+from heat_config_hooks.errors import HookError
 from heat_config_hooks.needs import NEEDS, check
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import unit_files, unit_folder, unit_inputs, unit_start
-from heat_config_hooks.tools.systemctl import Systemd, verify
+from heat_config_hooks.tools.systemctl import Systemd, analyze
 from heat_config_hooks.tools.unit_files import is_drop_in, is_service, pattern, unit_of
-from heat_config_hooks.tools.unit_folder import Pending
+from heat_config_hooks.tools.unit_folder import AtRest, Pending
 from heat_config_hooks.tools.unit_inputs import Inputs
 from heat_config_hooks.tools.unit_start import AT_REST
 from heat_config_hooks.written import Written, owner
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
 
 ABOUT = protocol.About(
     config="units of systemd: a map from their names to their texts, or to maps of their sections",
@@ -105,12 +111,123 @@ def prepare(
 finish = protocol.collect
 
 
-def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
-    """Write, enable and start the units of the config, and remove those of earlier configs; return an exit code."""
-    folder = Path(
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that looks at the files and the states of the units."""
+    if not unit_files.read(request):
+        from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+        return verdict.in_effect()
+    return steps.looking(__name__, request, place)
+
+
+verdict = steps.seen
+
+
+def look(request: protocol.Request, place: protocol.Workplace) -> Verdict:
+    """Return whether the units are as they were written, enabled and started."""
+    from heat_config_hooks.tools import unit_state  # noqa: PLC0415  # few runs verify
+    from heat_config_hooks.verdict import Change, drifted, together, unknown  # noqa: PLC0415
+
+    folder, inputs = _unit_folder(place), _inputs(request, place)
+    units = inputs.added_to(unit_files.read(request))
+    texts = {folder / name: text.encode() for name, text in units.items()}
+    written = Written(place.working).verified(texts, owner=owner(request), mode=0o644)
+    on_disk = together(
+        [
+            unit_state.of_files(written, unit_folder.masks(texts)),
+            inputs.verified(),
+        ]
+    )
+    try:
+        unit_start.require()
+        systemd = Systemd(place.environment)
+    except HookError as error:
+        return together([on_disk, unknown(error.problem)])
+    differing = unit_state.units_of(on_disk, str(folder))
+    own, installable = unit_files.startable(units), unit_files.installable(units)
+    named = {unit_of(name) for name in units}
+    shown = systemd.show(
+        {name for name in named if pattern(name) == name}, *unit_state.PROPERTIES
+    )
+    if named and not shown:
+        return together([on_disk, unknown("systemd does not answer")])
+    expected: set[str] = set()
+    if request.options["start"]:
+        expected = own - unit_state.triggered(units, shown)
+        expected -= AtRest(request, place).names
+    states = unit_state.of_units(
+        shown,
+        files={name: str(folder / name) for name in own},
+        sources={},
+        differing=differing,
+        expected=expected,
+    )
+    asked = own & installable if request.options["enable"] else set()
+    answers = {
+        name: systemd.enabled(name)
+        for name in sorted(asked)
+        if unit_folder.content(folder / name)
+    }
+    links = [
+        drifted([Change(what=name, how=unit_state.NOT_ENABLED[answer])])
+        for name, answer in answers.items()
+        if answer in unit_state.NOT_ENABLED
+    ]
+    others = _overrides(shown, units, folder, Written(place.working))
+    return together([on_disk, states, *links, *others])
+
+
+def _overrides(
+    shown: Iterable[Mapping[str, str]],
+    units: Mapping[str, str],
+    folder: Path,
+    written: Written,
+) -> list[Verdict]:
+    """Return a verdict for each setting of the units that a drop-in overrides, if the hook has not written it.
+
+    Drop-ins of packages do not count: they were there before.
+    """
+    from heat_config_hooks.tools import unit_overrides  # noqa: PLC0415  # few runs verify
+    from heat_config_hooks.verdict import Change, drifted  # noqa: PLC0415
+
+    own = {str(folder / name): text for name, text in units.items()}
+    verdicts = []
+    for unit in shown:
+        paths = unit.get("DropInPaths", "").split()
+        foreign = [path for path in paths if path not in own]
+        foreign = [
+            path
+            for path in foreign
+            if not path.startswith("/usr/") and not written.has(Path(path))
+        ]
+        if not foreign:
+            continue
+        texts = {
+            path: own.get(path)
+            or (unit_folder.content(Path(path)) or b"").decode("utf-8", "replace")
+            for path in (unit.get("FragmentPath", ""), *paths)
+            if path in own or path in foreign
+        }
+        verdicts += [
+            drifted([Change(what=unit["Id"], how=f"{path} overrides {name}=")])
+            for path, name in unit_overrides.overridden(texts, list(own))
+        ]
+    return verdicts
+
+
+def _unit_folder(place: protocol.Workplace) -> Path:
+    """Return the folder of the unit files."""
+    return Path(
         place.environment.get("HEAT_SYSTEMD_UNIT_DIR")
         or ABOUT.writes["HEAT_SYSTEMD_UNIT_DIR"]
     )
+
+
+def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
+    """Write, enable and start the units of the config, and remove those of earlier configs; return an exit code."""
+    folder = _unit_folder(place)
     written, pending, inputs = (
         Written(place.working),
         Pending(request, place),
@@ -125,7 +242,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         {} if request.action == "DELETE" else inputs.added_to(unit_files.read(request))
     )
     systemd = Systemd(place.environment)
-    if code := verify(units, place):
+    if code := analyze(units, place):
         return code
     unit_start.require()
 
@@ -159,11 +276,14 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     if not request.options["start"]:
         pending.keep(changed & {unit_of(name) for name in units})
         return 0
-    settle = request.options["settle"]
+    settle, at_rest = request.options["settle"], AtRest(request, place)
+    resting: set[str] = set()
     if code := _start(
-        systemd, units, changed, settle if isinstance(settle, float) else 0.0
+        systemd, units, changed, settle if isinstance(settle, float) else 0.0, resting
     ):
         return code
+    if resting != at_rest.names:
+        at_rest.keep(resting)
     pending.keep(())
     return 0
 
@@ -241,9 +361,16 @@ def _enable(
 
 
 def _start(
-    systemd: Systemd, units: Mapping[str, str], changed: Collection[str], settle: float
+    systemd: Systemd,
+    units: Mapping[str, str],
+    changed: Collection[str],
+    settle: float,
+    resting: set[str],
 ) -> int:
-    """Start or restart the units, and check that they stay up for `settle` seconds; return an exit code."""
+    """Start or restart the units, and check that they stay up for `settle` seconds; return an exit code.
+
+    `resting` is filled with the units that are not up then, although nothing has failed.
+    """
     own, installable = unit_files.startable(units), unit_files.installable(units)
     triggers = {
         unit["Id"]: set(unit.get("Triggers", "").split())
@@ -266,4 +393,6 @@ def _start(
         - held
         - (own - set(changed))
     )
-    return unit_start.start(systemd, begin - restarts, restarts, settle, stop=held)
+    return unit_start.start(
+        systemd, begin - restarts, restarts, settle, stop=held, at_rest=resting
+    )

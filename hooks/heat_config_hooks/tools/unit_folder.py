@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from heat_config_hooks import files, protocol
@@ -33,11 +34,15 @@ def remove_drop_ins(path: Path) -> None:
             path.parent.rmdir()
 
 
-class Pending:
-    """Units that have changed and are not restarted yet: the next run restarts them, should this one be cut short."""
+class _Units:
+    """Names of units that a deployment keeps in a file."""
+
+    _suffix = ""
 
     def __init__(self, request: protocol.Request, place: protocol.Workplace) -> None:
-        self._path = place.working / f"{protocol.file_key(owner(request))}.due"
+        self._path = (
+            place.working / f"{protocol.file_key(owner(request))}.{self._suffix}"
+        )
         self.names: frozenset[str] = frozenset()
         with contextlib.suppress(OSError, ValueError):
             self.names = frozenset(json.loads(self._path.read_bytes()))
@@ -49,3 +54,24 @@ class Pending:
             files.replace(self._path, json.dumps(sorted(names)).encode(), durable=True)
         else:
             self._path.unlink(missing_ok=True)
+
+
+class Pending(_Units):
+    """Units that have changed and are not restarted yet: the next run restarts them, should this one be cut short."""
+
+    _suffix = "due"
+
+
+class AtRest(_Units):
+    """Units that were not up at the end of a run that succeeded: they have ended, or a condition is not met."""
+
+    _suffix = "rest"
+
+
+def masks(paths: Iterable[Path]) -> list[str]:
+    """Return the paths that are links to /dev/null, with which an administrator masks units."""
+    return [str(path) for path in paths if path.is_symlink() and _is_null(path)]
+
+
+def _is_null(path: Path) -> bool:
+    return str(path.readlink()) == os.devnull

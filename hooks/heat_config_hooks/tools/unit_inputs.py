@@ -6,7 +6,13 @@ from collections.abc import Callable
 
 from heat_config_hooks import files, protocol
 from heat_config_hooks.tools import unit_folder
-from heat_config_hooks.written import owner
+from heat_config_hooks.values import replace
+from heat_config_hooks.written import difference, owner
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
 
 
 def variables(request: protocol.Request) -> dict[str, str]:
@@ -50,6 +56,19 @@ class Inputs:
     def differ(self) -> bool:
         """Return whether the file on disk has other content."""
         return (unit_folder.content(self._path) or b"") != self._text.encode()
+
+    def verified(self) -> Verdict:
+        """Return whether the file on disk is as it was written. Its lines are not shown: they may be secrets."""
+        from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+        if not self._text:
+            return verdict.in_effect()
+        change = difference(self._path, self._text.encode(), 0o600)
+        return (
+            verdict.drifted([replace(change, diff="")])
+            if change
+            else verdict.in_effect()
+        )
 
     def keep(self) -> None:
         """Write the file, or remove it if there are no inputs."""

@@ -32,8 +32,12 @@ def start(
     settle: float,
     *,
     stop: Collection[str] = (),
+    at_rest: set[str] | None = None,
 ) -> int:
-    """Stop, restart and start units, and check that they stay up for `settle` seconds; return an exit code."""
+    """Stop, restart and start units, and check that they stay up for `settle` seconds; return an exit code.
+
+    `at_rest` is filled: the units that are not up then, and have not failed, other than those of `Type=oneshot`.
+    """
     units = {*begin, *restarts}
     systemd.try_to("reset-failed", units)  # this resets the counts of their starts, too
     try:
@@ -42,7 +46,9 @@ def start(
             or systemd.apply("restart", restarts)
             or systemd.apply("start", begin)
         )
-        return _settled(systemd, units, code, settle)
+        return _settled(
+            systemd, units, code, settle, set() if at_rest is None else at_rest
+        )
     except SystemExit:
         # the run has timed out: units that are still starting must not go on starting
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -55,13 +61,25 @@ def start(
         raise
 
 
-def _settled(systemd: Systemd, units: Collection[str], code: int, settle: float) -> int:
+def _settled(
+    systemd: Systemd,
+    units: Collection[str],
+    code: int,
+    settle: float,
+    at_rest: set[str],
+) -> int:
     """Print the state of each unit; return `code`, the exit code of starting them, or 1 if a unit did not stay up."""
     if not code and units:
         time.sleep(settle)
     failed, waiting = [], []
     for properties in systemd.show(
-        units, "ActiveState", "SubState", "Result", "NRestarts", "ConditionResult"
+        units,
+        "ActiveState",
+        "SubState",
+        "Result",
+        "NRestarts",
+        "ConditionResult",
+        "Type",
     ):
         unit, active, restarts = (
             properties["Id"],
@@ -86,10 +104,15 @@ def _settled(systemd: Systemd, units: Collection[str], code: int, settle: float)
             failed.append(unit)
         elif active == "inactive" and code:
             waiting.append(unit)
-        elif active == "inactive" and properties.get("ConditionResult") == "no":
-            steps.say(f"{unit} was not started: a condition of it is not met")
         else:
-            steps.say(f"{unit} is {state}")
+            unmet = active == "inactive" and properties.get("ConditionResult") == "no"
+            steps.say(
+                f"{unit} was not started: a condition of it is not met"
+                if unmet
+                else f"{unit} is {state}"
+            )
+            if active == "inactive" and properties.get("Type") != "oneshot":
+                at_rest.add(unit)
     for unit in failed or waiting:
         systemd.explain(unit)
     return code or (1 if failed else 0)

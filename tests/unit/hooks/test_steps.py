@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from heat_config_hooks import protocol, steps
+from heat_config_hooks import protocol, steps, verdict
 from heat_config_hooks.protocol import Command, Ended, Workplace
 from heat_config_hooks.reply import fit
+from heat_config_hooks.verdict import Change
 from support import endings, pace
 from support.loopback import wait_until
 
@@ -356,3 +357,74 @@ def test_nothing_is_loaded_from_where_it_works(
         in (place.run / "stderr").read_text()
     )
     assert not (tmp_path / "loaded").exists()
+
+
+def looked(place: Workplace, body: str) -> verdict.Verdict:
+    """Return the verdict of a hook whose `look` has this body."""
+    text = textwrap.indent(textwrap.dedent(body), "    ")
+    (place.run / "modules").mkdir()
+    (place.run / "modules" / "mine.py").write_text(
+        MODULE.replace("def carry_out", "def look") + text
+    )
+    program, *_, folder = steps.looking("mine", request(), place).argv
+    loader = LOADER.format(str(place.run / "modules"))
+    process = start(
+        place, Command(argv=(program, "-I", "-c", loader, folder), cwd=place.run)
+    )
+    with process:
+        code = process.wait(pace.seconds(60))
+    ended = Ended(code=code, stdout=place.run / "stdout", stderr=place.run / "stderr")
+    return steps.seen(request(), place, ended)
+
+
+LOOKS = {
+    "in effect": (
+        """
+        from heat_config_hooks.verdict import in_effect
+        return in_effect(["/etc/a"])
+        """,
+        verdict.in_effect(["/etc/a"]),
+    ),
+    "after the output of a command": (
+        """
+        from heat_config_hooks.verdict import Change, drifted
+        steps.run(["printf", "no newline"])
+        return drifted([Change(what="/etc/a", how="its content differs", diff="-a\\n+b")])
+        """,
+        verdict.drifted(
+            [Change(what="/etc/a", how="its content differs", diff="-a\n+b")]
+        ),
+    ),
+    "a missing tool": (
+        """
+        raise MissingTool("podman is not installed")
+        """,
+        verdict.unknown("podman is not installed"),
+    ),
+    "a file that cannot be read": (
+        """
+        open("/nowhere")
+        """,
+        verdict.unknown("No such file or directory: /nowhere"),
+    ),
+    "a defect": (
+        """
+        raise ValueError("mine")
+        """,
+        verdict.unknown("the verification ended with exit code 1"),
+    ),
+    "no answer": (
+        """
+        os._exit(0)
+        """,
+        verdict.unknown("the answer of the verification is not JSON"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), LOOKS.values(), ids=LOOKS)
+def test_verdict_of_a_verification_with_commands_is_its_last_line(
+    place: Workplace, body: str, expected: verdict.Verdict
+) -> None:
+    """Without one, the machine is unknown."""
+    assert looked(place, body) == expected

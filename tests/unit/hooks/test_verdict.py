@@ -104,3 +104,31 @@ def test_diff_shows_lines_that_differ_and_is_bounded() -> None:
     assert len(long) == 41
     assert long[-1] == "[962 more lines]"
     assert all(len(line) < 600 for line in long)
+
+
+def test_drift_of_a_part_is_that_of_the_whole() -> None:
+    """All differences are listed; what is unknown counts only if nothing has drifted."""
+    one, other = changes(1), changes(verdict.MOST_CHANGES + 1)
+    parts = [
+        verdict.in_effect(),
+        verdict.unknown("the engine does not answer"),
+        verdict.drifted(one),
+        verdict.drifted(other),
+    ]
+
+    whole = verdict.together(parts)
+
+    assert whole.standing is Standing.DRIFTED
+    assert whole.changes == (*one, *other)[: verdict.MOST_CHANGES]
+    assert whole.left_out == 2
+    assert verdict.together(parts[:3]) == parts[2]
+    assert verdict.together(parts[:2]) == parts[1]
+
+
+def test_whole_depends_on_files_only_if_all_parts_do() -> None:
+    """Otherwise the files alone do not tell whether anything has changed."""
+    files = verdict.in_effect(["/a"]), verdict.in_effect(["/b"])
+
+    assert verdict.together(files) == verdict.in_effect(["/a", "/b"])
+    assert verdict.together([*files, verdict.in_effect()]) == verdict.in_effect()
+    assert verdict.together([]) == verdict.in_effect()

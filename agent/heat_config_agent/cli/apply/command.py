@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
     from typing import TypeAlias
 
+    from heat_config_agent.cli.apply.compared import Compared
+
     Named: TypeAlias = File | Stdin | ShellConfig
 
 _DESCRIPTION = """\
@@ -146,7 +148,12 @@ def main(arguments: Sequence[str]) -> int:
     _check_only(options.only, documents)
     if options.plan:
         code = _show_plan(
-            settings, documents, options.only, named, as_json=options.json
+            settings,
+            documents,
+            options.only,
+            named,
+            as_json=options.json,
+            compares=options.diff,
         )
         return ExitCode.FAILED if troubles and code is ExitCode.OK else code
 
@@ -520,6 +527,7 @@ def _show_plan(
     files: Sequence[str],
     *,
     as_json: bool,
+    compares: bool,
 ) -> ExitCode:
     entries = journal.read(settings.state)
     if metadata.lacks_ids(documents):
@@ -540,12 +548,18 @@ def _show_plan(
     steps, mistakes = found.steps, found.mistakes
     gone = [entries[key] for key in found.superseded]
     code = ExitCode.FAILED if mistakes else ExitCode.OK
+    compared: Mapping[str, Compared] = {}
+    if compares:
+        from heat_config_agent.cli.apply import compared as comparing  # noqa: PLC0415  # only with --diff
+
+        compared = comparing.of_steps(steps, entries, deployed, settings)
     if as_json:
-        progress.print_plan(steps, mistakes, [entry.id for entry in gone], code)
+        ids = [entry.id for entry in gone]
+        progress.print_plan(steps, mistakes, ids, code, compared)
         return code
     only_these = [word for name in only for word in ("--only", name)]
     apply = settings.command("apply", *only_these, *files)
-    for line in progress.plan_lines(steps, apply):
+    for line in progress.plan_lines(steps, apply, compared):
         terminal.say(line)
     for entry in filter(plan.is_awaited, gone):
         terminal.say(

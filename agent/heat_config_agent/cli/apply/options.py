@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from heat_config_agent.cli import command_line, runner, state_options
-from heat_config_agent.cli.command_line import Option, environment, seconds
+from heat_config_agent.cli.command_line import Option, environment, number, seconds
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import effective, schema
 from heat_config_agent.settings.effective import Settings
@@ -76,6 +76,17 @@ TEMPLATE = (
         "NAME",
     ),
     Option(
+        "--hosts",
+        "with a template: a file with the host of each server, which is reached by ssh; others are this machine",
+        "FILE",
+    ),
+    Option(
+        "--max-hosts",
+        "with --hosts: work on so many hosts at once (default: all)",
+        "N",
+        read=number(1),
+    ),
+    Option(
         "--user-data",
         "with a template: carry out the scripts in the user_data of servers, once for each",
     ),
@@ -91,6 +102,7 @@ OPTIONS = (
         "--exit-code",
         "with --plan: end with 9 if there is something to do",
     ),
+    state_options.DIFF,
     Option("--all", "with --plan of a template: show unchanged resources too"),
     Option(
         "--only",

@@ -25,6 +25,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
     from heat_config_agent.cli import envelope
+    from heat_config_agent.cli.apply.compared import Compared
     from heat_config_agent.cli.canvas import Canvas
     from heat_config_agent.settings.effective import Settings
 
@@ -570,8 +571,10 @@ _PLANNED = {
 """The words that count the changes of a plan: one of them, and several."""
 
 
-def plan_lines(steps: Sequence[Step], apply: str) -> list[str]:
-    """Return a plan for people; `apply` is the command that does it."""
+def plan_lines(
+    steps: Sequence[Step], apply: str, compared: Mapping[str, Compared] = {}
+) -> list[str]:
+    """Return a plan for people; `apply` is the command that does it. `compared` has what differs, by key."""
     rows = [
         (
             change_of(step),
@@ -598,7 +601,24 @@ def plan_lines(steps: Sequence[Step], apply: str) -> list[str]:
     has_work = any(change != "skip" for change in counted)
     hint = f" (`{apply}` does it)" if has_work else ""
     summary = f"{', '.join(counts)}; nothing was done{hint}"
-    return [*table, "", terminal.wrapped(terminal.line(summary), 2, terminal.room())]
+    blocks = [
+        line
+        for step in steps
+        if step.deployment.key in compared
+        for line in _block(step, compared[step.deployment.key])
+    ]
+    return [
+        *table,
+        *blocks,
+        "",
+        terminal.wrapped(terminal.line(summary), 2, terminal.room()),
+    ]
+
+
+def _block(step: Step, compared: Compared) -> list[str]:
+    """Return what differs in a step, below the name of its deployment; nothing if there is nothing to say."""
+    lines = [f"  {each}" for each in compared.lines(tool(step))]
+    return ["", terminal.line(step.deployment.title), *lines] if lines else []
 
 
 def print_plan(
@@ -606,13 +626,23 @@ def print_plan(
     mistakes: Iterable[Mistake],
     replaced: Sequence[str],
     code: ExitCode,
+    compared: Mapping[str, Compared] = {},
 ) -> None:
     """Print a plan as JSON. `replaced` are the ids of deployments whose results would not be sent."""
     from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
 
     wrong = mistake_values(mistakes)
     data = {
-        "changes": [{**step_values(step), "type": None} for step in steps],
+        "changes": [
+            {
+                **step_values(step),
+                "type": None,
+                "compared": compared[step.deployment.key].values()
+                if step.deployment.key in compared
+                else None,
+            }
+            for step in steps
+        ],
         "replaced": list(replaced),
         "mistakes": wrong,
     }

@@ -97,7 +97,11 @@ def run(options: argparse.Namespace) -> int:
     asked = state_options.there(options)
     target = named.find_any(asked, options.id, options.config, newest=True)
     if isinstance(target, named.NamedPlace):
-        return _of_place(target, options)
+        return (
+            _on_host(asked, target, options)
+            if target.kind == "resource"
+            else _of_place(target, options)
+        )
     if options.chosen is not None:
         return _of_run(asked, target, options)
     entry = _begun(asked, target, options)
@@ -256,6 +260,26 @@ def _of_run(asked: Settings, target: named.Named, options: argparse.Namespace) -
     return ExitCode.OK
 
 
+def _on_host(
+    settings: Settings, target: named.NamedPlace, options: argparse.Namespace
+) -> int:
+    """Print the output of a deployment that another host has carried out, as that host has it."""
+    elsewhere = stack_package.elsewhere(settings, target.stack, target.name)
+    if not elsewhere:
+        return _of_place(target, options)
+    if options.chosen is not None:
+        raise UsageError(
+            f"{target.title} has run on {elsewhere[0].place}: --run is for this machine"
+        )
+    words = [
+        *(["--follow"] if options.follow else []),
+        *(["--tail", str(options.tail)] if options.tail else []),
+        *(["--since", str(options.since)] if options.since is not None else []),
+        *(["--json"] if options.json else []),
+    ]
+    return stack_package.log_elsewhere(elsewhere[0], words)
+
+
 def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
     """Print the output of all deployments of a stack or a source, each line after the name of its deployment."""
     if options.chosen is not None:
@@ -285,6 +309,12 @@ def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
         if options.since is not None:
             _say_idle(options.since)
             return ExitCode.OK
+        if elsewhere := stack_package.elsewhere(target.settings, target.name):
+            titles = named.listed([each.title for each in elsewhere])
+            raise AgentError(
+                f"there is no output of {target.title} on this machine",
+                hint=f"other hosts have that of {titles}",
+            )
         raise AgentError(f"there is no output of {target.title}: nothing was run")
     return ExitCode.OK
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
-from heat_config_agent.cli.deployments import kept_runs, log, named, status
+from heat_config_agent.cli.deployments import kept_runs, log, named, status, verdicts
 from heat_config_agent.deployments import replacement, selection
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import concealer, is_secret
@@ -216,8 +216,9 @@ class _Facts:
             ("name", target.title),
             (
                 "state",
-                f"{status.shown(entry, state)}, since {terminal.moment(entry.at)}",
+                f"{status.shown(entry, state)}, since {terminal.moment(status.since(entry, state))}",
             ),
+            ("verified", _verified(entry, state)),
             ("why", status.details(entry, state).replace("\n", "; ")),
             ("on_failure", self._after_words()),
             ("action", entry.action),
@@ -238,6 +239,18 @@ class _Facts:
             ("id", entry.id),
             *(("replaced", f"{each.sentence} → {each.todo}") for each in self.replaced),
         ]
+
+
+def _verified(entry: Entry, state: Path) -> str:
+    """Return when a deployment was last verified, and how it was then; empty if it was not, since its last run."""
+    verified = verdicts.of(entry, state)
+    if verified is None:
+        return ""
+    verdict = verified.verdict
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    return f"{terminal.moment(verified.at)}, {verdict.standing.value}{reason}".replace(
+        "\n", "; "
+    )
 
 
 _PRUNED = {

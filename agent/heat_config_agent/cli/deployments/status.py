@@ -12,6 +12,7 @@ from pathlib import Path
 
 from heat_config_agent.cli import stack_package, state_options, terminal
 from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.cli.deployments import verdicts
 from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.model import states, wording
 from heat_config_agent.model.deployment import CLEANUP
@@ -387,12 +388,18 @@ def _deployment_line(row: Row, *, is_old: bool) -> _Line:
         action=entry.action,
         tool=entry.tool,
         result=result.value if result else "",
-        since=entry.at,
+        since=since(entry, row.state),
         identity=entry.id or entry.key,
         source=entry.source,
         details=details(entry, row.state),
         has_failed=row.has_failed and not is_old,
     )
+
+
+def since(entry: Entry, state: Path) -> float:
+    """Return since when a deployment is in its state."""
+    verified = verdicts.drift(entry, state)
+    return verified.since if verified else entry.at
 
 
 def _skipped_line(skipped: Mapping[str, object]) -> _Line:
@@ -428,6 +435,7 @@ def _overview(
         *elsewhere,
     ]
     problems += _refused(settings, rows)
+    problems += _drifted(settings, rows)
     problems += [
         mistake
         for mistake in settings.mistakes
@@ -998,6 +1006,8 @@ _NOTHING: Mapping[str, object] = {
     "tries": 0,
     "trouble": None,
     "not_before": None,
+    "verified": None,
+    "drift": None,
 }
 """The JSON of a deployment of which nothing is on record."""
 
@@ -1008,6 +1018,18 @@ def _problem_of(settings: Settings, record: followed.Followed) -> str:
         return record.problem
     again = settings.command("source", "sync", record.name, "--again")
     return f"{record.problem}: `{again}` carries the revision out again"
+
+
+def _drifted(settings: Settings, rows: Sequence[Row]) -> list[str]:
+    """Return a sentence about deployments that have drifted, with the command that repairs them."""
+    names = [row.title for row in rows if shown(row.entry, row.state) is Shown.DRIFTED]
+    if not names:
+        return []
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    listed = f"{', '.join(names[:_NAMED])}{more}"
+    have = "has" if len(names) == 1 else "have"
+    again = settings.command("verify", "--repair")
+    return [f"{listed} {have} drifted: `{again}` repairs what has drifted"]
 
 
 def _refused(settings: Settings, rows: Sequence[Row]) -> list[str]:
@@ -1054,7 +1076,8 @@ def _maps(value: object) -> list[Mapping[str, object]]:
 def shown(entry: Entry, state: Path) -> states.Shown:
     """Return the state of a deployment."""
     going_on = entry.state is not State.RUNNING or _is_going_on(entry, state)
-    return states.of_entry(entry, going_on=going_on)
+    drifted = verdicts.drift(entry, state) is not None
+    return states.of_entry(entry, going_on=going_on, drifted=drifted)
 
 
 def _is_going_on(entry: Entry, state: Path) -> bool:
@@ -1087,6 +1110,8 @@ def details(entry: Entry, state: Path) -> str:
         again = "; its document no longer has it"
     if entry.state is State.ACCEPTED:
         return _waits(entry, state)
+    if shown(entry, state) is Shown.DRIFTED:
+        return _drift(entry, state)
     if entry.state is State.RUNNING:
         return _running(entry, state / "runs" / entry.key)
     if entry.state is State.REBOOT:
@@ -1111,6 +1136,16 @@ def details(entry: Entry, state: Path) -> str:
     if entry.state is State.SUPERSEDED:
         return f"{_reason(entry)}the result {REPLACED}{again}"
     return f"{entry.reason}{again}".removeprefix("; ")
+
+
+def _drift(entry: Entry, state: Path) -> str:
+    """Return how a deployment has drifted, since when, and what the schedule does about it."""
+    verified = verdicts.drift(entry, state)
+    if verified is None:
+        return ""
+    repair = f"; {verified.repair}" if verified.repair else ""
+    seen = terminal.moment(verified.since)
+    return f"{verified.verdict.reason}; first seen at {seen}{repair}"
 
 
 def _next(state: Path) -> str:
@@ -1167,7 +1202,7 @@ def values(
         "result": states.result_of(entry),
         "message": details(entry, state),
         "reason": entry.reason,
-        "since": wording.stamp(entry.at),
+        "since": wording.stamp(since(entry, state)),
         "accepted": wording.stamp(entry.accepted),
         "started": wording.stamp(entry.started),
         "ended": wording.stamp(entry.ended),
@@ -1182,6 +1217,16 @@ def values(
         "tries": entry.tries,
         "trouble": entry.trouble or None,
         "not_before": wording.stamp(entry.not_before or None),
+        **_verified_values(entry, state),
+    }
+
+
+def _verified_values(entry: Entry, state: Path) -> dict[str, object]:
+    """Return when a deployment was last verified, and its drift, as JSON."""
+    verified, drift = verdicts.of(entry, state), verdicts.drift(entry, state)
+    return {
+        "verified": wording.stamp(verified.at) if verified else None,
+        "drift": drift.verdict.reason if drift else None,
     }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.deployments import named
 from heat_config_agent.cli.deployments.named import Named, NamedPlace
+from heat_config_agent.cli.stack_package import Elsewhere
 from heat_config_agent.model import wording
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.states import Shown
@@ -85,7 +86,8 @@ def run(options: argparse.Namespace) -> int:
     """Verify the deployments, and show a row for each."""
     overrides = Overrides(hooks=tuple(options.hooks_dir))
     settings = state_options.there(options, overrides)
-    rows = list(_verified(settings, _targets(settings, options)))
+    targets, others = _targets(settings, options)
+    rows = [*_verified(settings, targets)]
     drifted = [row for row in rows if row[1].state is Shown.DRIFTED]
     if options.repair and options.plan:
         from heat_config_agent.cli.deployments import repair  # noqa: PLC0415  # most only look
@@ -94,6 +96,10 @@ def run(options: argparse.Namespace) -> int:
     outcomes: dict[str, Outcome] = {}
     if options.repair and drifted:
         rows, outcomes = _repaired(settings, rows, drifted, options)
+    if others:  # they are repaired where they are
+        from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+
+        rows += elsewhere.verified(settings, others)
     code = _code(rows, allows_unknown=options.allow_unknown)
     error = envelope.Failure(*_failure(rows, code)) if code else None
     if options.json:
@@ -145,10 +151,15 @@ def _changed(outcomes: Mapping[str, Outcome]) -> str:
     return ", ".join(said) or "nothing was changed"
 
 
-def _targets(settings: Settings, options: argparse.Namespace) -> list[Named]:
-    """Return the deployments that are named, or all that are in force."""
+def _targets(
+    settings: Settings, options: argparse.Namespace
+) -> tuple[list[Named], list[Elsewhere]]:
+    """Return the deployments that are named, or all that are in force: those of this machine, and of other hosts."""
+    others: list[Elsewhere] = []
     if not options.names:
-        return _all(settings, options)
+        for name in stack_package.names(settings.state):
+            others += stack_package.elsewhere(settings, name)
+        return _all(settings, options), others
     targets: dict[str, Named] = {}
     for name in options.names:
         thing = named.find_any(settings, name, options.config, newest=True)
@@ -157,10 +168,13 @@ def _targets(settings: Settings, options: argparse.Namespace) -> list[Named]:
             if isinstance(thing, Named)
             else named.members(thing, options.config)
         )
+        if isinstance(thing, NamedPlace) and thing.kind in ("stack", "resource"):
+            path = thing.name if thing.kind == "resource" else None
+            others += stack_package.elsewhere(settings, thing.stack or thing.name, path)
         targets.update(
             (f"{each.settings.state}/{each.entry.key}", each) for each in inner
         )
-    return list(targets.values())
+    return list(targets.values()), others
 
 
 def _all(settings: Settings, options: argparse.Namespace) -> list[Named]:
@@ -190,15 +204,20 @@ def _verified(
     by_state: dict[str, list[Named]] = {}
     for target in targets:
         by_state.setdefault(str(target.settings.state), []).append(target)
-    for group in by_state.values():
-        within = group[0].settings
-        ground = machine.Ground(
-            settings=within.run_settings,
-            deployed=Deployed(within.deployed, old=within.deployed_old),
-            tools=Tools(settings.hooks, terminal.warn),
-            documents=_documents(within, group),
-            parallel=int(settings.number("parallel")),
-        )
+    tools = Tools(settings.hooks, terminal.warn)
+    for every in by_state.values():
+        group, within, stack = every, every[0].settings, every[0].stack
+        if stack:
+            ground, in_force = stack_package.verifiable(settings, stack, tools)
+            group = [one for one in group if one.deployment in in_force]
+        else:
+            ground = machine.Ground(
+                settings=within.run_settings,
+                deployed=Deployed(within.deployed, old=within.deployed_old),
+                tools=tools,
+                documents=_documents(within, group),
+                parallel=int(settings.number("parallel")),
+            )
         by_key = {each.entry.key: each for each in group}
         found = {
             finding.entry.key: finding

@@ -6,7 +6,13 @@ import os
 import time
 
 from heat_config_agent.signals.notices.channel import Channel, UndeliveredError
-from heat_config_agent.signals.notices.notice import BEGUN, ENDED, REBOOT, Notice
+from heat_config_agent.signals.notices.notice import (
+    BEGUN,
+    DRIFTED,
+    ENDED,
+    REBOOT,
+    Notice,
+)
 
 _LONGEST = 500
 """The most characters of a line."""
@@ -52,4 +58,6 @@ class Console:
 
 def channel(path: str) -> Channel:
     """Return the channel to a console."""
-    return Channel("console", Console(path).write, frozenset({BEGUN, ENDED, REBOOT}))
+    return Channel(
+        "console", Console(path).write, frozenset({BEGUN, DRIFTED, ENDED, REBOOT})
+    )

@@ -14,6 +14,7 @@ from heat_config_agent.signals.notices.channel import Channel, UndeliveredError
 from heat_config_agent.signals.notices.notice import (
     BEGUN,
     DELIVERED,
+    DRIFTED,
     ENDED,
     REBOOT,
     Notice,
@@ -100,5 +101,5 @@ def _moment(seconds: float) -> str:
 
 def channel(url: str, ca_file: str | None) -> Channel:
     """Return the channel to a server."""
-    changes = frozenset({BEGUN, ENDED, REBOOT, DELIVERED})
+    changes = frozenset({BEGUN, ENDED, REBOOT, DELIVERED, DRIFTED})
     return Channel("report_url", Poster(url, ca_file).post, changes)

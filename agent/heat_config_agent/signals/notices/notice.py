@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from heat_config_hooks.values import dataclass, field
 
 BEGUN, ENDED, REBOOT, DELIVERED = "begun", "ended", "reboot", "delivered"
+DRIFTED = "drifted"
 """The changes of a deployment's state that a notice may be about."""
 
 NOTE = "note"
@@ -32,9 +33,9 @@ class Notice:
     stack: str
     """The name of its stack; empty if the deployment does not say."""
     state: str
-    """`running`, `reboot`, `ok`, `failed`; `accepted` if it has not begun, or `skipped` if it does not."""
+    """`running`, `reboot`, `ok`, `failed`, `drifted`; `accepted` if it has not begun, or `skipped` if it does not."""
     reason: str = ""
-    """The reason of its failure, or a note about its success."""
+    """The reason of its failure, a note about its success, or the drift."""
     delivery: str = ""
     """The fate of its result: `accepted`, `refused`, `replaced`, or `waiting` to be sent again."""
     started: float | None = None

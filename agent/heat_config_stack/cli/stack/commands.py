@@ -26,6 +26,17 @@ exit codes:
   130  interrupted: runs that have begun go on, and the same command continues the work
 """
 
+_CODES_OF_CHECK = _EXIT_CODES.replace(
+    "  10   ", "  9    something has drifted: the next update runs it again\n  10   "
+)
+
+_CHECK = """\
+Verify whether the machine still is as the deployments of a stack say, those of nested stacks included.
+
+Nothing is changed on the machine. The stack is CHECK_COMPLETE or CHECK_FAILED after it; of a stack that has failed the
+check, the next update runs again what has drifted.
+"""
+
 _TRUE = {"enable": True, "enabled": True, "true": True, "on": True, "yes": True}
 _TRUE |= {
     "disable": False,
@@ -115,6 +126,12 @@ def _worked_on(
         metavar="NAME",
         help="carry out only the deployments of this server (every server is this machine)",
     )
+    Option(
+        "--max-hosts",
+        "work on so many other hosts at once (default: all)",
+        "N",
+        read=number(1),
+    ).add(parser)
     state_options.add_json(parser)
     return parser
 
@@ -140,6 +157,7 @@ def _add_all(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="with --plan: show unchanged resources too"
     )
+    state_options.add_diff(parser)
 
 
 _STACK = "the name of a stack, its id, or a unique beginning of its id of 8 characters or more"
@@ -187,6 +205,12 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
     template_options.add(parser)
     template_options.add_attributes(parser)
     _add_rollback(parser)
+    Option(
+        "--hosts",
+        "a file with the host of each server, which is reached by ssh; others are this machine "
+        "(default: the hosts that the stack has)",
+        "FILE",
+    ).add(parser)
     parser.add_argument(
         "--user-data",
         action="store_true",
@@ -244,6 +268,9 @@ def _add_update(inner: state_options.Commands) -> None:
 def _add_turn(action: str, inner: state_options.Commands) -> None:
     parser = _changes(inner, action, f"{action} a stack", _run("operations", "turn"))
     parser.set_defaults(turn=action)
+    if action == "check":
+        parser.description = _CHECK
+        parser.epilog = _CODES_OF_CHECK
 
 
 def _add_delete(inner: state_options.Commands) -> None:

@@ -9,13 +9,16 @@ import time
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from heat_config_agent.deployments.plan import Known
+from heat_config_agent.deployments.metadata import parse
+from heat_config_agent.deployments.plan import Known, Step, Verb, renewed
 from heat_config_agent.engine.survey import entry_refusal
 from heat_config_agent.masking.redaction import Concealer
+from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.model.positions import Json
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import preview, validation
 from heat_config_stack.lifecycle.live import Stack
@@ -179,6 +182,22 @@ def _foreseen(resource: SoftwareDeployment, action: str) -> ConfigRecord | None:
         return resource.foreseen(action)
     except Exception:  # noqa: BLE001  # a mistake, or a config that is known later
         return None
+
+
+def steps(source: str, entry: dict[str, Json], settings: Settings) -> Iterator[Step]:
+    """Yield the step of a deployment that will be made, as far as it would run something."""
+    document = Document(source=source, content=[entry])
+    known = Known(
+        entries={},
+        tools=Tools(settings.hooks).installed(),
+        now=time.time(),
+        policy=policy_in_force(),
+        defaults=settings.defaults,
+    )
+    for deployment in parse(document).deployments:
+        step = renewed(deployment, known)
+        if step.verb is Verb.RUN:
+            yield step
 
 
 _ACTIONS: dict[str, Collection[str]] = {

@@ -207,8 +207,8 @@ class _Row:
         self.said = tuple(
             event.get("stderr", "").rstrip().splitlines()[-_STDERR_LINES:]
         )
-        if event.get("stands_in") and not self.reason:
-            self.reason = _HERE
+        if not self.reason and (event.get("host") or event.get("stands_in")):
+            self.reason = _host(event.get("host"))
         self.reason = self.reason.removeprefix(f"{LEFT_OUT}: ")
         if self.since is None and not self.deployed:
             # nothing came before it: it is a state that was set
@@ -447,6 +447,15 @@ class Tree(_Rows):
                 : None if is_last else 1
             ]
         ]
+
+
+def _host(values: Mapping[str, Any] | None) -> str:
+    """Return the host of a resource for people: of its JSON, or this machine without it."""
+    if values is None:
+        return _HERE
+    from heat_config_stack.hosts.host import Host  # noqa: PLC0415  # few stacks have hosts
+
+    return f"({Host.from_json(values).title})"
 
 
 def _is_of_replaced(event: Mapping[str, Any]) -> bool:

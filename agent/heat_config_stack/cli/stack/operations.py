@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -382,6 +383,7 @@ def _carried_out(
         without_types=without_types,
         user_data=getattr(options, "user_data", False),
         definition=definition,
+        max_hosts=getattr(options, "max_hosts", None) or 0,
     ) as session:
         stack = session.root
         _check_server(settings, options.server, definition, stack)
@@ -578,7 +580,23 @@ def _ended(
 ) -> _Outcome:
     record = root.record
     data = values.stack(settings, root) if options.json else {}
+    if (
+        not options.json
+        and isinstance(record.source, dict)
+        and "hosts" in record.source
+    ):
+        from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # as above
+
+        for line in placed.lines(record.source):
+            terminal.say(line)
     took = terminal.duration(seconds)
+    code = ExitCode.FAILED
+    if record.action == CHECK:
+        rows = values.checked(root)
+        if any(each["state"] == Shown.DRIFTED for each in rows):
+            code = ExitCode.DRIFTED
+        if not options.json:
+            _say_checked(rows)
     if record.status == COMPLETE and record.action != ROLLBACK:
         if not options.json:
             state = terminal.stated(str(Shown.OK))
@@ -599,7 +617,23 @@ def _ended(
     else:
         terminal.complain(f"error: {terminal.line(message)}")
     hint = f"`{ways[0][1]}`" if ways else ""
-    return _Outcome(ExitCode.FAILED, data, envelope.Failure("failed", message, hint))
+    word = "drifted" if code == ExitCode.DRIFTED else "failed"
+    return _Outcome(code, data, envelope.Failure(word, message, hint))
+
+
+def _say_checked(rows: Sequence[Mapping[str, Json]]) -> None:
+    """Print what a check has not found in effect, and how many deployments are."""
+    for each in rows:
+        if each["state"] != Shown.OK:
+            terminal.say(
+                terminal.line(
+                    f"{each['resource_name']}: {each['state']}: {each['message']}"
+                )
+            )
+    if rows:
+        numbers = Counter(str(each["state"]) for each in rows)
+        words = ", ".join(f"{number} {state}" for state, number in numbers.items())
+        terminal.say(f"{terminal.count(len(rows), 'deployment')}: {words}")
 
 
 def say_failure(message: str, ways: Sequence[tuple[str, str]]) -> None:
@@ -643,20 +677,47 @@ def _ways(
         return [*ways, ("try again", apply), ("undo", delete)]
     word = f"snapshot {action.lower()}" if action in (SNAPSHOT, RESTORE) else "check"
     if action == CHECK:
-        return [*ways, ("try again", settings.command("stack", word, name))]
+        check = settings.command("stack", word, name)
+        return [*ways, ("repair", again), ("check again", check)]
     return [*ways, ("try again", again)]
 
 
 def _has_values(options: argparse.Namespace) -> bool:
     """Return whether a command line has more for a template than its file: then the file alone is another thing."""
     names = ("environment", "parameter", "parameter_file", "attribute", "inputs")
-    more = (*names, "substitute", "server", "wants_name", "rollback", "user_data")
+    more = (
+        *names,
+        "substitute",
+        "server",
+        "hosts",
+        "wants_name",
+        "rollback",
+        "user_data",
+    )
     return any(getattr(options, name, None) for name in more)
 
 
 def new_definition(options: argparse.Namespace, name: str, types: Types) -> Definition:
     """Return the definition of a new stack. Raises `Invalid` with all mistakes, UsageError."""
-    identity = Identity(name, new_id())
+    return _on_hosts(
+        options, None, types, lambda: _new(options, Identity(name, new_id()), types)
+    )
+
+
+def _on_hosts(
+    options: argparse.Namespace,
+    former: Json,
+    types: Types,
+    define: Callable[[], Definition],
+) -> Definition:
+    """Return a definition with the hosts of its servers, if it has some. Raises `Invalid`, UsageError."""
+    from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # most stacks have no hosts
+
+    placed.choose(options, former)
+    return placed.checked(options, define(), types)
+
+
+def _new(options: argparse.Namespace, identity: Identity, types: Types) -> Definition:
     if language_of(named.template(options)) == TOSCA:
         from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
@@ -667,9 +728,18 @@ def new_definition(options: argparse.Namespace, name: str, types: Types) -> Defi
 
 
 def changed_definition(options: argparse.Namespace, stack: Stack) -> Definition:
-    """Return the new definition of an existing stack; --existing keeps what is not given. Raises as `new`."""
+    """Return the new definition of an existing stack; --existing keeps what is not given. Raises as `new`.
+
+    Without --hosts, the servers stay on their hosts.
+    """
     # After the rollback of a create, only the definition that failed is left.
     former = stack.record.source or stack.record.source_before
+    return _on_hosts(
+        options, former, stack.world.types, lambda: _changed(options, stack, former)
+    )
+
+
+def _changed(options: argparse.Namespace, stack: Stack, former: Json) -> Definition:
     if not _is_service(options, former):
         from heat_config_stack.cli.stack import templates  # noqa: PLC0415  # TOSCA needs none of it
 

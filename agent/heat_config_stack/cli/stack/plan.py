@@ -8,14 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heat_config_agent.cli import envelope, terminal
+from heat_config_agent.cli import differences, envelope, terminal
+from heat_config_agent.deployments.differences import Difference, within
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.positions import Json
+from heat_config_agent.model.states import Shown
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
+from heat_config_hooks.values import replace as replace_value
+from heat_config_hooks.verdict import Standing
 from heat_config_stack.cli.stack import forecast, sessions
 from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import preview, validation
@@ -30,7 +34,9 @@ from heat_config_stack.resource_types.members import Group
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict
     from heat_config_stack.cli.stack.forecast import StackRefusal
+    from heat_config_stack.resource.types import Types
 
 
 _VERBS = {
@@ -71,6 +77,10 @@ class _Row:
     """The values that change; lines that begin with a blank belong to the one before."""
     reason: str = ""
     refused: Sequence[StackRefusal] = ()
+    compared: Sequence[Difference] = ()
+    """With --diff, the values that change, in full."""
+    would: Sequence[tuple[str, str, Verdict]] = ()
+    """With --diff, what the tools of its deployments say that they would do: the deployment, the tool, the verdict."""
 
     @property
     def why(self) -> str:
@@ -82,9 +92,35 @@ class _Row:
         parts += [f"{each.name} {each.action} {each.sentence}" for each in self.refused]
         return "; ".join(filter(None, parts))
 
-    def as_json(self) -> dict[str, object]:
+    def block(self) -> list[str]:
+        """Return the lines about what differs, below its name; none if there are none."""
+        lines = list(differences.lines(self.compared))
+        for path, tool, answer in self.would:
+            outer = f"{terminal.line(path)}: " if path != self.name else ""
+            lines += [
+                each if each.startswith(" ") else f"{outer}{each}"
+                for each in differences.would_lines(answer, tool)
+            ]
+        return (
+            ["", terminal.line(self.name), *(f"  {each}" for each in lines)]
+            if lines
+            else []
+        )
+
+    def compared_values(self) -> dict[str, object]:
+        """Return what differs as JSON."""
+        answer = _together([(path, each) for path, _, each in self.would])
+        return {
+            "with": None,
+            "differences": differences.values(self.compared),
+            "note": None,
+            "would": differences.would_values(answer),
+        }
+
+    def as_json(self, *, compares: bool = False) -> dict[str, object]:
         """Return it as JSON."""
         return {
+            "compared": self.compared_values() if compares else None,
             "change": self.change,
             "name": self.name,
             "type": self.type or None,
@@ -143,14 +179,36 @@ def show(
             each.type,
             list(dict.fromkeys(_runs(each, each.name, new))),
             _differences(each, ids, conceal),
-            _REASONS.get(each.effect, ""),
+            _reason(each),
             [refusal for refusal in refused if refusal.outer == each.name],
         )
         for each in changes
     ]
+    if getattr(options, "diff", False):
+        answers = _foreseen(settings, definition, types, changes)
+        rows = [
+            replace(
+                row,
+                compared=list(_compared(each, conceal)),
+                would=[answer[1:] for answer in answers if answer[0] == each.name],
+            )
+            for row, each in zip(rows, changes, strict=True)
+        ]
     parameters = parameter_differences(definition, stack)
     name = definition.identity.name
     return _print(options, name, rows, parameters=parameters, mistake=mistake)
+
+
+def _reason(change: preview.Change) -> str:
+    """Return why a resource changes; empty where the values say it."""
+    former = change.former
+    if (
+        change.effect == preview.AGAIN
+        and former is not None
+        and former.record.out_of_effect == Shown.DRIFTED
+    ):
+        return "it has drifted"
+    return _REASONS.get(change.effect, "")
 
 
 def show_turn(stack: Stack, options: Any) -> int:
@@ -221,12 +279,13 @@ def _print(
         if due and getattr(options, "exit_code", False)
         else ExitCode.OK
     )
+    compares = getattr(options, "diff", False)
     if options.json:
         envelope.begin("plan", is_on=True)
         failure = envelope.Failure("drifted", _summary(name, due)) if code else None
         data = {
             "stack": name,
-            "changes": [row.as_json() for row in rows],
+            "changes": [row.as_json(compares=compares) for row in rows],
             "parameters": list(parameters),
             "due": len(due),
             "problem": mistake or None,
@@ -252,12 +311,17 @@ def _print(
         terminal.say(line)
     for row, line in zip([*shown, None], lines[1:], strict=False):
         terminal.say(line)
-        for value in row.values if row is not None else ():
+        for value in row.values if row is not None and not compares else ():
             if value.startswith(" "):
                 terminal.say(f"           {terminal.line(value)}")
     for number, difference in enumerate(parameters):
         word = "parameters" if number == 0 else ""
         terminal.say(f"{word:<11}{terminal.line(difference)}")
+    blocks = [line for row in rows for line in row.block()]
+    for line in blocks:
+        terminal.say(line)
+    if blocks:
+        terminal.say("")
     if mistake:
         terminal.say(f"nothing new begins: {terminal.line(mistake)}")
     terminal.say(f"{terminal.line(_summary(name, due))}; nothing was done")
@@ -430,6 +494,91 @@ def _refusals(
         ]
     return forecast.refusals_of_changes(changes, refused), ""
 
+
+def _compared(
+    change: Change, conceal: Concealer, outer: str = ""
+) -> Iterator[Difference]:
+    """Yield the values that change in a resource and in those of its child stack, in full."""
+    for each in change.inner:
+        yield from _compared(each, conceal, f"{outer}{each.name}.")
+    if change.former is None or change.after is None or change.inner:
+        return
+    if change.effect not in (UPDATED, REPLACED, preview.AGAIN):
+        return
+    before, after = change.former.record.definition or {}, change.after
+    found = list(within("", _without(before), _without(after), conceal))
+    for section in _SECTIONS:
+        found += within(section, before.get(section), after.get(section), conceal)
+    for one in found:
+        yield replace_value(one, path=f"{outer}{one.path}")
+
+
+def _foreseen(
+    settings: Settings,
+    definition: Definition,
+    types: Types,
+    changes: Sequence[Change],
+) -> list[tuple[str, str, str, Verdict]]:
+    """Return what the tools of the deployments that will run say that they would do.
+
+    Each with the name of its resource, its path, and its tool. A deployment is left out if its values are only known
+    once another resource is there.
+    """
+    from heat_config_agent.cli.apply import compared  # noqa: PLC0415  # only with --diff
+
+    actions = {
+        each.name: CREATE if each.effect in _MADE else each.action
+        for each in changes
+        if each.effect in (*_MADE, UPDATED, preview.AGAIN)
+    }
+    verdicts = []
+    for each in forecast.deployments(definition, types):
+        if each.action != actions.get(each.outer):
+            continue
+        source = f"stack:{definition.identity.id}/{each.name}"
+        for step in forecast.steps(source, each.entry, settings):
+            answers = compared.foreseen([step], settings)
+            for answer in answers.values():
+                tool = step.job.tool.name if step.job else ""
+                verdicts.append(
+                    (each.outer, each.name, tool, _masked(answer, each.conceal))
+                )
+    return verdicts
+
+
+def _together(answers: Sequence[tuple[str, Verdict]]) -> Verdict | None:
+    """Return one verdict for the deployments of a resource, of which each change names its own; None for none."""
+    if len(answers) < 2:
+        return next((answer for _, answer in answers), None)
+    order = [Standing.OK, Standing.UNKNOWN, Standing.DRIFTED]
+    worst = max(
+        (answer for _, answer in answers), key=lambda each: order.index(each.standing)
+    )
+    changes = tuple(
+        replace_value(change, what=f"{path}: {change.what}")
+        for path, answer in answers
+        for change in answer.changes
+    )
+    left_out = sum(answer.left_out for _, answer in answers)
+    return replace_value(worst, changes=changes, left_out=left_out)
+
+
+def _masked(answer: Verdict, conceal: Concealer) -> Verdict:
+    """Return a verdict without the secret parameters of a stack."""
+    changes = tuple(
+        replace_value(
+            each,
+            what=conceal.text(each.what),
+            how=conceal.text(each.how),
+            diff=conceal.text(each.diff),
+        )
+        for each in answer.changes
+    )
+    return replace_value(answer, reason=conceal.text(answer.reason), changes=changes)
+
+
+_MADE = (preview.ADDED, REPLACED)
+"""The effects by which a resource is made."""
 
 _SECTIONS = (
     "type",

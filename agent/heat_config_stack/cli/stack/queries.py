@@ -12,8 +12,8 @@ from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model import wording
 from heat_config_agent.model.errors import AgentError, ExitCode, NotFoundError
 from heat_config_stack.cli.stack import heat_events, values
-from heat_config_stack.records import listing
-from heat_config_stack.records.records import IN_PROGRESS
+from heat_config_stack.records import listing, placing
+from heat_config_stack.records.records import IN_PROGRESS, ResourceRecord
 
 if TYPE_CHECKING:
     from heat_config_agent.settings.effective import Settings
@@ -245,6 +245,7 @@ def resource(options: argparse.Namespace) -> int:
         "state": f"{state}, since {when(details['since'])}",
         "why": details["message"],
         "type": details["resource_type"],
+        "host": _host(root, all_[options.resource].record),
         "needs": ", ".join(details["requires"]),
         "needed by": ", ".join(details["required_by"]),
         "created": when(details["creation_time"]),
@@ -258,6 +259,16 @@ def resource(options: argparse.Namespace) -> int:
         if details[part]:
             _pairs(part, details[part])
     return ExitCode.OK
+
+
+def _host(root: Stack, record: ResourceRecord) -> str:
+    """Return the other host that a resource is, or that carries it out; empty for this machine."""
+    host = placing.host_of_resource(root.world.store, record)
+    if host is None:
+        return ""
+    from heat_config_stack.hosts.host import Host  # noqa: PLC0415  # few stacks have hosts
+
+    return Host.from_json(host).title
 
 
 def _no_resource(root: Stack, path: str, known: Mapping[str, object]) -> NotFoundError:

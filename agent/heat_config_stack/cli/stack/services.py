@@ -121,12 +121,14 @@ def changed(
         **wished.inputs,
     }
     attributes = {**source.attributes, **wished.attributes}
+    hosts = wished.hosts
     if options.template:
         return _define(
             options, replace(wished, inputs=inputs, attributes=attributes), identity
         )
     return loader.load(
-        replace(source, inputs=inputs, attributes=attributes).to_json(), identity
+        replace(source, inputs=inputs, attributes=attributes, hosts=hosts).to_json(),
+        identity,
     )
 
 
@@ -143,6 +145,7 @@ def wish(options: argparse.Namespace) -> reader.Wish:
         _substitutes(options),
         machine_facts(),
         server=getattr(options, "server", None) or "",
+        hosts=named.hosts(options),
     )
 
 

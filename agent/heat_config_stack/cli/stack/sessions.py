@@ -31,7 +31,7 @@ from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
-from heat_config_stack.records import listing
+from heat_config_stack.records import listing, placing
 from heat_config_stack.records.records import (
     ADOPT,
     CANCELLED,
@@ -45,7 +45,10 @@ from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types import known_types
 
 if TYPE_CHECKING:
+    from heat_config_agent.verification.machine import Finding
+    from heat_config_stack.hosts.fleet import Fleet
     from heat_config_stack.lifecycle.machine import ThisMachine
+    from heat_config_stack.lifecycle.verification import Verification
 
 
 def stored_definition(source: Json, identity: Identity) -> Definition:
@@ -76,17 +79,31 @@ class TimeIsOverError(AgentError):
     code = "timeout"
 
 
+FORGETTING = 20.0
+"""Seconds that hosts have to forget a stack that was deleted."""
+
+
 class _Watched:
-    """This machine as the servers of a stack, with a view of the progress. It is opened when there is work for it."""
+    """This machine, and other hosts, as the servers of a stack, with a view of the progress.
+
+    Either part is opened when there is work for it.
+    """
 
     def __init__(
-        self, folder: Path, settings: Settings, view: View, limit: float | None
+        self,
+        folder: Path,
+        settings: Settings,
+        view: View,
+        limit: float | None,
+        most: int = 0,
     ) -> None:
-        """Work in the folder of the stack, whose lock the caller holds."""
+        """Work in the folder of the stack, whose lock the caller holds; on `most` hosts at once, 0 for all."""
         self._folder, self._settings, self._view = folder, settings, view
         self._end = processes.since_boot() + limit if limit is not None else None
         self.progress = Progress(view)
         self._opened: ThisMachine | None = None
+        self._fleet: Fleet | None = None
+        self._most = most
 
     @property
     def _machine(self) -> ThisMachine:
@@ -96,6 +113,15 @@ class _Watched:
             self._opened = ThisMachine(self._folder, self._settings, self.progress)
         return self._opened
 
+    @property
+    def _hosts(self) -> Fleet:
+        if self._fleet is None:
+            from heat_config_stack.hosts.fleet import Fleet  # noqa: PLC0415  # few stacks have hosts
+
+            limit = self._settings.run_settings.limit
+            self._fleet = Fleet(self._view, limit, self._most)
+        return self._fleet
+
     def tidy(self) -> None:
         """Open the machine if an earlier command has left it something to do. Raises AgentError."""
         if not _is_at_rest(self._folder):
@@ -103,22 +129,34 @@ class _Watched:
 
     def close(self) -> None:
         """Write everything to disk."""
+        if self._fleet is not None:
+            self._fleet.close()
         if self._opened is not None:
             self._opened.close()
 
+    def forget(self, world: World) -> None:
+        """Have other hosts forget the stack, which is gone."""
+        if self._fleet is not None:
+            self._fleet.forget(world, FORGETTING)
+
     def deliver(self, deployment: DeploymentRecord) -> None:
         self._view.queued(self.progress.path_of(deployment.id), deployment.action)
-        self._machine.deliver(deployment)
+        self._of(deployment).deliver(deployment)
 
     def withdraw(self, deployment: DeploymentRecord) -> None:
-        self._machine.withdraw(deployment)
+        self._of(deployment).withdraw(deployment)
+
+    def _of(self, deployment: DeploymentRecord) -> ThisMachine | Fleet:
+        return self._hosts if placing.is_elsewhere(deployment) else self._machine
 
     def stop(self, world: World, reason: str) -> None:
         self._machine.stop(world, reason)
+        if any(map(placing.is_elsewhere, world.store.deployments.values())):
+            self._hosts.stop(world, reason)
 
     @property
     def busy(self) -> bool:
-        return self._opened is not None and self._opened.busy
+        return any(each.busy for each in (self._opened, self._fleet) if each)
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
@@ -126,10 +164,25 @@ class _Watched:
                 "the time of --wait-for is over; runs that have begun go on",
                 hint="run the command again to continue",
             )
-        self._machine.work(
-            world, min(self._view.interval, 60.0 if timeout is None else timeout), also
-        )
+        wait = min(self._view.interval, 60.0 if timeout is None else timeout)
+        if self._fleet is None:
+            self._machine.work(world, wait, also)
+        else:
+            self._work_with(self._fleet, world, wait, also)
         self._view.refresh()
+
+    def _work_with(
+        self, fleet: Fleet, world: World, wait: float, also: Sequence[int]
+    ) -> None:
+        """Carry out deployments here and on hosts."""
+        has_results = fleet.turn(world)
+        due = fleet.due
+        wait = 0 if has_results else wait if due is None else min(wait, due)
+        if self._opened is not None and self._opened.busy:
+            self._opened.work(world, wait, [*also, *fleet.descriptors])
+        elif wait > 0:
+            fleet.wait(wait, also)
+            fleet.turn(world)
 
 
 def warned(text: str) -> None:
@@ -236,6 +289,7 @@ def work(
     without_types: bool = False,
     user_data: bool = False,
     definition: Definition | None = None,
+    max_hosts: int = 0,
 ) -> Iterator[Session]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
 
@@ -257,7 +311,7 @@ def work(
                 f"another command works on the stack {name}{process}",
                 hint="wait for it to end, and try again",
             ) from error
-        machine = _Watched(folder, settings, view, limit)
+        machine = _Watched(folder, settings, view, limit, max_hosts)
         ending.callback(machine.close)
         machine.tidy()
         opened = Session(
@@ -274,12 +328,39 @@ def work(
         opened.world.server = server
         opened.world.left_unchanged = view.left_unchanged
         opened.world.user_data = user_data
+        verifying = _Verifying(folder, settings)
+        opened.world.verified = functools.partial(verifying.of, opened.world)
+        ending.callback(verifying.close)
         machine.progress.path_of = functools.partial(deployments.path_of, opened.store)
         with contextlib.closing(opened) as session:
             try:
+                stack = session.root.id if session.root is not None else ""
                 yield session
+                if session.root is None and stack:
+                    machine.forget(opened.world)
             finally:
                 view.clear()
+
+
+class _Verifying:
+    """The verification of a stack, which is loaded when a check asks for it."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._folder, self._settings = folder, settings
+        self._opened: Verification | None = None
+
+    def of(self, world: World, deployment: DeploymentRecord) -> Finding | None:
+        if self._opened is None:
+            from heat_config_agent.runs.tools import Tools  # noqa: PLC0415  # only a check needs them
+            from heat_config_stack.lifecycle.verification import Verification  # noqa: PLC0415
+
+            tools = Tools(self._settings.hooks, warned)
+            self._opened = Verification(self._folder, self._settings, tools)
+        return self._opened.of(world, deployment)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
 
 
 def _loaded(made: Definition, source: Json, identity: Identity) -> Definition:
@@ -377,7 +458,7 @@ def all_resources(settings: Settings, name: str) -> dict[str, ResourceRecord]:
     except StateError:
         return {}
     return {
-        deployments.path_to(store, identity): record
+        placing.path_to(store, identity): record
         for identity, record in store.resources.items()
     }
 

@@ -194,12 +194,16 @@ def _said(options: argparse.Namespace) -> Read:
     )
     environments = (*found.environments, *named.attributes(options))
     return replace(
-        found, environments=environments, signatures=opened.evidence
+        found,
+        environments=environments,
+        signatures=opened.evidence,
+        hosts=named.hosts(options),
     ), missing
 
 
 def _kept(options: argparse.Namespace, former: Json) -> Read:
     source, parameters = Source.from_json(former), named.parameters(options)
+    source = replace(source, hosts=named.hosts(options))
     if options.template:
         more, missing = _said(options)
         changed = source.changed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.masking.redaction import OPEN, Concealer
@@ -154,6 +155,11 @@ def define(
     """Return the definition of a service whose document has no mistakes. Raises `Invalid`."""
     document.report.budget.renew()
     loading = _Loading(source, document, identity, substitutes, purpose)
+    if source.hosts:
+        hosts: Mapping[str, Any] = source.hosts
+        loading.evaluator.address_of = lambda part: (
+            hosts[part.name]["address"] if part.name in hosts else "127.0.0.1"
+        )
     if purpose.marks is not None:
         loading.evaluator.address_of = lambda part: Attribute(
             part.name, "first_address"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking.redaction import OPEN
@@ -47,6 +47,8 @@ class Wish:
     """The name of the node that is this machine; without it, each machine is."""
     signatures: tuple[str, ...] = ()
     """The evidence that the files are signed."""
+    hosts: Mapping[str, Json] = field(default_factory=dict)
+    """The hosts of nodes that are not this machine."""
     disk: Disk | None = None
     """The files that are in no archive and no folder; None for all files of this machine."""
 
@@ -156,6 +158,7 @@ class _Reading:
             attributes=wish.attributes,
             machine=wish.machine,
             signatures=wish.signatures,
+            hosts=wish.hosts,
         )
         self.chosen: dict[str, str] = {}
         self._offers: list[tuple[str, Document]] | None = None

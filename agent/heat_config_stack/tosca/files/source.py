@@ -40,16 +40,15 @@ class Source:
 
     signatures: tuple[str, ...] = ()
     """The evidence that the files are signed."""
+    hosts: Mapping[str, Json] = field(default_factory=dict)
+    """The hosts of nodes that are not this machine, by the names of the nodes."""
 
     def to_json(self) -> Json:
         """Return it as JSON."""
         lists = {"beside": list(self.beside), "signatures": list(self.signatures)}
         values = {"language": LANGUAGE, **asdict(self), **lists}
-        return (
-            values
-            if self.modes
-            else {name: value for name, value in values.items() if name != "modes"}
-        )
+        seldom = {name for name in ("modes", "hosts") if not values[name]}
+        return {name: value for name, value in values.items() if name not in seldom}
 
     @classmethod
     def from_json(cls, value: Json) -> Source:

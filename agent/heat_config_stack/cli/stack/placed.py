@@ -1,0 +1,115 @@
+"""The servers of a stack that are other hosts than this machine: `--hosts`, and what is kept of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from heat_config_agent.model.errors import StateError
+from heat_config_agent.model.positions import Json
+from heat_config_agent.settings.effective import Settings
+from heat_config_stack.definition import HOST, Definition
+from heat_config_stack.hosts import hosts_file
+from heat_config_stack.hosts.host import Host
+from heat_config_stack.hosts.hosts_file import Hosts
+from heat_config_stack.records import listing, placing
+from heat_config_stack.records.exception import EntityNotFound
+from heat_config_stack.records.store import Store
+from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types.nested import StackResource
+
+_SERVERS = ("Server", "::Instance")
+"""The endings of the types of servers."""
+
+
+def choose(options: argparse.Namespace, former: Json) -> None:
+    """Take over the hosts of --hosts, or else those that the stack has, for the definition that is made next.
+
+    Raises `Invalid`, UsageError.
+    """
+    options.hosts_read = None
+    if path := getattr(options, "hosts", None):
+        read = hosts_file.read(path)
+        options.hosts_read, options.on_hosts = read, read.to_json()
+    else:
+        options.on_hosts = kept(former)
+
+
+def kept(source: Json) -> dict[str, Json]:
+    """Return the hosts that are kept with the source of a stack; none if all servers are this machine."""
+    return dict(placing.hosts_in(source))
+
+
+def checked(
+    options: argparse.Namespace, definition: Definition, types: Types
+) -> Definition:
+    """Return the definition with the hosts of its servers only. Raises `Invalid` for hosts of others."""
+    read: Hosts | None = options.hosts_read
+    if read is None:
+        return definition
+    servers, groups = _servers(definition, types)
+    chosen = read.only(servers, groups).to_json()
+    source: Any = definition.source
+    if chosen == kept(source):
+        return definition
+    rest = {name: value for name, value in source.items() if name != "hosts"}
+    return replace(definition, source={**rest, "hosts": chosen} if chosen else rest)
+
+
+def _servers(
+    definition: Definition, types: Types
+) -> tuple[Collection[str], Collection[str]]:
+    """Return the names of the servers of a template, and of the resources that may have some inside."""
+    from heat_config_stack.cli.stack import forecast  # noqa: PLC0415  # few commands name hosts
+
+    servers: set[str] = set()
+    groups: set[str] = set()
+    for name, resource in definition.resources.items():
+        try:
+            mapped = types.mapped_type(resource, definition.environment)
+        except EntityNotFound:
+            continue
+        if mapped.template or issubclass(types.class_of(mapped), StackResource):
+            groups.add(name)
+        elif mapped.type == HOST or mapped.type.endswith(_SERVERS):
+            servers.add(name)
+    named = set(forecast.servers(definition, types).values())
+    return servers | (named - definition.resources.keys()), groups
+
+
+class Elsewhere(NamedTuple):
+    """A deployment of a stack that another host carries out."""
+
+    path: str
+    host: Json
+    place: str
+    stack: str
+    run: str
+
+
+def elsewhere(settings: Settings, name: str) -> list[Elsewhere]:
+    """Return the deployments of a stack that other hosts carry out; none if its records cannot be read."""
+    try:
+        store = Store(listing.folder(settings.state, name), write=False)
+    except StateError:
+        return []
+    root = store.root.id if store.root is not None else ""
+    return [
+        Elsewhere(
+            placing.path_to(store, each.resource),
+            each.host,
+            Host.from_json(each.host).title,
+            root,
+            each.config,
+        )
+        for each in store.deployments.values()
+        if placing.is_elsewhere(each)
+    ]
+
+
+def lines(source: Json) -> list[str]:
+    """Return which host each server of a stack is, for people; nothing if all are this machine."""
+    pairs = hosts_file.shown(kept(source))
+    return [", ".join(f"{name} is {host}" for name, host in pairs)] if pairs else []

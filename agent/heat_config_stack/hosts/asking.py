@@ -1,0 +1,52 @@
+"""Commands that only read, carried out on the host that has what they are about: its output, its state."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from heat_config_agent.model.errors import AgentError
+from heat_config_agent.model.positions import Json
+from heat_config_stack.hosts.host import Host
+
+READING = ("log", "verify")
+"""The commands that a host carries out for another machine."""
+
+_NO_CONNECTION = 255
+"""The exit code of the client if it has not reached the host."""
+
+
+def ask(host: Json, stack: str, command: str, words: Sequence[str]) -> int:
+    """Carry out a command about a stack's deployments on their host, with its output here; return its exit code.
+
+    Raises AgentError if the host is not reached.
+    """
+    there = Host.from_json(host)
+    line = there.words("hosts", "ask", stack, command, "--", *words)
+    try:
+        code = subprocess.run(line, stdin=subprocess.DEVNULL, check=False).returncode
+    except OSError as error:
+        raise AgentError(f"cannot start ssh: {error.strerror}") from error
+    if code == _NO_CONNECTION:
+        raise AgentError(
+            f"the host {there.title}, which has it, is not reached",
+            hint="ssh has said why",
+        )
+    return code
+
+
+def answer(host: Json, stack: str, command: str, words: Sequence[str]) -> str:
+    """Return what a host prints for a command. Raises AgentError if it is not reached."""
+    there = Host.from_json(host)
+    line = there.words("hosts", "ask", stack, command, "--", *words)
+    try:
+        done = subprocess.run(
+            line, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+    except OSError as error:
+        raise AgentError(f"cannot start ssh: {error.strerror}") from error
+    if done.returncode == _NO_CONNECTION:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = lines[-1].strip() if lines else "ssh does not say why"
+        raise AgentError(f"the host {there.title} is not reached: {why}")
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,112 @@
+"""The ssh client as a process: its pipes, and the reason in words when it ends by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+
+from heat_config_agent.model.errors import AgentError
+from heat_config_stack.hosts.frames import Frames
+
+_TAIL = 4096
+"""Bytes of the last output of the client that are kept for the reason of a failure."""
+
+_LASTING = re.compile(
+    "host key verification failed|identification has changed|permission denied|no matching host key|"
+    "too many authentication failures|could not resolve hostname|bad configuration option|bad owner or permissions|"
+    "jumphost loop|a password is required|a terminal is required|not in the sudoers",
+    re.IGNORECASE,
+)
+"""The words of the client, or of sudo, about a host that does not come right by itself."""
+
+_NOT_FOUND = (126, 127)
+"""The exit codes of a shell that cannot start a program."""
+
+_END = 2.0
+"""Seconds in which a client has to end that has nothing left to do."""
+
+
+class Ended(AgentError):  # noqa: N818  # it is the session that has ended
+    """A session has ended by itself."""
+
+    def __init__(self, why: str, *, lasting: bool) -> None:
+        """Say why. It is `lasting` if another try ends in the same way."""
+        super().__init__(why)
+        self.lasting = lasting
+
+
+class Client:
+    """A client that runs."""
+
+    def __init__(self, words: Sequence[str], agent: str) -> None:
+        """Start it. `agent` is the command of the agent on the host, for messages. Raises OSError."""
+        self._agent = agent
+        self._said = bytearray()
+        self._process = process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # a «^C» is for this process: the session ends with it
+        )
+        assert process.stdin is not None  # noqa: S101  # all three are pipes
+        assert process.stdout is not None  # noqa: S101
+        assert process.stderr is not None  # noqa: S101
+        self._stderr = process.stderr
+        os.set_blocking(self._stderr.fileno(), False)
+        self.frames = Frames(
+            process.stdout.fileno(), process.stdin.fileno(), marked=False
+        )
+
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors that are readable when there is something to do."""
+        more = [] if self._stderr.closed else [self._stderr.fileno()]
+        return [self.frames.reader, *more]
+
+    def listen(self) -> None:
+        """Read what the client says of itself."""
+        if self._stderr.closed:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._stderr.fileno(), 65536):
+                self._said += piece
+                del self._said[:-_TAIL]
+            self._stderr.close()
+
+    def end(self, *, is_greeted: bool) -> Ended:
+        """Return why the session has ended by itself; `is_greeted` if the host had said `hello`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if not self.frames.trouble:
+                self._process.wait(_END)
+        self.listen()
+        if self.frames.trouble:
+            return Ended(self.frames.trouble, lasting=False)
+        code = self._process.poll()
+        lines = self._said.decode("utf-8", "replace").strip().splitlines()
+        known = [line for line in lines if _LASTING.search(line)]
+        said = (known or lines or [self.frames.banner])[-1].strip()[:200]
+        if code in _NOT_FOUND and not is_greeted:
+            why = f"there is no agent there: {said or self._agent}"
+            hint = "install it, or say with 'command' where it is"
+            return Ended(f"{why} ({hint})", lasting=True)
+        why = said or f"the connection has ended (exit code {code})"
+        return Ended(why, lasting=bool(known) and not is_greeted)
+
+    def close(self, *, at_once: bool = False) -> None:
+        """End the client: the host sees it, and ends its side."""
+        if at_once and self._process.poll() is None:
+            self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            self._process.wait(_END)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stderr.close()

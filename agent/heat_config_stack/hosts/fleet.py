@@ -1,0 +1,142 @@
+"""All hosts of a stack: the part of its machine that is elsewhere."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Sequence
+
+from heat_config_stack.hosts.connection import Connection, Watcher
+from heat_config_stack.hosts.host import Host
+from heat_config_stack.lifecycle.live import World
+from heat_config_stack.records.placing import is_elsewhere
+from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
+
+_BLOCKED = 0.02
+"""Seconds until a client is offered again what it has not taken."""
+
+
+class Fleet:
+    """The hosts of a stack, each with one session at most."""
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        limit: float | None,
+        most: int = 0,
+        connect: Callable[[Host, Watcher, float | None], Connection] = Connection,
+    ) -> None:
+        """Keep `most` sessions at once; 0 for one with each host. `limit` is that of `Connection`."""
+        self._watcher, self._limit, self._most, self._connect = (
+            watcher,
+            limit,
+            most,
+            connect,
+        )
+        self._connections: dict[tuple[str, int, str], Connection] = {}
+        self._is_new = False
+
+    def deliver(self, deployment: DeploymentRecord) -> None:
+        """Have a host carry out a deployment."""
+        self._of(deployment).deliver(deployment)
+        self._is_new = True
+
+    def withdraw(self, deployment: DeploymentRecord) -> None:
+        """Discard a deployment that its stack has withdrawn, and end its run."""
+        self._of(deployment).withdraw(deployment)
+
+    def stop(self, world: World, reason: str) -> None:
+        """Begin to end the runs that are going on, whose results are taken; what has not begun never begins."""
+        running: dict[Connection, list[DeploymentRecord]] = {
+            each: [] for each in self._connections.values()
+        }
+        for deployment in world.store.deployments.values():
+            if is_elsewhere(deployment) and deployment.status == IN_PROGRESS:
+                running.setdefault(self._of(deployment), []).append(deployment)
+        for connection, wanted in running.items():
+            connection.stop(wanted, reason)
+
+    def _of(self, deployment: DeploymentRecord) -> Connection:
+        host = Host.from_json(deployment.host)
+        connection = self._connections.get(host.place)
+        if connection is None:
+            connection = self._connect(host, self._watcher, self._limit)
+            self._connections[host.place] = connection
+        return connection
+
+    @property
+    def busy(self) -> bool:
+        """True if something is to be done on a host."""
+        return any(each.busy for each in self._connections.values())
+
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors that are readable when there is something to do."""
+        return [fd for each in self._connections.values() for fd in each.descriptors]
+
+    @property
+    def due(self) -> float | None:
+        """Seconds until there is something to do in any case; None if nothing is waited for."""
+        busy = [each for each in self._connections.values() if each.busy or each.is_up]
+        if any(each.is_blocked for each in busy):
+            return _BLOCKED
+        may_begin = not self._most or sum(each.is_up for each in busy) < self._most
+        return min((each.due for each in busy if each.is_up or may_begin), default=None)
+
+    def turn(self, world: World) -> bool:
+        """Do what can be done without waiting; return True if results have come or a deployment has been refused."""
+        if (
+            self._is_new
+        ):  # a host must not begin what a power cut could take from the records here
+            world.store.flush(durable=True)
+            self._is_new = False
+        before = sum(len(each.pending) for each in self._connections.values())
+        for connection in self._in_order():
+            connection.turn(world)
+        news = [each for each in self._connections.values() if each.has_news]
+        if news:
+            world.store.flush(durable=True)
+            for connection in news:
+                connection.acknowledge()
+        return before != sum(len(each.pending) for each in self._connections.values())
+
+    def _in_order(self) -> list[Connection]:
+        """Return the connections that have their turn: those with a session, and others as far as there is room."""
+        every = list(self._connections.values())
+        up = [each for each in every if each.is_up]
+        waiting = [each for each in every if not each.is_up and each.busy]
+        if self._most and waiting and len(up) >= self._most:
+            for connection in [each for each in up if not each.busy][: len(waiting)]:
+                connection.close()
+                up.remove(connection)
+        room = max(self._most - len(up), 0) if self._most else len(waiting)
+        begun = sorted(waiting, key=lambda each: each.due)
+        return [*up, *begun[:room]]
+
+    def wait(self, seconds: float, also: Sequence[int]) -> None:
+        """Wait until there is something to do, or one of the descriptors in `also` is readable, at most so long."""
+        poll = select.poll()
+        for descriptor in (*also, *self.descriptors):
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(max(seconds, 0.0) * 1000)
+
+    def forget(self, world: World, seconds: float) -> None:
+        """Have the hosts forget the stack, which is gone, and wait so many seconds at most until they have."""
+        from heat_config_hooks import processes  # noqa: PLC0415  # only for stacks that are deleted
+
+        end = processes.since_boot() + seconds
+        for connection in self._connections.values():
+            connection.forget()
+        while self.busy and (left := end - processes.since_boot()) > 0:
+            self.turn(world)
+            if self.busy:
+                self.wait(min(left, self.due or left), ())
+        for connection in self._connections.values():
+            if connection.busy:
+                self._watcher.warn(
+                    f"{connection.title} still has what it keeps of the stack: it has not answered"
+                )
+
+    def close(self) -> None:
+        """End all sessions; runs on the hosts go on."""
+        for connection in self._connections.values():
+            connection.close()

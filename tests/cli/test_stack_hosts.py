@@ -1,0 +1,624 @@
+"""Servers of a template on other hosts: values pass between them, each script runs once, bad hosts are explained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import pace
+from support.machine import Machine
+from support.remote import Hosts
+
+OUT = 'printf "%s" "VALUE" >$heat_outputs_path.out'
+
+
+def two_tiers(hosts: Hosts) -> Path:
+    """Return a template whose web server needs the port and the address of its database."""
+    web = hosts.deployment(
+        "web",
+        OUT.replace("VALUE", "$where:$port"),
+        port={"get_attr": ["db_run", "out"]},
+        where={"get_attr": ["db", "first_address"]},
+    )
+    server = {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}}
+    return hosts.template(
+        "db",
+        then=OUT.replace("VALUE", "5432"),
+        resources={"web": server, **web},
+        outputs={"out": {"value": {"get_attr": ["web_run", "out"]}}},
+    )
+
+
+def kept(hosts: Hosts, name: str) -> list[Path]:
+    """Return what a host keeps of stacks."""
+    folder = hosts.state(name) / "hosted"
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def test_values_pass_between_hosts(machine: Machine) -> None:
+    """Each script runs once on its host, an unchanged stack starts no session, and a deleted one leaves nothing."""
+    hosts = Hosts(machine, "db1", "web1")
+    template = two_tiers(hosts)
+    done = hosts.apply(template, hosts.file(db="db1", web="web1"))
+    assert (done.code, hosts.runs) == (0, ["db_run CREATE", "web_run CREATE"]), done
+    assert "out = db1:5432" in done.out
+    assert "db is db1, web is web1" in done.out
+    rows = [line.split() for line in done.out.splitlines()]
+    assert [row[-1] for row in rows if row[:2] == ["ok", "db_run"]] == ["(db1)"]
+    assert [row[-1] for row in rows if row[:2] == ["ok", "web"]] == ["(web1)"]
+    assert len(kept(hosts, "db1")) == len(kept(hosts, "web1")) == 1
+    assert hosts.sessions == ["db1", "web1"]
+    done = hosts.apply(template, None)
+    assert (done.code, len(hosts.runs), len(hosts.sessions)) == (0, 2, 2), done
+    assert "db is db1, web is web1" in done.out
+    done = hosts.stack("delete", "t", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert hosts.runs[2:] == ["web_run DELETE", "db_run DELETE"]
+    assert kept(hosts, "db1") == kept(hosts, "web1") == []
+
+
+def test_server_without_a_host_is_this_machine(machine: Machine) -> None:
+    """Servers that the file does not name, or calls local, stay here, with the others on their hosts."""
+    hosts = Hosts(machine, "web1")
+    template = two_tiers(hosts)
+    path = machine.write({"db": "local", "web": hosts.values("web1")}, "hosts.yaml")
+    done = hosts.apply(template, path)
+    assert (done.code, hosts.sessions) == (0, ["web1"]), done
+    assert "out = 127.0.0.1:5432" in done.out
+    assert "web is web1" in done.out
+
+
+def test_server_that_moves_is_deleted_where_it_was(machine: Machine) -> None:
+    """Its DELETE runs on the old host before CREATE runs on the new one; the plan says so."""
+    hosts = Hosts(machine, "one", "two")
+    template = hosts.template(
+        "db", then=f"echo $HEAT_STACK_FILES >>{hosts.folder}/places"
+    )
+    assert hosts.apply(template, hosts.file(db="one")).code == 0
+    moved = hosts.file(db="two")
+    assert "replace" in hosts.apply(template, moved, "--plan").out
+    done = hosts.apply(template, moved)
+    assert (done.code, hosts.runs) == (
+        0,
+        ["db_run CREATE", "db_run DELETE", "db_run CREATE"],
+    ), done
+    places = (hosts.folder / "places").read_text().splitlines()
+    assert ["state-one" in each for each in places] == [True, True, False]
+    assert "state-two" in places[2]
+    # to this machine
+    done = hosts.apply(template, machine.write({"db": "local"}, "hosts.yaml"))
+    assert (done.code, hosts.runs[3:]) == (0, ["db_run DELETE", "db_run CREATE"])
+    assert hosts.apply(template, None).code == 0
+    assert len(hosts.runs) == 5
+
+
+def test_secret_reaches_a_host_only_by_the_pipe(machine: Machine) -> None:
+    """A hidden parameter is in no argument and in no output; the script has it."""
+    hosts = Hosts(machine, "db1")
+    secret = "correct-horse-battery"
+    deployment = hosts.deployment(
+        "db", OUT.replace("VALUE", "${#key}"), key={"get_param": "key"}
+    )
+    server = {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}}
+    template = hosts.template(
+        resources={"db": server, **deployment},
+        parameters={"key": {"type": "string", "hidden": True}},
+        outputs={"out": {"value": {"get_attr": ["db_run", "out"]}}},
+    )
+    done = hosts.apply(template, hosts.file(db="db1"), "--parameter", f"key={secret}")
+    assert (done.code, secret in done.out + done.err) == (0, False), done
+    assert f"out = {len(secret)}" in done.out
+    assert secret not in hosts.commands
+
+
+def test_failure_on_a_host_has_its_reason(machine: Machine) -> None:
+    """The script's last words are those of the command, and the next apply runs it again in place."""
+    hosts = Hosts(machine, "db1")
+    then = f"[ -e {hosts.go} ] || {{ echo no room >&2; exit 3; }}"
+    template = hosts.template("db", then=then)
+    done = hosts.apply(template, hosts.file(db="db1"))
+    assert done.code == 1
+    assert "db_run: exit code 3: no room" in done.err
+    hosts.go.touch()
+    done = hosts.apply(template, None)
+    assert (done.code, hosts.runs) == (0, ["db_run CREATE"] * 2), done
+
+
+def test_few_hosts_at_once(machine: Machine) -> None:
+    """With --max-hosts, a session ends before the next begins, and all is done."""
+    hosts = Hosts(machine, "a", "b", "c")
+    template = hosts.template("one", "two", "three")
+    done = hosts.apply(
+        template, hosts.file(one="a", two="b", three="c"), "--max-hosts", "1"
+    )
+    assert (done.code, sorted(hosts.runs)) == (
+        0,
+        ["one_run CREATE", "three_run CREATE", "two_run CREATE"],
+    ), done
+    assert sorted(hosts.sessions) == ["a", "b", "c"]
+
+
+GROUP = {
+    "type": "OS::Heat::ResourceGroup",
+    "properties": {"count": 2, "resource_def": {"type": "member.yaml"}},
+}
+
+
+def test_members_of_a_group_have_hosts(machine: Machine) -> None:
+    """A member is named by its path in the tree of stacks."""
+    hosts = Hosts(machine, "a", "b")
+    member = hosts.template("server").rename(machine.folder / "member.yaml")
+    template = machine.write(
+        {"heat_template_version": "2018-08-31", "resources": {"group": GROUP}}, "t.yaml"
+    )
+    assert member.exists()
+    done = hosts.apply(template, hosts.file(group__0__server="a", group__1__server="b"))
+    assert (done.code, sorted(hosts.sessions)) == (0, ["a", "b"]), done
+    assert hosts.runs == ["server_run CREATE"] * 2
+
+
+SERVICE = """\
+tosca_definitions_version: tosca_simple_yaml_1_3
+node_types:
+  App:
+    derived_from: tosca.nodes.SoftwareComponent
+    interfaces:
+      Standard:
+        type: tosca.interfaces.node.lifecycle.Standard
+        inputs:
+          address: {type: string, default: { get_attribute: [ db, private_address ] } }
+topology_template:
+  node_templates:
+    db: {type: tosca.nodes.Compute}
+    web: {type: tosca.nodes.Compute}
+    app:
+      type: App
+      requirements: [ {host: web} ]
+      interfaces: {Standard: {operations: {create: create.sh, configure: create.sh}}}
+    base:
+      type: App
+      requirements: [ {host: db} ]
+      interfaces: {Standard: {operations: {create: create.sh}}}
+"""
+
+
+def test_nodes_of_a_service_have_hosts(machine: Machine) -> None:
+    """An operation runs on the host of its node with the host's address, and a large file gets there once."""
+    hosts = Hosts(machine, "one", "two")
+    script = (
+        f'#!/bin/sh\necho "$address $HEAT_STACK_FILES" >>{hosts.log}\n# {"x" * 5000}\n'
+    )
+    (machine.folder / "create.sh").write_text(script)
+    service = machine.write(SERVICE, "t.yaml")
+    done = hosts.apply(service, hosts.file(db="one", web="two"))
+    assert done.code == 0, done
+    assert sorted(line.split()[0] for line in hosts.runs) == ["one"] * 3
+    assert sum("state-two" in line for line in hosts.runs) == 2
+    for name in hosts.names:
+        (folder,) = kept(hosts, name)
+        assert len(list((folder / "files").iterdir())) == 1
+    assert hosts.stack("delete", "t", "--yes").code == 0
+
+
+# Hosts files with mistakes.
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            "dbb: db1\n",
+            "hosts.yaml:1:1: error: dbb: the template has no server 'dbb' (did you mean db?)",
+        ),
+        (
+            "db_run: db1\n",
+            "hosts.yaml:1:1: error: db_run: the template has no server 'db_run'",
+        ),
+        (
+            "db: [db1]\n",
+            "hosts.yaml:1:1: error: db: a host is a name that ssh knows, a URL",
+        ),
+        ("- db\n", "hosts.yaml:1:1: error: it has to be a map of servers to hosts"),
+        ("", "hosts.yaml:1:1: error: it has to be a map of servers to hosts"),
+        ("{}\n", "hosts.yaml:1:1: error: it names no server"),
+        (
+            "db: a\ndb: b\n",
+            "hosts.yaml:2:1: error: db: the key 'db' is there twice: first in line 1",
+        ),
+        (
+            "db: {adress: db1}\n",
+            "db.adress: a host has no 'adress' (did you mean address?)",
+        ),
+        ("db: {user: me}\n", "hosts.yaml:1:1: error: db: the host has no address"),
+        (
+            "db: {address: db1, become: 1}\n",
+            "db.become: become has to be true or false",
+        ),
+        ("db: {address: db1, command: '\"'}\n", "command cannot be split into words"),
+        (
+            "db: ssh://db1:99999\n",
+            "'99999' is not a port: it is a number from 1 to 65535",
+        ),
+        ("db: ssh://me:secret@db1\n", "a password has no place here"),
+        (
+            "db: -oProxyCommand=reboot\n",
+            "'-oProxyCommand=reboot' is not the name or address",
+        ),
+        ("db: ssh://db1/srv\n", "'ssh://db1/srv' is not the place of a host"),
+        ("db: {a: b\n", "hosts.yaml:"),
+    ],
+)
+def test_mistake_in_a_hosts_file_has_its_place(
+    machine: Machine, content: str, sentence: str
+) -> None:
+    """Nothing is begun, and a close name is suggested."""
+    hosts = Hosts(machine)
+    done = hosts.apply(hosts.template("db"), machine.write(content, "hosts.yaml"))
+    assert (done.code, hosts.runs, hosts.sessions) == (2, [], [])
+    assert sentence in done.err
+    assert "secret" not in done.err
+
+
+def test_missing_hosts_file_is_refused(machine: Machine) -> None:
+    """Nothing is begun."""
+    hosts = Hosts(machine)
+    done = hosts.apply(hosts.template("db"), machine.folder / "nothing")
+    assert (done.code, hosts.runs) == (2, [])
+    assert "cannot read the hosts file" in done.err
+    assert "No such file or directory" in done.err
+
+
+def test_inventory_of_ansible_names_hosts(machine: Machine) -> None:
+    """Variables of connections become the values of a host, and machines that are not servers do not matter."""
+    hosts = Hosts(machine)
+    command = str(hosts.values("10.0.0.7")["command"])
+    variables = {
+        "web": {
+            "ansible_host": "10.0.0.7",
+            "ansible_user": "me",
+            "ansible_port": 2222,
+            "ansible_become": True,
+        }
+    }
+    listed = {
+        "_meta": {"hostvars": variables},
+        "all": {"children": ["x"]},
+        "x": {"hosts": ["web", "mail"]},
+    }
+    program = hosts.folder / "bin" / "ansible-inventory"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(listed)}\nEND\n")
+    program.chmod(0o755)
+    inventory = machine.write("[x]\nweb\nmail\n", "inventory")
+    hosts.says("10.0.0.7", "Permission denied (publickey).")
+    done = hosts.apply(hosts.template("web"), inventory)
+    assert (done.code, command in hosts.commands) == (1, False)
+    assert hosts.commands == "sudo -n -- heat-config-agent hosts session\n"
+    assert "web is me@10.0.0.7:2222" in done.out
+    done = hosts.apply(hosts.template("db"), inventory)
+    assert done.code == 2
+    assert "the template has no server 'web'" in done.err
+
+
+def test_inventory_needs_ansible(machine: Machine) -> None:
+    """The sentence says how to do without."""
+    hosts = Hosts(machine)
+    machine.environment["PATH"] = str(hosts.folder / "bin")
+    done = hosts.apply(
+        hosts.template("web"), machine.write("[all]\nweb\n", "inventory")
+    )
+    assert done.code == 2
+    assert "ansible-inventory is not installed" in done.err
+    assert "write a hosts file" in done.err
+
+
+# Hosts that cannot be used.
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "sentence"),
+    [
+        (
+            "admin@db1: Permission denied (publickey).",
+            255,
+            "admin@db1: Permission denied (publickey)",
+        ),
+        (
+            "@@ WARNING @@\nHost key verification failed.",
+            255,
+            "Host key verification failed.",
+        ),
+        ("jumphost loop via db1", 255, "jumphost loop via db1"),
+        (
+            "ssh: Could not resolve hostname db1: Name or service not known",
+            255,
+            "ssh: Could not resolve hostname db1",
+        ),
+        ("sudo: a password is required", 1, "sudo: a password is required"),
+        (
+            "sh: heat-config-agent: not found",
+            127,
+            "there is no agent there: sh: heat-config-agent: not found",
+        ),
+    ],
+)
+def test_host_that_cannot_be_used_fails_its_deployments(
+    machine: Machine, said: str, code: int, sentence: str
+) -> None:
+    """The reason is the client's, and another host goes on meanwhile."""
+    hosts = Hosts(machine, "db1", "web1")
+    hosts.says("db1", f"{said}\n", code)
+    template = hosts.template("db", "web")
+    done = hosts.apply(template, hosts.file(db="db1", web="web1"))
+    assert (done.code, hosts.runs) == (1, ["web_run CREATE"]), done
+    assert f"the host db1 cannot be used: {sentence}" in done.err
+    hosts.is_back("db1")
+    done = hosts.apply(template, None)
+    assert (done.code, hosts.runs) == (0, ["web_run CREATE", "db_run CREATE"]), done
+
+
+def test_banner_before_the_protocol_is_skipped(machine: Machine) -> None:
+    """The profile of a shell may print whatever it likes."""
+    hosts = Hosts(machine, "db1")
+    hosts.banner("db1", 'Welcome!\n{"is": "result"}\n\nno newline at the end')
+    done = hosts.apply(hosts.template("db"), hosts.file(db="db1"))
+    assert (done.code, hosts.runs) == (0, ["db_run CREATE"]), done
+
+
+@pytest.mark.parametrize(("version", "word"), [("99.1", "newer"), ("0.1", "older")])
+def test_agent_of_another_major_version_is_refused(
+    machine: Machine, version: str, word: str
+) -> None:
+    """Nothing is sent to it."""
+    hosts = Hosts(machine, "db1")
+    hello = {"is": "hello", "protocol": 1, "version": version, "time": 0}
+    other = machine.hook(
+        "agent",
+        f"#!/bin/sh\nprintf '\\nheat-config-agent host session %s\\n' '{json.dumps(hello)}'\ncat\n",
+    )
+    values: dict[str, Any] = hosts.values("db1", command=str(other))
+    done = hosts.apply(
+        hosts.template("db"), machine.write({"db": values}, "hosts.yaml")
+    )
+    assert (done.code, hosts.runs) == (1, [])
+    assert (
+        f"the host db1 cannot be used: the agent there is {word}: version {version}"
+        in done.err
+    )
+
+
+def test_paused_host_is_waited_for(machine: Machine) -> None:
+    """Its pause holds there, and the reason is shown."""
+    hosts = Hosts(machine, "db1")
+    place = ["--state-dir", str(hosts.state("db1"))]
+    assert (
+        machine.command(
+            "heat-config-agent", ["pause", *place, "--reason", "inventory"], {}
+        ).code
+        == 0
+    )
+    process = machine.start_apply(
+        hosts.template("db"), "--hosts", str(hosts.file(db="db1"))
+    )
+    assert process.stderr is not None
+    assert "db1 is waited for: the agent is paused" in process.stderr.readline()
+    assert machine.command("heat-config-agent", ["resume", *place], {}).code == 0
+    process.communicate(timeout=pace.seconds(60))
+    assert (process.returncode, hosts.runs) == (0, ["db_run CREATE"])
+
+
+def test_policy_of_the_host_holds(machine: Machine) -> None:
+    """The settings of each host are its own: here, it has no such tool."""
+    hosts = Hosts(machine, "db1")
+    template = hosts.template("db")
+    template.write_text(
+        template.read_text().replace('"group": "script"', '"group": "nothing"')
+    )
+    done = hosts.apply(template, hosts.file(db="db1"))
+    assert done.code == 1
+    assert "db_run: exit code" in done.err
+    assert "nothing" in done.err
+
+
+# Breaks.
+
+
+def test_host_that_does_not_answer_is_waited_for(machine: Machine) -> None:
+    """Others go on, the reason is shown, and its script runs as soon as it answers."""
+    hosts = Hosts(machine, "db1", "web1")
+    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    files = hosts.file(db="db1", web="web1")
+    process = machine.start_apply(hosts.template("db", "web"), "--hosts", str(files))
+    assert process.stderr is not None
+    assert (
+        "db1 is waited for: ssh: connect to host db1 port 22: Connection refused"
+        in process.stderr.readline()
+    )
+    hosts.waits_for_run("web_run CREATE")
+    hosts.is_back("db1")
+    _, err = process.communicate(timeout=pace.seconds(60))
+    assert (process.returncode, hosts.runs) == (
+        0,
+        ["web_run CREATE", "db_run CREATE"],
+    ), err
+    assert "db1 answers again" in err
+
+
+def test_host_that_never_answers_fails_after_the_timeout(machine: Machine) -> None:
+    """The time limit is that of deployments, and the sentence says since when."""
+    hosts = Hosts(machine, "db1")
+    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = hosts.apply(hosts.template("db"), hosts.file(db="db1"), "--timeout", "1")
+    assert (done.code, hosts.runs) == (1, [])
+    assert "the host db1 has not answered since 2" in done.err
+    assert "Connection refused; it is not known how the run there has ended" in done.err
+
+
+def test_killed_session_is_begun_again(machine: Machine) -> None:
+    """The run goes on without it, and its result is taken over once."""
+    hosts = Hosts(machine, "db1")
+    then = hosts.until_go + OUT.replace("VALUE", "over")
+    outputs = {"out": {"value": {"get_attr": ["db_run", "out"]}}}
+    template = hosts.template("db", then=then, outputs=outputs)
+    process = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    hosts.waits_for_run("db_run CREATE")
+    hosts.kill("db1")
+    hosts.go.touch()
+    out, err = process.communicate(timeout=pace.seconds(60))
+    assert (process.returncode, hosts.runs) == (0, ["db_run CREATE"]), err
+    assert "out = over" in out
+    assert "db1 is waited for" in err
+    assert len(hosts.sessions) >= 2
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_killed_coordinator_continues(machine: Machine, is_over: bool) -> None:
+    """The same command takes over the result of the run, which has ended meanwhile or goes on."""
+    hosts = Hosts(machine, "db1")
+    then = hosts.until_go + OUT.replace("VALUE", "over")
+    outputs = {"out": {"value": {"get_attr": ["db_run", "out"]}}}
+    template = hosts.template("db", then=then, outputs=outputs)
+    process = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    hosts.waits_for_run("db_run CREATE")
+    process.kill()
+    process.communicate(timeout=pace.seconds(60))
+    if is_over:
+        hosts.go.touch()
+    again = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    hosts.go.touch()
+    out, err = again.communicate(timeout=pace.seconds(60))
+    assert (again.returncode, hosts.runs) == (0, ["db_run CREATE"]), err
+    assert "out = over" in out
+
+
+def test_cancelled_stack_ends_its_runs_on_hosts(machine: Machine) -> None:
+    """The script is ended there, and the next apply runs it again."""
+    hosts = Hosts(machine, "db1")
+    template = hosts.template("db", then=hosts.until_go)
+    process = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    hosts.waits_for_run("db_run CREATE")
+    done = hosts.stack("cancel", "t")
+    process.communicate(timeout=pace.seconds(60))
+    assert done.code == 0, done
+    assert "CREATE was cancelled" in done.out
+    hosts.go.touch()
+    done = hosts.apply(template, None)
+    assert (done.code, hosts.runs) == (0, ["db_run CREATE"] * 2), done
+
+
+def test_stack_is_deleted_without_a_host_that_is_gone(machine: Machine) -> None:
+    """With --force, the time limit is waited for once, and what may be left there is named."""
+    hosts = Hosts(machine, "db1")
+    assert hosts.apply(hosts.template("db"), hosts.file(db="db1")).code == 0
+    hosts.says("db1", "Host key verification failed.\n")
+    done = hosts.stack("delete", "t", "--yes")
+    assert done.code == 1
+    done = hosts.stack("delete", "t", "--yes", "--force")
+    assert done.code == 0, done
+    assert "db_run may still exist, and is forgotten" in done.err
+    assert "db1 still has" in done.err
+
+
+# The check.
+
+
+def test_check_says_what_each_host_has(machine: Machine) -> None:
+    """Hosts are asked all at once; one that cannot be used has its reason, and the command fails."""
+    hosts = Hosts(machine, "db1", "web1")
+    files = hosts.file(db="db1", web="web1")
+    done = machine.command("heat-config-agent", ["hosts", "check", str(files)], {})
+    assert done.code == 0, done
+    assert [line.split()[:3] for line in done.out.splitlines()[1:]] == [
+        ["db", "db1", "ok"],
+        ["web", "web1", "ok"],
+    ]
+    hosts.says("web1", "Permission denied (publickey).\n")
+    done = machine.command(
+        "heat-config-agent", ["hosts", "check", str(files), "--json"], {}
+    )
+    db, web = done.data["hosts"]
+    assert (done.code, db["usable"], web["usable"]) == (1, True, False)
+    assert ("script" in db["tools"], db["clock_seconds"] < 60) == (True, True)
+    assert web["problem"] == "Permission denied (publickey)."
+    assert done.json["error"]["message"] == "web1: Permission denied (publickey)."
+    mistake = machine.command(
+        "heat-config-agent", ["hosts", "check", str(machine.write("[", "h"))], {}
+    )
+    assert mistake.code == 2
+
+
+def test_session_by_hand_is_refused(machine: Machine) -> None:
+    """Without a coordinator it ends at once, and nothing is made."""
+    place = ["--state-dir", str(machine.state)]
+    done = machine.command("heat-config-agent", ["hosts", "session", *place], {})
+    assert (done.code, machine.state.exists()) == (0, False)
+
+
+# What a host knows of its deployments.
+
+
+def test_output_of_a_run_is_asked_of_its_host(machine: Machine) -> None:
+    """`log` prints what the host has, and names the host where it cannot be asked; `show` names it, too."""
+    hosts = Hosts(machine, "db1")
+    assert (
+        hosts.apply(
+            hosts.template("db", then="echo printed"), hosts.file(db="db1")
+        ).code
+        == 0
+    )
+    done = machine.agent("log", "t/db_run")
+    assert (done.code, done.out) == (0, "printed\n"), done
+    (run,) = machine.agent("log", "t/db_run", "--json").data["runs"]
+    assert run["stdout"] == "printed\n"
+    assert "host         db1" in machine.agent("show", "t/db_run").out
+    assert "other hosts have that of t/db_run" in machine.agent("log", "t").err
+    done = machine.agent("retry", "t/db_run")
+    assert (done.code, len(hosts.runs)) == (1, 1)
+    assert "t/db_run was carried out by db1, and not by this machine" in done.err
+    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = machine.agent("log", "t/db_run")
+    assert done.code == 1
+    assert "the host db1, which has it, is not reached" in done.err
+
+
+def test_verification_is_asked_of_hosts(machine: Machine) -> None:
+    """Drift there is drift; a host that cannot be asked makes its deployments unknown, which is not in effect."""
+    hosts = Hosts(machine, "db1")
+    path = machine.folder / "kept"
+    verify = f"#!/bin/sh\ntest -e {path}\n"
+    template = hosts.template("db", then=f"touch {path}")
+    content = json.loads(template.read_text())
+    content["resources"]["db_run_config"]["properties"]["options"] = {"verify": verify}
+    template.write_text(json.dumps(content))
+    assert hosts.apply(template, hosts.file(db="db1")).code == 0
+    done = machine.agent("verify")
+    assert (done.code, done.out.splitlines()[1].split()[:2]) == (
+        0,
+        ["t/db_run", "ok"],
+    ), done
+    path.unlink()
+    for words in ([], ["t"], ["t/db_run"]):
+        done = machine.agent("verify", *words, "--json")
+        (row,) = done.data["deployments"]
+        assert (done.code, row["name"], row["state"]) == (9, "t/db_run", "drifted"), (
+            done
+        )
+    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = machine.agent("verify")
+    assert done.code == 1
+    assert (
+        "on db1: the host db1 is not reached: ssh: connect to host db1 port 22: Connection refused"
+        in done.out
+    )
+
+
+def test_host_carries_out_reading_commands_only(machine: Machine) -> None:
+    """Another command, or another stack, is refused."""
+    place = ["--state-dir", str(machine.state)]
+    ask = ["hosts", "ask", *place, "x"]
+    done = machine.command("heat-config-agent", [*ask, "prune"], {})
+    assert done.code == 2
+    assert "a host does not carry out 'prune' for another machine" in done.err
+    assert machine.command("heat-config-agent", [*ask, "log", "y"], {}).code == 8

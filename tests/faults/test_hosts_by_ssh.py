@@ -1,0 +1,175 @@
+"""Stacks on hosts that a real sshd is: whatever is killed in the middle, each script runs once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support import pace
+from support.machine import Machine
+from support.remote import SshHosts, by_ssh
+
+pytestmark = pytest.mark.slow
+
+OUT = "printf over >$heat_outputs_path.out"
+OUTPUTS = {"out": {"value": {"get_attr": ["db_run", "out"]}}}
+
+
+def test_two_hosts_are_reached_by_ssh(machine: Machine) -> None:
+    """The real client and a real sshd on both, with one session each, and a check of both."""
+    with by_ssh(machine, "one", "two") as hosts:
+        files = hosts.file(db="one", web="two")
+        checked = machine.command(
+            "heat-config-agent", ["hosts", "check", str(files)], {}
+        )
+        assert checked.code == 0, checked
+        done = hosts.apply(hosts.template("db", "web"), files)
+        assert (done.code, sorted(hosts.runs)) == (
+            0,
+            ["db_run CREATE", "web_run CREATE"],
+        ), done
+        assert (hosts.state("one") / "hosted").is_dir()
+        done = hosts.stack("delete", "t", "--yes")
+        assert (done.code, sorted(hosts.runs)[1::2]) == (
+            0,
+            ["db_run DELETE", "web_run DELETE"],
+        ), done
+
+
+def test_changed_key_of_a_host_is_refused(machine: Machine) -> None:
+    """Nothing is sent to it, and the sentence is the client's."""
+    with by_ssh(machine, "one") as hosts:
+        hosts.trust("other")
+        done = hosts.apply(hosts.template("db"), hosts.file(db="one"))
+        assert (done.code, hosts.runs) == (1, [])
+        assert "cannot be used: Host key verification failed." in done.err
+
+
+def kill_client(hosts: SshHosts, coordinator: int) -> None:
+    """Kill the ssh client."""
+    for each in hosts.clients(coordinator):
+        each.kill()
+
+
+def kill_remote_end(hosts: SshHosts, coordinator: int) -> None:  # noqa: ARG001  # all have the same form
+    """Kill the session of the agent on the host."""
+    for each in hosts.remote_ends():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+
+
+def reset_connection(hosts: SshHosts, coordinator: int) -> None:  # noqa: ARG001  # as above
+    """Kill the process of sshd that has the connection."""
+    for each in hosts.remote_ends():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for parent in each.parents():
+                if parent.name().startswith("sshd") and parent.ppid() != 1:
+                    parent.kill()
+                    break
+
+
+@pytest.mark.parametrize("kill", [kill_client, kill_remote_end, reset_connection])
+@pytest.mark.fault(
+    1,
+    "the ssh client, the session on a host, or the connection between them is killed while a script runs there",
+    "the run goes on, another session takes over its result, and nothing runs twice",
+)
+def test_break_in_the_middle_of_a_run(machine: Machine, kill: object) -> None:
+    """The script ends after the break, and its output is that of the stack."""
+    assert callable(kill)
+    with by_ssh(machine, "one") as hosts:
+        template = hosts.template("db", then=hosts.until_go + OUT, outputs=OUTPUTS)
+        process = machine.start_apply(template, "--hosts", str(hosts.file(db="one")))
+        hosts.waits_for_run("db_run CREATE")
+        kill(hosts, process.pid)
+        hosts.go.touch()
+        out, err = process.communicate(timeout=pace.seconds(60))
+        assert (process.returncode, hosts.runs) == (0, ["db_run CREATE"]), err
+        assert "out = over" in out
+
+
+@pytest.mark.fault(
+    3,
+    "a host whose sshd is away while another host works",
+    "the other goes on, it is said which host is waited for and why, and its script runs when it is back",
+)
+def test_host_that_is_away(machine: Machine) -> None:
+    """Both scripts run once."""
+    with by_ssh(machine, "one", "two") as hosts:
+        hosts.servers["one"].stop()
+        files = hosts.file(db="one", web="two")
+        process = machine.start_apply(
+            hosts.template("db", "web"), "--hosts", str(files)
+        )
+        hosts.waits_for_run("web_run CREATE")
+        hosts.servers["one"].start()
+        _, err = process.communicate(timeout=pace.seconds(60))
+        assert (process.returncode, hosts.runs) == (
+            0,
+            ["web_run CREATE", "db_run CREATE"],
+        ), err
+        assert "is waited for: ssh: connect to host 127.0.0.1" in err
+        assert "answers again" in err
+
+
+KILLS = 12
+"""The number of kills, at moments that a seed chooses."""
+
+
+@pytest.mark.fault(
+    1,
+    "`kill -9` at random moments, of a coordinator, its ssh clients, the sessions on its hosts, and their connections",
+    "the same command ends with each script run once, and the outputs of an undisturbed run",
+)
+def test_random_kills(machine: Machine) -> None:
+    """Four scripts on two hosts, one after the other on each, and kills until all is done."""
+    chosen = random.Random(37)  # noqa: S311  # it chooses moments
+    with by_ssh(machine, "one", "two") as hosts:
+        template = chain(hosts)
+        words = [
+            str(template),
+            "--hosts",
+            str(hosts.file(a="one", b="two", c="one", d="two")),
+        ]
+        place = ["--state-dir", str(machine.state)]
+        for _ in range(KILLS):
+            process = machine.start("heat-config-apply", *place, *words)
+            try:
+                process.communicate(timeout=chosen.uniform(0.3, 2.5))
+            except subprocess.TimeoutExpired:
+                kill = chosen.choice(
+                    [kill_client, kill_remote_end, reset_connection, None, None]
+                )
+                if kill is not None:
+                    kill(hosts, process.pid)
+                else:
+                    process.send_signal(signal.SIGKILL)
+            if process.poll() is None and chosen.random() < 0.5:
+                process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=pace.seconds(60))
+        done = hosts.apply(template, None)
+        assert done.code == 0, done
+        assert sorted(hosts.runs) == [f"{name}_run CREATE" for name in "abcd"]
+        assert "out = over" in done.out
+
+
+def chain(hosts: SshHosts) -> Path:
+    """Return a template of four servers, whose scripts run one after the other."""
+    server = {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}}
+    resources: dict[str, object] = {}
+    before = ""
+    for name in "abcd":
+        needs = {"before": {"get_attr": [before, "out"]}} if before else {}
+        resources |= {
+            name: server,
+            **hosts.deployment(name, f"sleep 0.5\n{OUT}", **needs),
+        }
+        before = f"{name}_run"
+    outputs = {"out": {"value": {"get_attr": [before, "out"]}}}
+    return hosts.template(resources=resources, outputs=outputs)

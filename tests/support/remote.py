@@ -1,0 +1,256 @@
+"""Hosts of a stack, each with a state directory of its own; a program in the place of ssh leads there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from support import endings, origins, ports, tools
+from support.loopback import wait_until
+from support.machine import BIN, Done, Machine
+
+_SSH = """\
+#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+host=$2
+echo "$host" >>FOLDER/begun
+printf '%s\\n' "$3" >>FOLDER/commands
+[ -e "FOLDER/$host.says" ] && { cat "FOLDER/$host.says" >&2; exit "$(cat "FOLDER/$host.code")"; }
+[ -e "FOLDER/$host.banner" ] && cat "FOLDER/$host.banner"
+echo $$ >"FOLDER/$host.pid"
+exec sh -c "exec $3"
+"""
+"""It takes the words of the OpenSSH client, and becomes the command that would run on the host."""
+
+
+class Hosts:
+    """Hosts that are reached by a program in the place of ssh."""
+
+    def __init__(self, machine: Machine, *names: str) -> None:
+        self.machine = machine
+        self.folder = machine.folder / "hosts"
+        self.folder.mkdir()
+        self.names = names
+        self.log = machine.folder / "runs"
+        self.go = machine.folder / "go"
+        client = self.folder / "bin" / "ssh"
+        client.parent.mkdir()
+        client.write_text(_SSH.replace("FOLDER", str(self.folder)))
+        client.chmod(0o755)
+        machine.environment["PATH"] = f"{client.parent}:{machine.environment['PATH']}"
+
+    def state(self, name: str) -> Path:
+        """Return the state directory of a host. Whatever runs there is ended with the test, as of the machine."""
+        return self.machine.state.with_name(f"{self.machine.state.name}-{name}")
+
+    def values(self, name: str, **more: Any) -> dict[str, Any]:
+        """Return the host of that name as the hosts file has it."""
+        command = shlex.quote(str(BIN / "heat-config-agent"))
+        values = {
+            "address": name,
+            "command": command,
+            "state_dir": str(self.state(name)),
+        }
+        return {**values, **more}
+
+    def file(self, **servers: Any) -> Path:
+        """Write a hosts file; a server may be given with the name of its host alone."""
+        content = {
+            server.replace("__", "/"): self.values(host)
+            if isinstance(host, str)
+            else host
+            for server, host in servers.items()
+        }
+        return self.machine.write(content, "hosts.yaml")
+
+    def says(self, name: str, text: str, code: int = 255) -> None:
+        """Have the client fail for a host."""
+        (self.folder / f"{name}.code").write_text(str(code))
+        (self.folder / f"{name}.says").write_text(text)
+
+    def is_back(self, name: str) -> None:
+        """Have the client reach a host again."""
+        (self.folder / f"{name}.says").unlink()
+
+    def banner(self, name: str, text: str) -> None:
+        """Have the shell of a host print something first."""
+        (self.folder / f"{name}.banner").write_text(text)
+
+    @property
+    def sessions(self) -> list[str]:
+        """The names of the hosts to which sessions have begun, in order."""
+        path = self.folder / "begun"
+        return path.read_text().split() if path.exists() else []
+
+    @property
+    def commands(self) -> str:
+        """The commands that the client was given."""
+        return (self.folder / "commands").read_text()
+
+    def kill(self, name: str) -> None:
+        """Kill the session on a host, and with it the connection."""
+        pid = int((self.folder / f"{name}.pid").read_text())
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            os.kill(pid, signal.SIGKILL)
+            psutil.wait_procs([process], 10)
+
+    @property
+    def runs(self) -> list[str]:
+        """The lines that the scripts of `deployment` have written."""
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def waits_for_run(self, line: str) -> None:
+        """Wait until a script has begun."""
+        wait_until(lambda: line in self.runs)
+
+    def script(self, name: str, then: str = "") -> str:
+        """Return a script that notes its runs."""
+        return f'#!/bin/sh\necho "{name} $deploy_action" >>{self.log}\n{then}\n'
+
+    @property
+    def until_go(self) -> str:
+        """The part of a script that waits for `go`."""
+        return f"while ! [ -e {self.go} ]; do sleep 0.02; done\n"
+
+    def template(self, *servers: str, then: str = "", **more: Any) -> Path:
+        """Write a template with a server of each name and a script for it, named `SERVER_run`."""
+        resources: dict[str, Any] = {}
+        for server in servers:
+            resources[server] = {
+                "type": "OS::Nova::Server",
+                "properties": {"image": "x", "flavor": "y"},
+            }
+            resources |= self.deployment(server, then)
+        resources |= more.pop("resources", {})
+        content = {"heat_template_version": "2018-08-31", "resources": resources}
+        return self.machine.write({**content, **more}, "t.yaml")
+
+    def deployment(self, server: str, then: str = "", **values: Any) -> dict[str, Any]:
+        """Return the script of a server, and its deployment, with an output `out`."""
+        name = f"{server}_run"
+        config = {
+            "group": "script",
+            "config": self.script(name, then),
+            "inputs": [{"name": each} for each in values],
+            "outputs": [{"name": "out"}],
+        }
+        properties = {
+            "config": {"get_resource": f"{name}_config"},
+            "server": {"get_resource": server},
+            "input_values": values,
+            "actions": ["CREATE", "UPDATE", "DELETE"],
+        }
+        return {
+            f"{name}_config": {
+                "type": "OS::Heat::SoftwareConfig",
+                "properties": config,
+            },
+            name: {"type": "OS::Heat::SoftwareDeployment", "properties": properties},
+        }
+
+    def apply(self, template: Path, hosts: Path | None, *more: str) -> Done:
+        """Apply a template, with a hosts file."""
+        words = ["--hosts", str(hosts)] if hosts is not None else []
+        return self.machine.apply(template, *words, *more)
+
+    def stack(self, *words: str) -> Done:
+        """Run a command about stacks."""
+        first, *rest = words
+        place = ["--state-dir", str(self.machine.state)]
+        return self.machine.command(
+            "heat-config-agent", ["stack", first, *place, *rest], {}
+        )
+
+    def output(self, name: str = "out") -> Any:
+        """Return the value of an output of the stack `t`."""
+        return json.loads(self.stack("output", "show", "t", name, "--json").out)[
+            "data"
+        ]["output_value"]
+
+
+class SshHosts(Hosts):
+    """Hosts that a real sshd on loopback is, one for each, with the real client."""
+
+    def __init__(self, machine: Machine, *names: str) -> None:
+        server = tools.need("sshd", "openssh-server")
+        tools.need("ssh", "openssh-client")
+        super().__init__(machine, *names)
+        (self.folder / "bin" / "ssh").unlink()
+        for key in ("host", "other", "user"):
+            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key]
+            subprocess.run(words, cwd=self.folder, check=True)
+        shutil.copy(self.folder / "user.pub", self.folder / "authorized")
+        if os.geteuid() == 0:  # of sshd itself, whose package makes it at the boot
+            Path("/run/sshd").mkdir(exist_ok=True)
+        self.ports = {name: ports.reserved() for name in names}
+        self.client = self.folder / "ssh_config"
+        self.trust("host")
+        self.client.write_text(
+            f'IdentityFile "{self.folder}/user"\nIdentitiesOnly yes\nUserKnownHostsFile "{self.folder}/known_hosts"\n'
+            "GlobalKnownHostsFile /dev/null\nStrictHostKeyChecking yes\n"
+        )
+        self.servers: dict[str, origins.Programs] = {}
+        for name, port in self.ports.items():
+            settings = self.folder / f"sshd_config.{name}"
+            settings.write_text(
+                f"ListenAddress 127.0.0.1:{port}\nHostKey {self.folder}/host\nPidFile {self.folder}/{name}.sshd\n"
+                f"AuthorizedKeysFile {self.folder}/authorized\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
+                "PasswordAuthentication no\n"
+            )
+            self.servers[name] = programs = origins.Programs(
+                self.folder / f"sshd.{name}"
+            )
+            programs.commands = [([server, "-D", "-e", "-f", str(settings)], port)]
+
+    def trust(self, key: str) -> None:
+        """Have the client expect a key of all hosts."""
+        public = (self.folder / f"{key}.pub").read_text()
+        lines = [f"[127.0.0.1]:{port} {public}" for port in self.ports.values()]
+        (self.folder / "known_hosts").write_text("".join(lines))
+
+    def values(self, name: str, **more: Any) -> dict[str, Any]:
+        """Return the host of that name as the hosts file has it."""
+        more = {"port": self.ports[name], "ssh_config": str(self.client), **more}
+        return super().values(name, **{"address": "127.0.0.1", **more})
+
+    def clients(self, parent: int) -> list[psutil.Process]:
+        """Return the ssh clients of a command."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(parent).children()
+            return [each for each in children if "ssh" in endings.words(each)[:1]]
+        return []
+
+    def remote_ends(self) -> list[psutil.Process]:
+        """Return the sessions of the agent on all hosts."""
+        found = []
+        for each in psutil.process_iter():
+            words = endings.words(each)
+            if "session" in words and any(
+                str(self.machine.state) in word for word in words
+            ):
+                found.append(each)
+        return found
+
+
+@contextlib.contextmanager
+def by_ssh(machine: Machine, *names: str) -> Iterator[SshHosts]:
+    """Yield hosts whose servers run while the context lasts."""
+    hosts = SshHosts(machine, *names)
+    try:
+        for each in hosts.servers.values():
+            each.start()
+        yield hosts
+    finally:
+        for each in hosts.servers.values():
+            each.stop()
