@@ -243,7 +243,7 @@ class Connection:
             "key": protocol.file_key(config.id),
             "source": source(deployment),
             "entry": config.entry(),
-            "signatures": list(signatures_of(world)),
+            "signatures": list(signatures_of(world.store)),
             "files": sorted(_files_of(world, config.config)),
             "beside": [
                 {
