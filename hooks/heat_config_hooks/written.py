@@ -196,6 +196,10 @@ class Written:
             return verdict.unknown(f"another deployment has written {others[0]} since")
         return verdict.in_effect(map(str, contents))
 
+    def has(self, path: Path) -> bool:
+        """Return whether this hook has written a file, for whatever owner."""
+        return self._note(path) is not None
+
     def of(self, owner: str) -> list[Path]:
         """Return the files whose latest owner is `owner`."""
         return sorted(note.path for note in self._all() if note.owners[-1] == owner)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heat_config_agent.deployments import replacement
 from heat_config_agent.state import journal
 from support import kill_points
 from support.commands import SH, counted, runs, wait_for_text
@@ -118,6 +120,29 @@ def test_failure_of_the_script_does_not_hide_the_first(
     assert "on_failure: failed: exit code 9" in log.err
     both = machine.agent("log", "d1", "--json").data["runs"]
     assert [each["name"] for each in both] == ["d1", "d1 on_failure"]
+
+
+def test_follow_up_counts_as_no_replacement(machine: Machine) -> None:
+    """It has the resource of what has failed, and Heat has replaced nothing; nothing is left to clean up."""
+    configs = [
+        {"actions": ["CREATE"], "tool": "script", "config": f"{SH}exit 5\n"},
+        {"actions": ["DELETE"], "tool": "script", "config": f"{SH}true\n"},
+        {"actions": ["FAILED"], "tool": "script", "config": SH + noting(machine)},
+    ]
+    given = deployment(
+        "d1",
+        {"configs": configs},
+        group="component",
+        action="CREATE",
+        inputs={"deploy_stack_id": "s/1", "deploy_resource_name": "web"},
+    )
+
+    assert machine.apply([given]).code == 1
+
+    found = replacement.replacements(entries(machine).values())
+    assert found == []
+    assert noted(machine) == ["once"]
+    assert machine.agent("show", "s/web", "--json").data["id"] == "d1"
 
 
 def test_success_is_followed_by_nothing(machine: Machine) -> None:
@@ -350,6 +375,11 @@ def test_killed_agent_leaves_the_script_to_the_next(machine: Machine) -> None:
     assert entries(machine)["d1"].reason == "exit code 3"
 
 
+@pytest.mark.fault(
+    1,
+    "`kill -9` of the agent at each point of a failing run and of what follows its failure",
+    "both run once, and the one result that arrives is that of the first",
+)
 @pytest.mark.parametrize("point", TRANSITIONS)
 @pytest.mark.parametrize("passing", [1, 2])
 @pytest.mark.slow
@@ -375,3 +405,64 @@ def test_agent_killed_at_any_point_runs_it_once(
     assert noted(machine) == ["once"]
     assert entries(machine)["d1"].reason == "exit code 3"
     assert {sent.value["deploy_status_code"] for sent in heat.signals} == {3}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="other users: run the tests as root")
+def test_script_runs_as_the_user_of_the_deployment(machine: Machine) -> None:
+    """It can do no more than the run could."""
+    machine.folder.chmod(0o755)
+    options = {"user": "nobody", "on_failure": "id -un; echo $reason"}
+
+    assert machine.apply([deployment("d1", f"{SH}exit 4\n", options=options)]).code == 1
+
+    assert machine.agent("log", "d1").out == "nobody\nexit code 4\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="isolation: run the tests as root")
+def test_script_runs_in_the_isolation_of_the_deployment(machine: Machine) -> None:
+    """It writes where the run could write."""
+    marker = f"/tmp/followed-{machine.folder.name}"
+    given = deployment(
+        "d1",
+        f"{SH}exit 4\n",
+        options={
+            "isolate": {"tmp": "true"},
+            "on_failure": f"touch {marker} && echo made",
+        },
+    )
+
+    assert machine.apply([given]).code == 1
+
+    assert machine.agent("log", "d1").out == "made\n"
+    assert not Path(marker).exists()
+
+
+def test_machine_that_went_down_in_the_run_is_followed(machine: Machine) -> None:
+    """The next agent finds the run lost, and what follows has that reason."""
+    path = machine.write(
+        [
+            failing(
+                machine,
+                "sleep 1000",
+                options={"on_failure": noting(machine, "$reason")},
+            )
+        ]
+    )
+    process = machine.start_apply(path)
+    try:
+        wait_for_text(machine.folder / "runs", "d1")
+        process.kill()
+        process.communicate()
+        supervisor = entries(machine)["d1"].run.pid
+        os.kill(supervisor, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{supervisor}").exists())
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert machine.apply(path).code == 1
+
+    assert runs(machine) == ["d1"]
+    (reason,) = noted(machine)
+    assert "interrupted" in reason

@@ -144,6 +144,42 @@ def test_config_for_failures_runs_before_the_rollback(machine: Machine) -> None:
     ]
 
 
+@pytest.mark.fault(
+    1,
+    "`kill -9` of a command on a stack while a config for failures runs, before the rollback",
+    "the same command waits for its end, and then rolls back; nothing runs twice",
+)
+def test_config_for_failures_survives_the_command(machine: Machine) -> None:
+    """The rollback that the next command goes on with begins after its end."""
+    slow = {
+        "actions": ["FAILED"],
+        "tool": "script",
+        "config": "#!/bin/sh\ntouch FOLDER/begun\nwhile ! [ -e FOLDER/go ]; do sleep 0.05; done\n"
+        'echo "$deploy_resource_name FAILED" >> FOLDER/log\n',
+    }
+    content = template(svc=deployment())
+    content["resources"]["config"]["properties"]["configs"].append(slow)
+    assert apply(machine, content).code == 0
+    log(machine)
+    words = ["s.yaml", "--state-dir", str(machine.state), "--rollback"]
+    words += ["--parameter", "ok=no"]
+    process = machine.start("heat-config-apply", *words, stdin=None)
+    try:
+        wait_until((machine.folder / "begun").exists)
+    finally:
+        process.kill()
+        process.communicate()
+    again = machine.start("heat-config-apply", *words, stdin=None)
+    try:
+        assert not log(machine)[1:]
+        (machine.folder / "go").touch()
+    finally:
+        (machine.folder / "go").touch()
+        again.communicate()
+
+    assert log(machine) == ["svc FAILED", "svc UPDATE"]
+
+
 def test_script_runs_before_what_was_made_is_removed(machine: Machine) -> None:
     """A stack that could not be made is gone with --rollback, and the script has still seen it."""
     content = template(svc=deployment())

@@ -330,3 +330,26 @@ def test_service_with_a_health_gate_is_verified_by_both(site: Site) -> None:
         assert site.verify()["message"] == what
         site.repair()
         assert site.changes() == []
+
+
+def test_drop_in_that_overrides_a_setting_is_named(site: Site) -> None:
+    """As of `systemctl edit`; a drop-in of another deployment is there on purpose, and others add only."""
+    site.run({"web.service": web()})
+    folder = site.file(f"{FILE}.d")
+    folder.mkdir()
+    path = folder / "override.conf"
+    try:
+        path.write_text("[Service]\nEnvironment=A=1\n")
+        site.systemctl("daemon-reload")
+        assert site.changes() == []
+
+        path.write_text("[Service]\nExecStart=\nExecStart=/bin/sleep 7000\n")
+        site.systemctl("daemon-reload")
+
+        assert site.changes() == [
+            ("web.service", f"{FILE}.d/override.conf overrides ExecStart=")
+        ]
+    finally:
+        path.unlink()
+        folder.rmdir()
+        site.systemctl("daemon-reload")

@@ -91,7 +91,9 @@ def use(options: SimpleNamespace | argparse.Namespace, kind: str) -> None:
         from heat_config_agent.cli import envelope  # noqa: PLC0415  # only with --json
 
         envelope.begin(kind, is_on=True)
-    if getattr(options, "diff", False) and not getattr(options, "plan", True):
+    # `verify --diff` shows what differs on the machine, with and without a plan
+    is_of_plan = kind != "verification" and getattr(options, "diff", False)
+    if is_of_plan and not getattr(options, "plan", True):
         raise UsageError("--diff is for plans", hint="add --plan")
 
 

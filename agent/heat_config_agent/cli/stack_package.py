@@ -13,14 +13,16 @@ from heat_config_hooks.values import dataclass, replace
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
     from types import SimpleNamespace
 
     from heat_config_agent.cli.completion.line import Line, Offer
     from heat_config_agent.model.positions import Json
+    from heat_config_agent.runs.tools import Tools
     from heat_config_agent.settings.effective import Settings
     from heat_config_agent.state.followed import Followed
+    from heat_config_agent.verification.machine import Ground
     from heat_config_stack.records.listing import Kept
     from heat_config_stack.records.records import ResourceRecord
 
@@ -238,6 +240,18 @@ def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:
     from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
 
     return sessions.all_deployments(settings)
+
+
+def verifiable(
+    settings: Settings, stack: str, tools: Tools
+) -> tuple[Ground, Collection[str]]:
+    """Return what the verification of a stack's deployments needs, and the ids of those that are in force.
+
+    The deployments of a suspended stack are not. Raises StateError.
+    """
+    from heat_config_stack.lifecycle import verification  # noqa: PLC0415  # slow to load
+
+    return verification.stored(folder(settings.state, stack), settings, tools)
 
 
 def stack_ids(settings: Settings) -> list[tuple[str, str]]:

@@ -34,6 +34,8 @@ class Ground:
     documents: Mapping[str, Deployment]
     """The deployments of current documents by key, for those whose own document is not kept any more."""
     parallel: int = 1
+    are_as_run: bool = False
+    """True if `documents` has the deployments as they have run, with the verifications of today: they count first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +151,8 @@ def _job(entry: Entry, ground: Ground) -> Job | Verdict:
 
 def _deployment(entry: Entry, ground: Ground) -> Deployment | None:
     """Return the deployment of an entry with its config; None if that is not kept any more."""
+    if ground.are_as_run and entry.key in ground.documents:
+        return ground.documents[entry.key]
     document = entry.document
     if not document and entry.removed is Removed.NOTHING:
         document = ground.deployed.document(entry.key)

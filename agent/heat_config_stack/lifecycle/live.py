@@ -42,6 +42,7 @@ from heat_config_stack.resource.scheduler import Scheduler
 from heat_config_stack.resource.snippet import thaw
 
 if TYPE_CHECKING:
+    from heat_config_agent.verification.machine import Finding
     from heat_config_stack.resource.types import Types
 
 
@@ -89,6 +90,9 @@ class World:
     unusable: Callable[[str], None] | None = None
     """Receives the reason why the class of an existing resource cannot be used, and the resource is then what is on
     record of it; None if that is an error."""
+    verified: Callable[[DeploymentRecord], Finding | None] | None = None
+    """Returns what a verification finds about a deployment, None if nothing of it was carried out on this machine; None
+    if nothing can be verified, as of a stack that is only looked at."""
     conceal: Concealer = OPEN
     """Hides the secret parameters of all stacks that were at work, in everything that is shown."""
 

@@ -31,8 +31,8 @@ from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.values import replace
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import World
-from heat_config_stack.records import kept_files
 from heat_config_stack.records.records import FAILED, IN_PROGRESS, DeploymentRecord
+from heat_config_stack.records.store import Memory
 
 LONGEST = 60.0
 """The longest wait in seconds if nothing is due."""
@@ -210,7 +210,7 @@ class ThisMachine:
             self._end_forgotten(world)
         self._world = world
         if world.store.files is not None and world.store.files.is_there:
-            self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
+            self._environment[protocol.STACK_FILES] = str(world.store.files.folder)
         if (self._new or self._gone) and len(self._applier.work.queue) < self._parallel:
             if not self._offer(world):
                 timeout = 0
@@ -330,7 +330,7 @@ class ThisMachine:
         self._documents[deployment.id] = Document(
             source=source(deployment),
             content=[config.entry()],
-            signatures=signatures_of(world),
+            signatures=signatures_of(world.store),
         )
         for each in self._alike(world, deployment, config.name):
             self._named.setdefault(each, set()).add(deployment.id)
@@ -395,9 +395,9 @@ def _may_have_ended(entry: Entry) -> bool:
     return may and plan.deployment_of(entry).target.wanted
 
 
-def signatures_of(world: World) -> tuple[str, ...]:
+def signatures_of(store: Memory) -> tuple[str, ...]:
     """Return the evidence that the files of a stack are signed."""
-    root = world.store.root
+    root = store.root
     kept = (
         root.source.get("signatures", ())
         if root is not None and isinstance(root.source, dict)

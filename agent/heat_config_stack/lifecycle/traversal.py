@@ -85,6 +85,8 @@ class Traversal:
         """The steps that could begin, if the stack is worked on in turn: a heap, by their positions."""
         self._is_over = False
         """True if a step has failed after which nothing more is begun."""
+        self._goes_on = False
+        """True if what depends on a failed step is visited too."""
 
     def start(self) -> None:
         """Begin with the steps that have no dependencies."""
@@ -117,7 +119,8 @@ class Traversal:
         """Return the one step to begin; none while another one is open, or after a failure."""
         for node in nodes:
             heapq.heappush(self._waiting, (self.position(node), node))
-        if self.stack.record.failure is not None:  # only a removal goes on
+        if self.stack.record.failure is not None and not self._goes_on:
+            # only a removal goes on
             self._waiting = [entry for entry in self._waiting if entry[1].last]
             heapq.heapify(self._waiting)
         if self._open or self._is_over or not self._waiting:
@@ -167,9 +170,10 @@ class Traversal:
 
     def _after(self, node: Node, succeeded: list[bool]) -> None:
         self._open -= 1
-        self._is_over = self._is_over or not (succeeded or node.last)
-        if self.stack.traversal is self and (succeeded or self._in_turn):
-            if succeeded or node.last:
+        goes_on = bool(succeeded) or self._goes_on
+        self._is_over = self._is_over or not (goes_on or node.last)
+        if self.stack.traversal is self and (goes_on or self._in_turn):
+            if goes_on or node.last:
                 self.graph.done(node)
             self._take()
         if not self._open and self.stack.traversal is self:
@@ -289,6 +293,9 @@ class _Turn(Traversal):
         super().__init__(stack)
         ids = {name: resource.record.id for name, resource in stack.resources.items()}
         self._names = {of: name for name, of in ids.items()}
+        self._goes_on = stack.record.action == records.CHECK
+        self._stopped: set[str] = set()
+        """The ids of the resources that a check does not come to, and those that have failed before them."""
         suspends = stack.record.action == records.SUSPEND
         nodes = {
             of: Node(of, False)
@@ -311,9 +318,26 @@ class _Turn(Traversal):
     def step(self, node: Node) -> Task:
         action, attempt = self.stack.record.action, self.stack.record.attempt
         resource = self.stack.resources[self._names[node.id]]
+        if self._is_stopped(resource):
+            return
         if (resource.record.passed, *resource.state) != (attempt, action, COMPLETE):
             resource.record.passed = attempt
-            yield from TURNS[action](resource)
+            try:
+                yield from TURNS[action](resource)
+            except ResourceFailure:
+                self._stopped.add(node.id)
+                raise
+
+    def _is_stopped(self, resource: Resource) -> bool:
+        """Return whether a check does not come to a resource: it depends on one that has failed, and runs nothing here.
+
+        Each resource that runs something here is verified, because the next update repairs what has failed.
+        """
+        stopped = not self._stopped.isdisjoint(resource.record.requires)
+        if stopped and not resource.has_run() and resource.child is None:
+            self._stopped.add(resource.record.id)
+            return True
+        return False
 
 
 class _Convergence(Traversal):

@@ -27,8 +27,21 @@ LEFT_OUT = "left out"
 """The beginning of the reason of a resource that is for another server than this machine."""
 
 
+NOT_VERIFIED = "not verified"
+"""The words before the reason why a check has not found out whether a deployment is in effect."""
+
+
+DRIFTED = "drifted"
+"""The key of the stored value of a resource with the state that a check has found, from a check that has failed to the
+next run."""
+
+
 ASKED = "a person asked for another run"
 """The reason of a resource that runs again in the next action of its stack, because a person asked for it."""
+
+
+AGAIN = "again"
+"""The key of the stored value of a resource that is true while a person waits for another run."""
 
 
 CANCELLED = " was cancelled"
@@ -139,6 +152,19 @@ class ResourceRecord:
     def is_left_out(self) -> bool:
         """True if its last action is complete and was not carried out, because it is for another server."""
         return self.status == COMPLETE and self.reason.startswith(LEFT_OUT)
+
+    @property
+    def is_unverified(self) -> bool:
+        """True if its last action is a check that could not find out whether it is in effect."""
+        checked = self.state == (CHECK, COMPLETE)
+        return checked and f"; {NOT_VERIFIED}: " in self.reason
+
+    @property
+    def out_of_effect(self) -> str:
+        """The state that its last check has found, if that has failed: drifted, or failed; else empty."""
+        return (
+            str(self.data.get(DRIFTED) or "") if self.state == (CHECK, FAILED) else ""
+        )
 
     @property
     def state(self) -> tuple[str, str]:

@@ -94,13 +94,13 @@ def delete(resource: Resource) -> Acting:
 
 
 def check(resource: Resource) -> Acting:
-    """Check the state of the physical resource."""
-    if not hasattr(resource, "handle_check"):
-        if resource.state != (INIT, COMPLETE):
-            _refuse_failed(resource, CHECK)
-            _set(
-                resource, CHECK, COMPLETE, f"CHECK not supported for {resource.type()}"
-            )
+    """Check the state of the physical resource; of one that runs something, whether that still is in effect."""
+    if resource.is_verified or not hasattr(resource, "handle_check"):
+        if resource.state == (INIT, COMPLETE):
+            return
+        _refuse_failed(resource, CHECK)
+    if why := resource.unchecked():
+        _set(resource, CHECK, COMPLETE, why)
         return
     with _state(resource, CHECK):
         yield from _handled(resource, CHECK)
@@ -166,6 +166,7 @@ def _refuse_failed(resource: Resource, action: str) -> None:
         not resource.has_run()
         or resource.child is not None
         or not (resource.status == FAILED or resource.sleeps())
+        or (action == CHECK and resource.is_out_of_effect())
     ):
         return
     reason = resource.record.reason

@@ -292,6 +292,8 @@ class Resource(ClientUser):
     """True if it may have the deletion policy Snapshot."""
     may_run: ClassVar[bool] = False
     """True if its actions may run something on a machine, where a replacement has the same place."""
+    is_verified: ClassVar[bool] = False
+    """True if a check verifies the machine, where Heat checks nothing."""
     is_placeholder: ClassVar[bool] = False
     """True if it stands for a resource of a cloud: nothing is created for it."""
 
@@ -596,6 +598,16 @@ class Resource(ClientUser):
     def left_out(self) -> str:
         """Return why the last action was not carried out, although it counts as complete; empty if it was."""
         return ""
+
+    def unchecked(self) -> str:
+        """Return why a check of the resource finds nothing out, in Heat's words; empty if it does."""
+        if hasattr(self, "handle_check"):
+            return ""
+        return f"CHECK not supported for {self.type()}"
+
+    def is_out_of_effect(self) -> bool:
+        """Return whether the last check of a resource that is verified has failed, so that it can be repeated."""
+        return False
 
     def action_of_update(self) -> str:
         """Return the action by which an update brings the resource to its definition, UPDATE or CREATE."""

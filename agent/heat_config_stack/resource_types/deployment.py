@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from heat_config_agent.model.positions import Json
+from heat_config_agent.model.states import Shown
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, placing, records
 from heat_config_stack.records.records import (
+    AGAIN,
     COMPLETE,
+    DRIFTED,
     FAILED,
     ConfigRecord,
     DeploymentRecord,
@@ -22,6 +25,9 @@ from heat_config_stack.resource.constraints import AllowedValues
 from heat_config_stack.resource.properties import Properties, Schema
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import Snippet
+
+if TYPE_CHECKING:
+    from heat_config_agent.verification.machine import Finding
 
 ACTIONS = ("CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME")
 TRANSPORTS = (
@@ -61,6 +67,9 @@ _LEFT = "left_out"
 """The key of the stored value with the action that was left to another server."""
 _EARLIER = "not carried out: it is for the server"
 
+_SEEN = frozenset({Shown.OK, Shown.DRIFTED, Shown.FAILED})
+"""The states of a deployment about which a check says something."""
+
 STRUCTURED: dict[str, Schema] = {
     "input_key": Schema(
         Schema.STRING, "The key of a map that is an input's value.", default="get_input"
@@ -83,6 +92,7 @@ class SoftwareDeployment(Resource):
     no_signal_actions: ClassVar[tuple[str, ...]] = ()
     again_after_interruption: ClassVar[bool] = True
     may_run: ClassVar[bool] = True
+    is_verified: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         **SHARED,
@@ -174,7 +184,9 @@ class SoftwareDeployment(Resource):
         return self._derived(action, source) if self._is_for(action, source) else None
 
     def runs(self, action: str) -> bool:
-        """Return whether an action runs anything, as far as the config is known."""
+        """Return whether an action runs anything, as far as the config is known; a check only verifies."""
+        if action == records.CHECK:
+            return False
         try:
             return self._is_for(action, self._config(self.properties))
         except exception.NotFound:
@@ -255,7 +267,13 @@ class SoftwareDeployment(Resource):
     ) -> str:
         """Carry out the config for UPDATE, or for CREATE if that has failed, also if only the metadata changes."""
         self.define(json_snippet.definition)
-        return self._act(self.record.action)
+        found, action = self._deployment, self.record.action
+        wanted = self.record.data.keys() & {DRIFTED, AGAIN}
+        if wanted and found and not self.runs(action):
+            action = (
+                found.action
+            )  # a CREATE or a RESUME, which is all that it carries out
+        return self._act(action)
 
     def handle_suspend(self) -> str:
         """Carry out the config for SUSPEND."""
@@ -264,6 +282,43 @@ class SoftwareDeployment(Resource):
     def handle_resume(self) -> str:
         """Carry out the config for RESUME."""
         return self._act("RESUME")
+
+    # The check: Heat has none for deployments. Here the machine is verified.
+
+    def unchecked(self) -> str:
+        """Return why the machine cannot be verified; empty if it can, and if the check before has failed."""
+        if self._left:
+            return self.left_out()
+        finding, found = self._finding(), self._deployment
+        if finding is not None and (
+            finding.state in _SEEN or self.record.data.get(DRIFTED)
+        ):
+            return ""
+        why = "" if finding is None else finding.reason
+        if found is not None and placing.is_elsewhere(found):
+            why = "it is on another host"
+        told = f"; {records.NOT_VERIFIED}: {why}" if why else ""
+        return f"CHECK not supported for {self.type()}{told}"
+
+    def _finding(self) -> Finding | None:
+        """Return the finding of a verification about the last action; None if nothing of it was carried out here."""
+        verified, found = self.stack.world.verified, self._deployment
+        return verified(found) if verified is not None and found is not None else None
+
+    def handle_check(self) -> None:
+        """Raise Error if the machine is not as the deployment says, or if it was not, and is unknown now."""
+        finding = self._finding()
+        if finding is None or finding.state is Shown.OK:
+            self.record.data.pop(DRIFTED, None)
+            return
+        self.record.data[DRIFTED] = str(finding.state)
+        words = "" if finding.state in _SEEN else f"{records.NOT_VERIFIED}: "
+        raise exception.Error(f"{words}{finding.reason}")
+
+    def is_out_of_effect(self) -> bool:
+        """Return whether the last check has failed, and no person has asked for a run since."""
+        state = (self.action, self.status)
+        return state == (records.CHECK, FAILED) and self.record.reason != records.ASKED
 
     def handle_delete(self) -> str:
         """Carry out the config for DELETE."""
@@ -303,7 +358,9 @@ class SoftwareDeployment(Resource):
             begun and record.status != COMPLETE
         )
         never = never or self._left == records.CREATE
-        return records.CREATE if never else records.UPDATE
+        # as the one that replaces it in Heat
+        anew = DRIFTED in record.data and self.runs(records.CREATE)
+        return records.CREATE if never or anew else records.UPDATE
 
     def needs_replace_with_prop_diff(
         self,
@@ -362,6 +419,8 @@ class SoftwareDeployment(Resource):
             )
             self.resource_id_set(deployment.id)
         self.record.data.pop(_LEFT, None)
+        self.record.data.pop(DRIFTED, None)
+        self.record.data.pop(AGAIN, None)
         # a creation that was interrupted may go on with another one
         deployment.server = server or deployment.server
         deployment.action, deployment.attempt = action, self.record.attempt

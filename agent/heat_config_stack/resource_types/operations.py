@@ -19,7 +19,9 @@ from heat_config_stack.definition import ROOT, Unresolved, resolve
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.records import exception, kept_files
 from heat_config_stack.records.records import (
+    AGAIN,
     CREATE,
+    DRIFTED,
     FAILED,
     ConfigRecord,
     ResourceRecord,
@@ -48,6 +50,7 @@ _COMPARED = frozenset({"server", "kind", "config", "input_values", "trigger"})
 
 _PREFIX = "tosca."
 _SURROUNDINGS = f"{_PREFIX}surroundings"
+_VERIFY = f"{_PREFIX}verify"
 """Names of inputs that the tool reads itself."""
 
 _MADE, _OPEN, _RUN, _OUTPUTS = "made", "open", "run", "outputs"
@@ -58,6 +61,7 @@ the last run of what makes, and the outputs of each operation."""
 def repeat(record: ResourceRecord, *, as_new: bool) -> None:
     """Have the next update repeat the action of a deployment or an operation; with `as_new`, have it run for CREATE."""
     record.status = FAILED
+    record.data[AGAIN] = True
     if as_new:
         record.action = CREATE
     if _MADE in record.data:
@@ -128,6 +132,16 @@ class Operation(SoftwareDeployment):
         "needed_outputs": Schema(
             Schema.MAP,
             "The outputs that other operations ask for, by operation.",
+            update_allowed=True,
+        ),
+        "verify": Schema(
+            Schema.MAP,
+            "The operation that verifies the node: its files, and what runs it.",
+            update_allowed=True,
+        ),
+        "verify_values": Schema(
+            Schema.MAP,
+            "Values of the inputs of what verifies, which are not compared.",
             update_allowed=True,
         ),
         "options": Schema(Schema.MAP, "Options of the tool.", update_allowed=True),
@@ -204,6 +218,16 @@ class Operation(SoftwareDeployment):
         config.update(
             parts[0] if len(parts) == 1 else {"steps": parts} if parts else {}
         )
+        checks = properties["verify"] or {}
+        if checks and action in MAKES[properties["kind"]][0]:
+            config["files"].update(checks["files"])
+            config["verify"] = {
+                "operation": "verify",
+                "primary": checks["primary"],
+                "processor": checks["processor"],
+                "inputs": _VERIFY,
+            }
+            values[_VERIFY] = properties["verify_values"] or {}
         names = [
             output
             for step, _, _ in steps
@@ -273,11 +297,25 @@ class Operation(SoftwareDeployment):
             not is_made
             or self._left
             or self.record.data.get(_OPEN)
+            or self.record.data.get(DRIFTED)
             or changed
             or self._asked_for_more()
         ):
             return self._act("UPDATE" if is_made else "CREATE")
+        if prop_diff.keys() & {"verify", "verify_values"}:
+            self._verify_otherwise()
         return ""
+
+    def _verify_otherwise(self) -> None:
+        """Keep another verification of the last run, for which nothing has to run again."""
+        store, found = self.stack.world.store, self._deployment
+        config = store.configs.get(found.config) if found is not None else None
+        if found is None or config is None or not self._steps(found.action):
+            return
+        derived = self._derived(found.action, None)
+        config.config, config.inputs = derived.config, derived.inputs
+        config.secrets = derived.secrets
+        store.put(config)
 
     def _content(self, config: ConfigRecord) -> object:
         compared = [each for each in config.inputs if each["name"] != _SURROUNDINGS]

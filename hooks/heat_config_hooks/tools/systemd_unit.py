@@ -36,7 +36,7 @@ A file that someone has changed since is left in place.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from heat_config_hooks import protocol, steps
@@ -175,7 +175,46 @@ def look(request: protocol.Request, place: protocol.Workplace) -> Verdict:
         for name, answer in answers.items()
         if answer in unit_state.NOT_ENABLED
     ]
-    return together([on_disk, states, *links])
+    others = _overrides(shown, units, folder, Written(place.working))
+    return together([on_disk, states, *links, *others])
+
+
+def _overrides(
+    shown: Iterable[Mapping[str, str]],
+    units: Mapping[str, str],
+    folder: Path,
+    written: Written,
+) -> list[Verdict]:
+    """Return a verdict for each setting of the units that a drop-in overrides, if the hook has not written it.
+
+    Drop-ins of packages do not count: they were there before.
+    """
+    from heat_config_hooks.tools import unit_overrides  # noqa: PLC0415  # few runs verify
+    from heat_config_hooks.verdict import Change, drifted  # noqa: PLC0415
+
+    own = {str(folder / name): text for name, text in units.items()}
+    verdicts = []
+    for unit in shown:
+        paths = unit.get("DropInPaths", "").split()
+        foreign = [path for path in paths if path not in own]
+        foreign = [
+            path
+            for path in foreign
+            if not path.startswith("/usr/") and not written.has(Path(path))
+        ]
+        if not foreign:
+            continue
+        texts = {
+            path: own.get(path)
+            or (unit_folder.content(Path(path)) or b"").decode("utf-8", "replace")
+            for path in (unit.get("FragmentPath", ""), *paths)
+            if path in own or path in foreign
+        }
+        verdicts += [
+            drifted([Change(what=unit["Id"], how=f"{path} overrides {name}=")])
+            for path, name in unit_overrides.overridden(texts, list(own))
+        ]
+    return verdicts
 
 
 def _unit_folder(place: protocol.Workplace) -> Path:

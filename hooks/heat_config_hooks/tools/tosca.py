@@ -13,6 +13,8 @@ The config is an object, or its JSON text:
     root        a text that stands for the folder of the files in all inputs
     places      [{file, to, until}]: copies `file` to the path `to` before the first step, and removes the copy at the
                 `end` of the run, at the `delete` of the deployment unless someone has changed it, or `never`
+    verify      {primary, processor, operation, inputs} of a script that says whether the node is in effect; without it,
+                the tool of the last step verifies, and copies that stay are compared if there are no steps
 
 The files are laid out in the folder of the run, under their paths. A file runs in its own folder.
 Inputs are environment variables, as in the hook `script`. Names that begin with `tosca.` are for the hook:
@@ -61,9 +63,14 @@ from heat_config_hooks.tools.tosca_config import Config, Step
 from heat_config_hooks.tools.tosca_tools import Tool
 from heat_config_hooks.values import dataclass, replace
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 ABOUT = protocol.About(
     config="an object with the files of an operation and how they are processed, or its JSON text",
-    variables=("HEAT_TOSCA_WORKING", "HEAT_TOSCA_OUTPUTS", tosca_files.KEPT),
+    variables=("HEAT_TOSCA_WORKING", "HEAT_TOSCA_OUTPUTS", protocol.STACK_FILES),
     undoes=True,
     tested="real bash, python3, and those of the other tools",
 )
@@ -164,6 +171,52 @@ def finish(
         return failure(UNKNOWN, sentence, Capture(ended.stdout), Capture(ended.stderr))
 
 
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command of what verifies, or the verdict if none is needed. Raises HookError, OSError."""
+    config = tosca_config.read(request.config)
+    files.make_directory(place.run)
+    if not config.steps and config.verify is None:
+        tosca_files.lay_out(config, place)
+        return tosca_files.verified(config, request, place)
+    task = _verifying(request, place, config)
+    if task.tool is None and config.verify is None:
+        from heat_config_hooks import verdict  # noqa: PLC0415  # runs do not need it
+
+        return verdict.unknown(
+            "its node has no operation `verify`, and a script cannot be verified"
+        )
+    tosca_files.lay_out(config, place)
+    if task.tool is None:
+        return _script_command(task)
+    tosca_tools.write(task.step.processor, task.tool, task.file)
+    return task.tool.verify()
+
+
+def verdict(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Verdict:
+    """Return the verdict of the script, by its exit code and its last line, or that of the tool."""
+    from heat_config_hooks import health  # noqa: PLC0415  # runs do not need it
+
+    task = _verifying(request, place, tosca_config.read(request.config))
+    if task.tool:
+        return task.tool.verdict(ended)
+    spoke = ended.stderr.stat().st_size > 0
+    return health.verdict_of(ended if spoke else replace(ended, stderr=ended.stdout))
+
+
+def _verifying(
+    request: protocol.Request, place: protocol.Workplace, config: Config
+) -> _Task:
+    """Return the task of a verification: the script for it, else the last step. Its outputs are nobody's."""
+    step = config.verify or config.steps[-1]
+    own = replace(request, outputs=())
+    inside = replace(place, outputs=place.run / "outputs")
+    return _tasks(own, inside, replace(config, steps=(step,)))[0]
+
+
 def _tasks(
     request: protocol.Request, place: protocol.Workplace, config: Config
 ) -> list[_Task]:
@@ -262,11 +315,17 @@ class _Task:
 
 def _command(task: _Task) -> protocol.Command | Reply:
     """Write what the command for a step needs, and return the command. Raises HookError."""
-    files.make_directory(task.place.run)
     if task.tool is None:
-        return _SCRIPTS[task.step.processor](task)
+        return _script_command(task)
+    files.make_directory(task.place.run)
     tosca_tools.write(task.step.processor, task.tool, task.file)
     return task.tool.prepare()
+
+
+def _script_command(task: _Task) -> protocol.Command:
+    """Write what the command for a script needs, and return the command. Raises HookError."""
+    files.make_directory(task.place.run)
+    return _SCRIPTS[task.step.processor](task)
 
 
 def _placed(value: object, mark: str, root: str) -> object:

@@ -97,6 +97,8 @@ class Config:
     places: tuple[Place, ...] = ()
     root: str = ""
     """Text that stands for the folder of the files in all inputs; empty for none."""
+    verify: Step | None = None
+    """The operation that verifies the node."""
 
 
 def read(config: object) -> Config:
@@ -131,7 +133,21 @@ def read(config: object) -> Config:
             for index, item in enumerate(_items(values, "places"))
         ),
         root=_text(values, "root", "config"),
+        verify=_verify(values, paths),
     )
+
+
+def _verify(values: Mapping[str, object], files: Mapping[str, object]) -> Step | None:
+    """Return the operation that verifies the node; None if there is none. Raises HookError."""
+    given, path = values.get("verify"), "config.verify"
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise HookError("expected an object", path)
+    step = _step(given, path, files)
+    if step.processor not in SCRIPTS:
+        raise HookError("expected a script", f"{path}.processor")
+    return step
 
 
 def _map(config: object) -> Mapping[str, object]:
@@ -152,7 +168,7 @@ def _map(config: object) -> Mapping[str, object]:
 
 
 _STEP_KEYS = ("primary", "processor", "operation", "inputs", "container")
-_KEYS = (*_STEP_KEYS, "steps", "files", "places", "root")
+_KEYS = (*_STEP_KEYS, "steps", "files", "places", "root", "verify")
 
 
 def _check_keys(

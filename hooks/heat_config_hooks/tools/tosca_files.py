@@ -9,11 +9,13 @@ from pathlib import Path
 
 from heat_config_hooks import files, protocol
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.tools.tosca_config import Config, Digest, shown
+from heat_config_hooks.tools.tosca_config import Config, Digest, Place, shown
 from heat_config_hooks.written import Written, owner
 
-KEPT = "HEAT_STACK_FILES"
-"""The variable with the folder in which files are kept under their digests."""
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
 
 _MAGIC = (b"#!", b"\x7fELF")
 """The beginnings of files that can be executed."""
@@ -45,10 +47,11 @@ def lay_out(config: Config, place: protocol.Workplace) -> None:
 def _copy(name: str, digest: str, path: Path, environment: Mapping[str, str]) -> None:
     """Copy a kept file. Raises HookError if it is not there, or is not what its digest says."""
     where = f"config.files[{shown(name)}]"
-    kept = environment.get(KEPT)
+    kept = environment.get(protocol.STACK_FILES)
     if not kept:
         raise HookError(
-            f"the file is kept in a folder of a stack, and ${KEPT} names none", where
+            f"the file is kept in a folder of a stack, and ${protocol.STACK_FILES} names none",
+            where,
         )
     source = Path(kept) / digest
     try:
@@ -89,9 +92,7 @@ def put_in_place(
         if request.removes and item.until == "delete":
             continue
         path, content = Path(item.to), files.read(root / item.file)
-        mode = item.mode if item.mode is not None else 0o644 & ~files.umask()
-        if content.startswith(_MAGIC):
-            mode = files.with_search(mode)
+        mode = _mode(item, content)
         try:
             if item.until == "never":
                 files.make_directory(
@@ -105,6 +106,44 @@ def put_in_place(
         except OSError as error:
             problem = f"cannot write {item.to}: {error.strerror or error}"
             raise HookError(problem, f"config.places[{index}]") from None
+
+
+def verified(
+    config: Config, request: protocol.Request, place: protocol.Workplace
+) -> Verdict:
+    """Return whether the copies that stay are as they were put in place. Raises OSError."""
+    from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+    written, root = Written(place.working), folder(place)
+    stay = [item for item in config.places if item.until != "end"]
+    every = []
+    for item in stay:
+        path, content = Path(item.to), files.read(root / item.file, files.LARGEST)
+        # the umask of this process need not be that of the run
+        mode = _present(path) if item.mode is None else _mode(item, content)
+        every.append(
+            written.verified(
+                {path: content}, owner=_owner(request, item.until), mode=mode
+            )
+        )
+    changes = [change for each in every for change in each.changes]
+    if changes:
+        return verdict.drifted(changes)
+    unknown = (each for each in every if each.standing is verdict.Standing.UNKNOWN)
+    return next(unknown, verdict.in_effect(item.to for item in stay))
+
+
+def _present(path: Path) -> int:
+    """Return the mode of a file; that of a new one if there is none."""
+    try:
+        return path.lstat().st_mode & 0o7777
+    except OSError:
+        return 0o644
+
+
+def _mode(item: Place, content: bytes) -> int:
+    mode = item.mode if item.mode is not None else 0o644 & ~files.umask()
+    return files.with_search(mode) if content.startswith(_MAGIC) else mode
 
 
 def _owner(request: protocol.Request, until: str) -> str:

@@ -16,6 +16,11 @@ from heat_config_hooks.reply import Reply
 from heat_config_hooks.tools.tosca_config import Container
 from heat_config_hooks.values import dataclass, replace
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
+
 _FACTS = """\
 import json
 import os
@@ -59,6 +64,7 @@ _COOKBOOK = "heat_config_tosca"
 class Tool:
     """A step that a tool's own hook processes."""
 
+    name: str
     hook: protocol.Hook
     request: protocol.Request
     place: protocol.Workplace
@@ -71,6 +77,22 @@ class Tool:
         """Return the reply of the tool."""
         return self.hook.finish(self.request, self.place, ended)
 
+    def verify(self) -> protocol.Command | Verdict:
+        """Return the command with which the tool verifies, or the verdict. Raises HookError."""
+        if protocol.can_verify(self.hook):
+            return self.hook.verify(self.request, self.place)
+        from heat_config_hooks import verdict  # noqa: PLC0415  # few runs verify
+
+        return verdict.unknown(
+            f"its node has no operation `verify`, and the tool {self.name} cannot verify"
+        )
+
+    def verdict(self, ended: protocol.Ended) -> Verdict:
+        """Return the verdict of the tool. Raises HookError."""
+        if protocol.can_verify(self.hook):
+            return self.hook.verdict(self.request, self.place, ended)
+        raise HookError("the tool cannot verify")
+
 
 def tool(
     processor: str,
@@ -80,7 +102,8 @@ def tool(
     container: Container | None,
 ) -> Tool:
     """Return the tool for a step, before anything is written. Raises HookError."""
-    hook = heat_config_hooks.load(_HOOKS.get(processor, processor))
+    name = _HOOKS.get(processor, processor)
+    hook = heat_config_hooks.load(name)
     common = {
         name: value for name, value in request.options.items() if name in options.COMMON
     }
@@ -89,6 +112,7 @@ def tool(
     )
     if container is not None:
         return Tool(
+            name=name,
             hook=hook,
             request=replace(request, config=_container(request, container)),
             place=place,
@@ -99,7 +123,10 @@ def tool(
         )
     place = replace(place, working=file.parent)
     return Tool(
-        hook=hook, request=_REQUESTS[processor](request, place, file), place=place
+        name=name,
+        hook=hook,
+        request=_REQUESTS[processor](request, place, file),
+        place=place,
     )
 
 

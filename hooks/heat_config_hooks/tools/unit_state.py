@@ -21,6 +21,7 @@ PROPERTIES = (
     "LoadError",
     "NeedDaemonReload",
     "FragmentPath",
+    "DropInPaths",
     "SourcePath",
     "ActiveState",
     "SubState",

@@ -58,7 +58,10 @@ def add(commands: state_options.Commands) -> None:
     )
     state_options.add_some(parser)
     parser.add_argument(
-        "--diff", action="store_true", help="also show everything that differs"
+        "--diff",
+        action="store_true",
+        dest="shows_lines",
+        help="also show everything that differs, and the lines of files",
     )
     parser.add_argument(
         "--allow-unknown",
@@ -114,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         header=("NAME", "STATE", "TOOL", "DETAILS"),
     ):
         terminal.say(line)
-    if options.diff:
+    if options.shows_lines:
         _show_differences(rows)
     terminal.say(f"\n{_counted(rows)}; {_changed(outcomes)}")
     return code
@@ -210,15 +213,20 @@ def _verified(
     by_state: dict[str, list[Named]] = {}
     for target in targets:
         by_state.setdefault(str(target.settings.state), []).append(target)
-    for group in by_state.values():
-        within = group[0].settings
-        ground = machine.Ground(
-            settings=within.run_settings,
-            deployed=Deployed(within.deployed, old=within.deployed_old),
-            tools=Tools(settings.hooks, terminal.warn),
-            documents=_documents(within, group),
-            parallel=int(settings.number("parallel")),
-        )
+    tools = Tools(settings.hooks, terminal.warn)
+    for every in by_state.values():
+        group, within, stack = every, every[0].settings, every[0].stack
+        if stack:
+            ground, in_force = stack_package.verifiable(settings, stack, tools)
+            group = [one for one in group if one.deployment in in_force]
+        else:
+            ground = machine.Ground(
+                settings=within.run_settings,
+                deployed=Deployed(within.deployed, old=within.deployed_old),
+                tools=tools,
+                documents=_documents(within, group),
+                parallel=int(settings.number("parallel")),
+            )
         by_key = {each.entry.key: each for each in group}
         found = {
             finding.entry.key: finding

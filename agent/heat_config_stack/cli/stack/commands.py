@@ -26,6 +26,17 @@ exit codes:
   130  interrupted: runs that have begun go on, and the same command continues the work
 """
 
+_CODES_OF_CHECK = _EXIT_CODES.replace(
+    "  10   ", "  9    something has drifted: the next update runs it again\n  10   "
+)
+
+_CHECK = """\
+Verify whether the machine still is as the deployments of a stack say, those of nested stacks included.
+
+Nothing is changed on the machine. The stack is CHECK_COMPLETE or CHECK_FAILED after it; of a stack that has failed the
+check, the next update runs again what has drifted.
+"""
+
 _TRUE = {"enable": True, "enabled": True, "true": True, "on": True, "yes": True}
 _TRUE |= {
     "disable": False,
@@ -257,6 +268,9 @@ def _add_update(inner: state_options.Commands) -> None:
 def _add_turn(action: str, inner: state_options.Commands) -> None:
     parser = _changes(inner, action, f"{action} a stack", _run("operations", "turn"))
     parser.set_defaults(turn=action)
+    if action == "check":
+        parser.description = _CHECK
+        parser.epilog = _CODES_OF_CHECK
 
 
 def _add_delete(inner: state_options.Commands) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -589,6 +590,13 @@ def _ended(
         for line in placed.lines(record.source):
             terminal.say(line)
     took = terminal.duration(seconds)
+    code = ExitCode.FAILED
+    if record.action == CHECK:
+        rows = values.checked(root)
+        if any(each["state"] == Shown.DRIFTED for each in rows):
+            code = ExitCode.DRIFTED
+        if not options.json:
+            _say_checked(rows)
     if record.status == COMPLETE and record.action != ROLLBACK:
         if not options.json:
             state = terminal.stated(str(Shown.OK))
@@ -609,7 +617,23 @@ def _ended(
     else:
         terminal.complain(f"error: {terminal.line(message)}")
     hint = f"`{ways[0][1]}`" if ways else ""
-    return _Outcome(ExitCode.FAILED, data, envelope.Failure("failed", message, hint))
+    word = "drifted" if code == ExitCode.DRIFTED else "failed"
+    return _Outcome(code, data, envelope.Failure(word, message, hint))
+
+
+def _say_checked(rows: Sequence[Mapping[str, Json]]) -> None:
+    """Print what a check has not found in effect, and how many deployments are."""
+    for each in rows:
+        if each["state"] != Shown.OK:
+            terminal.say(
+                terminal.line(
+                    f"{each['resource_name']}: {each['state']}: {each['message']}"
+                )
+            )
+    if rows:
+        numbers = Counter(str(each["state"]) for each in rows)
+        words = ", ".join(f"{number} {state}" for state, number in numbers.items())
+        terminal.say(f"{terminal.count(len(rows), 'deployment')}: {words}")
 
 
 def say_failure(message: str, ways: Sequence[tuple[str, str]]) -> None:
@@ -653,7 +677,8 @@ def _ways(
         return [*ways, ("try again", apply), ("undo", delete)]
     word = f"snapshot {action.lower()}" if action in (SNAPSHOT, RESTORE) else "check"
     if action == CHECK:
-        return [*ways, ("try again", settings.command("stack", word, name))]
+        check = settings.command("stack", word, name)
+        return [*ways, ("repair", again), ("check again", check)]
     return [*ways, ("try again", again)]
 
 

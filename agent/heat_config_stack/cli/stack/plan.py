@@ -15,6 +15,7 @@ from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.positions import Json
+from heat_config_agent.model.states import Shown
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks.values import replace as replace_value
@@ -178,7 +179,7 @@ def show(
             each.type,
             list(dict.fromkeys(_runs(each, each.name, new))),
             _differences(each, ids, conceal),
-            _REASONS.get(each.effect, ""),
+            _reason(each),
             [refusal for refusal in refused if refusal.outer == each.name],
         )
         for each in changes
@@ -196,6 +197,18 @@ def show(
     parameters = parameter_differences(definition, stack)
     name = definition.identity.name
     return _print(options, name, rows, parameters=parameters, mistake=mistake)
+
+
+def _reason(change: preview.Change) -> str:
+    """Return why a resource changes; empty where the values say it."""
+    former = change.former
+    if (
+        change.effect == preview.AGAIN
+        and former is not None
+        and former.record.out_of_effect == Shown.DRIFTED
+    ):
+        return "it has drifted"
+    return _REASONS.get(change.effect, "")
 
 
 def show_turn(stack: Stack, options: Any) -> int:

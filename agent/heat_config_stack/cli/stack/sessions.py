@@ -45,8 +45,10 @@ from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types import known_types
 
 if TYPE_CHECKING:
+    from heat_config_agent.verification.machine import Finding
     from heat_config_stack.hosts.fleet import Fleet
     from heat_config_stack.lifecycle.machine import ThisMachine
+    from heat_config_stack.lifecycle.verification import Verification
 
 
 def stored_definition(source: Json, identity: Identity) -> Definition:
@@ -326,6 +328,9 @@ def work(
         opened.world.server = server
         opened.world.left_unchanged = view.left_unchanged
         opened.world.user_data = user_data
+        verifying = _Verifying(folder, settings)
+        opened.world.verified = functools.partial(verifying.of, opened.world)
+        ending.callback(verifying.close)
         machine.progress.path_of = functools.partial(deployments.path_of, opened.store)
         with contextlib.closing(opened) as session:
             try:
@@ -335,6 +340,27 @@ def work(
                     machine.forget(opened.world)
             finally:
                 view.clear()
+
+
+class _Verifying:
+    """The verification of a stack, which is loaded when a check asks for it."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._folder, self._settings = folder, settings
+        self._opened: Verification | None = None
+
+    def of(self, world: World, deployment: DeploymentRecord) -> Finding | None:
+        if self._opened is None:
+            from heat_config_agent.runs.tools import Tools  # noqa: PLC0415  # only a check needs them
+            from heat_config_stack.lifecycle.verification import Verification  # noqa: PLC0415
+
+            tools = Tools(self._settings.hooks, warned)
+            self._opened = Verification(self._folder, self._settings, tools)
+        return self._opened.of(world, deployment)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
 
 
 def _loaded(made: Definition, source: Json, identity: Identity) -> Definition:

@@ -22,6 +22,7 @@ from heat_config_stack.definition import Unresolved, resolve
 from heat_config_stack.records import listing
 from heat_config_stack.records.listing import Kept
 from heat_config_stack.records.records import (
+    ASKED,
     CANCELLED,
     CHECK,
     COMPLETE,
@@ -214,6 +215,7 @@ def stack(settings: Settings, root: Stack) -> dict[str, Json]:
         "disable_rollback": not root.record.rollback,
         "parameters": shown_parameters(root),
         "outputs": [output(root, name) for name in defined.outputs] if defined else [],
+        "checks": [*checked(root)] if root.record.action == CHECK else [],
     }
 
 
@@ -238,6 +240,7 @@ def deleted(name: str) -> dict[str, Json]:
         "disable_rollback": True,
         "parameters": {},
         "outputs": [],
+        "checks": [],
     }
 
 
@@ -256,6 +259,10 @@ def state_of(record: ResourceRecord) -> Shown:
         return Shown.SKIPPED
     if record.action == INIT:
         return Shown.WAITING
+    if record.is_unverified or record.out_of_effect == Shown.UNKNOWN:
+        return Shown.UNKNOWN
+    if record.out_of_effect == Shown.DRIFTED and record.reason != ASKED:
+        return Shown.DRIFTED
     return states.of_stack(record.status)
 
 
@@ -362,8 +369,25 @@ def _message(member: Resource) -> str:
         for each in store.deployments.values():
             if each.resource == record.id and each.status == FAILED:
                 return member.stack.conceal.text(deployments.why(each))
-        return member.stack.conceal.text(record.reason)
+        reason = record.reason
+        if record.out_of_effect:
+            reason = reason.partition(f"resources.{record.name}: ")[2] or reason
+        return member.stack.conceal.text(reason)
+    if record.is_unverified:
+        return record.reason.partition("; ")[2]
     return record.reason if record.is_left_out else ""
+
+
+def checked(root: Stack) -> list[dict[str, Json]]:
+    """Return what the last check of a stack has found of each resource that runs something on this machine."""
+    return [
+        {
+            **resource(path, each),
+            "resource_status_reason": each.stack.conceal.text(each.record.reason),
+        }
+        for path, each in every(root, -1)
+        if each.is_verified and each.action == CHECK
+    ]
 
 
 def resource_in_full(root: Stack, path: str, member: Resource) -> dict[str, Json]:

@@ -33,6 +33,7 @@ from heat_config_stack.tosca.compilation.operations import (
     lifecycle,
     machine,
     surroundings,
+    verification,
 )
 from heat_config_stack.tosca.evaluation.evaluation import (
     Context,
@@ -46,6 +47,7 @@ from heat_config_stack.tosca.evaluation.later import (
     static,
     written_out,
 )
+from heat_config_stack.tosca.files.processors import SCRIPTS
 from heat_config_stack.tosca.topology.templates import Template
 from heat_config_stack.tosca.topology.topology import Layer, Part, Topology
 
@@ -112,6 +114,8 @@ class Compiler:
         """The type of each resource as the stack knows it."""
         self.nodes: dict[str, NodeDefinition] = {}
         self._places: dict[tuple[int, str, str], tuple[str, str]] = {}
+        self._checks: dict[str, Operation] = {}
+        """The operations that verify nodes, by the names of these."""
         self._for_operations: dict[str, dict[str, list[str]]] = {}
         """The outputs that operations ask for, and not only the outputs of the service."""
         evaluator.resource_of = self._resource_of
@@ -130,6 +134,7 @@ class Compiler:
         for part in self.topology.parts.values():
             for pair in self.lines[part.name]:
                 self._prepare(pair)
+            self._prepare_verification(part)
         for part in self.topology.parts.values():
             self._node(part)
         operations = {
@@ -319,6 +324,31 @@ class Compiler:
         if pair.undoes is not None:
             pair.undoes = self._prepared(pair.undoes, pair.part.layer)
 
+    def _prepare_verification(self, part: Part) -> None:
+        """Prepare the operation `verify` of a node, which has to be a script."""
+        operation = verification(part)
+        if operation is None:
+            return
+        if not any(
+            each.makes and each.first.subject is part for each in self.lines[part.name]
+        ):
+            self.topology.warn(
+                f"the operation verify of {part.name} is not carried out: there is nothing that it could verify",
+                part.template,
+                part.template.path,
+                "implement create, configure or start",
+                code="alone",
+            )
+            return
+        made = self._prepared(operation, part.layer)
+        if made.config.get("processor") in SCRIPTS:
+            self._checks[part.name] = made
+        elif made.config:
+            problem = "the operation verify has to be a script: its exit code says whether the node is in effect"
+            self.topology.mistakes[
+                made.document.report.mistake(problem, made.path, "", code="open-tool")
+            ] = None
+
     def _prepared(self, operation: Operation, layer: Layer) -> Operation:
         """Return an operation with what is run for it; as it is, with a mistake, where that cannot be evaluated."""
         try:
@@ -458,6 +488,7 @@ class Compiler:
             "surroundings": _softened(around),
             "trigger": trigger,
             "options": {**makes.options, **self._options(pair)},
+            **self._verification(pair),
         }
         needs = [*pair.needs]
         if f"{pair.part.name}.artifacts" in self.resources:
@@ -475,6 +506,22 @@ class Compiler:
             ResourceDefinition(pair.name, type_, kept, {}, tuple(dict.fromkeys(needs))),
             OPERATION,
         )
+
+    def _verification(self, pair: Pair) -> dict[str, Tree]:
+        """Return the operation `verify` of the node of an operation, with the values that are known by then."""
+        checks = self._checks.get(pair.part.name)
+        if checks is None or pair.first.subject is not pair.part or not pair.makes:
+            return {}
+        line = [other.name for other in self.lines[pair.part.name]]
+        later = {*line[line.index(pair.name) :], pair.part.name}
+        values = {**checks.inputs, **checks.uncompared}
+        if any(need.resource in later for need in requires(checks.inputs)):
+            return {}  # they are not known when the operation runs
+        files = {**checks.files, **checks.config["files"]}
+        return {
+            "verify": {**checks.config, "files": files},
+            "verify_values": _softened(values),
+        }
 
     def _options(self, pair: Pair) -> dict[str, Json]:
         metadata = pair.part.template.content.get("metadata") or {}

@@ -149,6 +149,9 @@ def _end(spec: Mapping[str, Json], name: str) -> str:
 
 ORCHESTRATOR = "ORCHESTRATOR"
 
+VERIFY = "verify"
+"""The name of the operation that says whether its node is in effect."""
+
 _ELSEWHERE = "only files of this machine are used"
 _BEGINS = "its path begins at the file that names it"
 
@@ -224,6 +227,17 @@ def lifecycle(subject: Subject) -> dict[str, Operation]:
                     definition.name, Operation(subject, interface, definition)
                 )
     return operations
+
+
+def verification(part: Part) -> Operation | None:
+    """Return the operation `verify` of a node, in whichever interface; None if there is none."""
+    if part.template.implements_nothing:
+        return None
+    for interface in part.template.interfaces.values():
+        definition = interface.operations.get(VERIFY)
+        if definition is not None and definition.implemented is not None:
+            return Operation(part, interface, definition)
+    return None
 
 
 @dataclass

@@ -16,6 +16,9 @@ from heat_config_stack.tosca.language.types import Type
 EXECUTABLE = "executable"
 CONTAINER = "container"
 
+SCRIPTS = ("bash", "python", EXECUTABLE)
+"""The processors of scripts."""
+
 OF_IMAGES = "create"
 """The operation that the image of a container can implement; the removal of the container undoes it."""
 
