@@ -327,7 +327,7 @@ def test_deployment_of_a_followed_document_is_repaired(
 def test_verification_during_which_a_run_begins_is_void(
     daemon: Daemon, machine: Machine
 ) -> None:
-    """What it says is about the run before."""
+    """Its verdict is about the run before."""
     process = verifying(daemon, machine)
     (machine.folder / "pid.off").touch()
     assert machine.agent("retry", "web", "--wait").code == 0

@@ -64,7 +64,7 @@ class Site:
         return self.flag.exists() and json.loads(self.page.read_text()) == {"port": 80}
 
     def assert_true(self) -> None:
-        """What the record of a verification since the drift says is so."""
+        """The record of a verification since the drift is true."""
         entries = journal.read(self.machine.state)
         for key, one in record.read(self.machine.state).items():
             entry = entries.get(key)
