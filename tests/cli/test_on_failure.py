@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.deployments import replacement
 from heat_config_agent.state import journal
 from support import kill_points
 from support.commands import SH, counted, runs, wait_for_text
@@ -119,6 +120,29 @@ def test_failure_of_the_script_does_not_hide_the_first(
     assert "on_failure: failed: exit code 9" in log.err
     both = machine.agent("log", "d1", "--json").data["runs"]
     assert [each["name"] for each in both] == ["d1", "d1 on_failure"]
+
+
+def test_follow_up_counts_as_no_replacement(machine: Machine) -> None:
+    """It has the resource of what has failed, and Heat has replaced nothing; nothing is left to clean up."""
+    configs = [
+        {"actions": ["CREATE"], "tool": "script", "config": f"{SH}exit 5\n"},
+        {"actions": ["DELETE"], "tool": "script", "config": f"{SH}true\n"},
+        {"actions": ["FAILED"], "tool": "script", "config": SH + noting(machine)},
+    ]
+    given = deployment(
+        "d1",
+        {"configs": configs},
+        group="component",
+        action="CREATE",
+        inputs={"deploy_stack_id": "s/1", "deploy_resource_name": "web"},
+    )
+
+    assert machine.apply([given]).code == 1
+
+    found = replacement.replacements(entries(machine).values())
+    assert found == []
+    assert noted(machine) == ["once"]
+    assert machine.agent("show", "s/web", "--json").data["id"] == "d1"
 
 
 def test_success_is_followed_by_nothing(machine: Machine) -> None:

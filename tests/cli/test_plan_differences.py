@@ -418,3 +418,75 @@ def test_source_shows_what_its_newest_revision_would_change(
     assert set(machine.state.rglob("trees/*")) == trees
     assert source("sync").code == 0
     assert "0 sources to sync" in source("sync", "--plan", "--diff").out
+
+
+SERVICE = """\
+tosca_definitions_version: tosca_simple_yaml_1_3
+topology_template:
+  inputs: {port: {type: integer, default: 80}}
+  node_templates:
+    web:
+      type: tosca.nodes.Root
+      interfaces:
+        Standard:
+          create:
+            implementation: web.sh
+            inputs: {port: {get_input: port}}
+"""
+
+
+def test_service_shows_its_scripts_and_inputs(machine: Machine) -> None:
+    """A file of an operation is compared line by line."""
+    (machine.folder / "s.yaml").write_text(SERVICE)
+    script = machine.folder / "web.sh"
+    script.write_text(f"{SH}echo two\n")
+    assert of_stack(machine, "apply", "s.yaml", "--input", "port=90").code == 0
+    script.write_text(f"{SH}echo three\n")
+
+    done = of_stack(machine, "plan", "s.yaml", "--diff")
+
+    begin = done.out.index("\nweb.create\n") + 1
+    assert [line.rstrip() for line in done.out[begin:].splitlines()[:-2]] == [
+        "web.create",
+        "  config.files.web.sh:",
+        "    @@ -1,2 +1,2 @@",
+        "     #!/bin/sh",
+        "    -echo two",
+        "    +echo three",
+        "  input_values.port: 90 -> 80",
+    ]
+
+
+def test_executable_hook_says_what_it_would_do(machine: Machine) -> None:
+    """The program that verifies for a hook runs, and not the hook; secrets in its answer are masked."""
+    machine.hook("shout", f"{SH}touch {machine.folder}/ran\n")
+    answer = json.dumps(
+        {
+            "state": "drifted",
+            "changes": [{"what": "/etc/x", "how": "has KEY", "diff": "-KEY\n+new"}],
+        }
+    ).replace("KEY", SECRET)
+    machine.hook("shout.verify", f"{SH}cat >/dev/null\ncat <<'END'\n{answer}\nEND\n")
+    given = web(group="shout", config="x")
+    hooks = ["--hooks-dir", str(machine.folder / "hooks")]
+
+    done = machine.apply({"deployments": [given]}, "--plan", "--diff", *hooks)
+
+    assert "shout would change /etc/x: has ***" in done.out
+    assert "    -***\n    +new" in done.out
+    assert SECRET not in done.out + done.err
+    assert not (machine.folder / "ran").exists()
+    assert not machine.state.exists()
+
+
+def test_failed_dry_run_is_a_line_of_the_plan(machine: Machine) -> None:
+    """The reason is in the plan, whose exit code is that of a plan."""
+    machine.hook("shout", f"{SH}true\n")
+    machine.hook("shout.verify", f"{SH}exit 3\n")
+    given = web(group="shout", config="x")
+    hooks = ["--hooks-dir", str(machine.folder / "hooks")]
+
+    done = machine.apply({"deployments": [given]}, "--plan", "--diff", *hooks)
+
+    assert done.code == 0
+    assert "shout cannot say what it would do: " in done.out

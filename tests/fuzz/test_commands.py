@@ -27,7 +27,9 @@ SCRIPT = '#!/bin/sh\necho "$0"\n'
 def machine() -> Iterator[Machine]:
     """Yield the installed commands with a state directory of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Machine(Path(folder))
+        inner = Path(folder, "machine")  # a machine has files next to its folder
+        inner.mkdir()
+        place = Machine(inner)
         yield place
         place.end()
 

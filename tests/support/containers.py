@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ APPLETS = (
 
 LASTING = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
 """A command that goes on until it is asked to end."""
+
+_TRIES = 20
+"""The number of times that the folder is removed, until nothing is written into it any more."""
 
 _CONFIGURATION = """\
 [containers]
@@ -132,8 +136,12 @@ class Podman:
             self._run("network", "prune", "--force")
         if self._holder is not None:
             self._holder.communicate()  # and with it go its namespaces, with all that is mounted in them
-        self._unmount()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for _ in range(_TRIES):
+            self._unmount("--lazy")
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self.folder.exists():
+                break
+            time.sleep(0.1)  # a process that ends with the last container still writes
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -144,14 +152,14 @@ class Podman:
             check=False,
         )
 
-    def _unmount(self) -> None:
+    def _unmount(self, *options: str) -> None:
         mounts = [
             line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()
         ]
         for mount in reversed(
             [each for each in mounts if each.startswith(f"{self.folder}/")]
         ):
-            subprocess.run(["umount", mount], check=False)
+            subprocess.run(["umount", *options, mount], check=False)
 
     def _write(self, within: str, containers: str, engine: str) -> None:
         self._unmount()

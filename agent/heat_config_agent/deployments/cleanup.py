@@ -84,7 +84,12 @@ def due(
 
 
 def key_of(entry: Entry) -> str:
-    """Return the key of the cleanup of a deployment; empty if there is nothing to clean up."""
+    """Return the key of the cleanup of a deployment; empty if there is nothing to clean up.
+
+    A follow-up of a failure leaves the metadata at its end: what it has started stays.
+    """
+    if entry.is_follow_up:
+        return ""
     tool = _tool(entry)
     cleans = _cleans(tool) if tool else ""
     if cleans == "name":

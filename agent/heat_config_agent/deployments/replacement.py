@@ -78,7 +78,11 @@ def replacements(entries: Iterable[Entry]) -> list[Replacement]:
     """
     resources: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.owner not in ("", entry.name) and entry.removed is not Removed.ALL:
+        if (
+            entry.owner not in ("", entry.name)
+            and entry.removed is not Removed.ALL
+            and not entry.is_follow_up
+        ):
             resources.setdefault(entry.owner, []).append(entry)
     found = (_replacement(group) for group in resources.values() if len(group) > 1)
     return [each for each in found if each is not None]

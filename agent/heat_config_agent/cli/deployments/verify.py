@@ -58,7 +58,10 @@ def add(commands: state_options.Commands) -> None:
     )
     state_options.add_some(parser)
     parser.add_argument(
-        "--diff", action="store_true", help="also show everything that differs"
+        "--diff",
+        action="store_true",
+        dest="shows_lines",
+        help="also show everything that differs, and the lines of files",
     )
     parser.add_argument(
         "--allow-unknown",
@@ -114,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         header=("NAME", "STATE", "TOOL", "DETAILS"),
     ):
         terminal.say(line)
-    if options.diff:
+    if options.shows_lines:
         _show_differences(rows)
     terminal.say(f"\n{_counted(rows)}; {_changed(outcomes)}")
     return code
