@@ -50,6 +50,9 @@ LEAVES = "heat_config_left"
 VARIABLES = "heat_config_variables"
 """The key of a deployment with the names of the inputs that may be variables, see `Request.variables`."""
 
+STACK_FILES = "HEAT_STACK_FILES"
+"""The variable of a run with the folder in which a stack keeps files under their digests."""
+
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 MAX_VARIABLE = 128 * 1024 - 1
 """The longest `NAME=value` in bytes. Linux starts no program with a longer one (MAX_ARG_STRLEN, minus the NUL)."""

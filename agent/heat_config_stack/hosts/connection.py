@@ -26,6 +26,11 @@ from heat_config_stack.lifecycle.live import World
 from heat_config_stack.lifecycle.machine import signatures_of, source
 from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
 
+_SIGNS_OF_WORK = frozenset(
+    {"began", "result", "lacks", "stopped", "withdrawn", "forgotten", "pong"}
+)
+"""The messages of a host that does what it was asked for."""
+
 TASK = ("hosts", "session")
 """The command of the agent on the host."""
 
@@ -184,7 +189,11 @@ class Connection:
         client.frames.flush()
         for message in client.frames.receive():
             self._heard = processes.since_boot()
-            self._take(world, message)
+            try:
+                self._take(world, message)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                why = f"it sent a message that is not of the protocol ({error!r})"
+                self._end(world, why, lasting=False)
             if self._client is None:
                 return
         if client.frames.ended:
@@ -258,7 +267,10 @@ class Connection:
 
     def _take(self, world: World, message: dict[str, Any]) -> None:
         assert self._frames is not None  # noqa: S101  # the message is from there
-        match message.get("is"):
+        kind = message.get("is")
+        if kind in _SIGNS_OF_WORK:
+            self._goes_on()
+        match kind:
             case "hello":
                 self._greet(world, message)
             case "refused":
@@ -295,11 +307,14 @@ class Connection:
         if why := foreign(hello):
             self._end(world, why, lasting=True)
             return
-        if self._silent_since is not None or self.waits_for:
-            self._watcher.warn(f"{self.title} answers again")
-        self._silent_since, self._tries, self.waits_for = None, 0, ""
         self._is_open = True
-        sources = [source(each) for each in self.pending.values()]
+        place = self.host.place
+        # also those that this process has not delivered: they may run since an earlier one
+        sources = [
+            source(each)
+            for each in world.store.deployments.values()
+            if each.host is not None and Host.from_json(each.host).place == place
+        ]
         self._frames.send({"do": "open", "stack": world.root, "deployments": sources})
         for each in self._ending:
             self._frames.send({"do": "withdraw", "source": each})
@@ -372,6 +387,12 @@ class Connection:
         self._next_try = now + delay
         if self.busy:
             self._wait_for(why)
+
+    def _goes_on(self) -> None:
+        """Note that the host works again."""
+        if self._silent_since is not None or self.waits_for:
+            self._watcher.warn(f"{self.title} goes on")
+        self._silent_since, self._tries, self.waits_for = None, 0, ""
 
     def _wait_for(self, why: str) -> None:
         """Warn of what keeps the host from going on, once for each reason."""

@@ -8,13 +8,9 @@ nothing runs twice. The runs do not need this process: after its end, the next o
 
 from __future__ import annotations
 
-import base64
-import binascii
 import contextlib
-import hashlib
 import os
 import select
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +22,7 @@ from heat_config_agent.engine.events import Event, Report
 from heat_config_agent.engine.workplace import open_state
 from heat_config_agent.model.deployment import Document, Target
 from heat_config_agent.model.entry import Entry, State
-from heat_config_agent.model.errors import AgentError, LockedError, StateError
+from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, StateError
 from heat_config_agent.model.waking import Waker
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
@@ -35,7 +31,6 @@ from heat_config_agent.state import asked, lock
 from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.values import replace
 from heat_config_stack.hosts.frames import PROTOCOL, Frames
-from heat_config_stack.records import kept_files
 
 FOLDER = "hosted"
 """The folder in the state directory with a folder for each stack of another machine."""
@@ -148,11 +143,16 @@ def run(settings: Settings, reader: int, writer: int) -> int:
             finally:
                 carrier.close()
             if is_forgotten:
+                import shutil  # noqa: PLC0415  # once in the life of a stack
+
                 shutil.rmtree(folder)
                 frames.send({"is": "forgotten"})
                 _drain(frames)
     except _Gone:
         return 0
+    except (KeyError, TypeError, AttributeError) as error:
+        _refuse(frames, f"a message is not of the protocol ({error!r})", passing=False)
+        return ExitCode.USAGE
     except AgentError as error:
         _refuse(frames, str(error), passing=isinstance(error, LockedError | StateError))
         return error.exit_code
@@ -162,6 +162,8 @@ def run(settings: Settings, reader: int, writer: int) -> int:
 def _facts(settings: Settings) -> dict[str, Any]:
     """Return what a coordinator wants to know of the host before it uses it."""
     facts: dict[str, Any] = {"problem": "", "free": 0, "tools": []}
+    import shutil  # noqa: PLC0415  # only for a check
+
     try:
         lock.guard(settings.state)
         files.make_directory(settings.state, durable=True)
@@ -250,7 +252,7 @@ class _Carrier:
         self._tray = Tray()
         self._files = folder / "files"
         environment = dict(settings.run_settings.environment)
-        environment[kept_files.VARIABLE] = str(self._files)
+        environment[protocol.STACK_FILES] = str(self._files)
         place = open_state(
             settings,
             self._tray,
@@ -389,6 +391,10 @@ class _Carrier:
 
     def _keep(self, contents: dict[str, str]) -> None:
         """Keep files of operations under their digests, and go on with the deployments that have waited for them."""
+        import base64  # noqa: PLC0415  # few stacks have files
+        import binascii  # noqa: PLC0415
+        import hashlib  # noqa: PLC0415
+
         files.make_directory(self._files, durable=True)
         for digest, text in contents.items():
             try:

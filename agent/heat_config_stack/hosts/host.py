@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:%-]*", re.ASCII)
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\$-]*", re.ASCII)
 
 _URL = re.compile(
-    r"(?:ssh://)?(?:(?P<user>[^@/]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<name>[^@/:\[\]]+))(?::(?P<port>[^:/]*))?/?"
+    r"(?:ssh://)?(?:(?P<user>[^@/]+)@)?(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<name>[^@/:\[\]]+))(?::(?P<port>[^:/]*))?/?"
 )
 
 

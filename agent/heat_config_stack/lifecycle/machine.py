@@ -31,7 +31,6 @@ from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.values import replace
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import World
-from heat_config_stack.records import kept_files
 from heat_config_stack.records.records import FAILED, IN_PROGRESS, DeploymentRecord
 from heat_config_stack.records.store import Memory
 
@@ -211,7 +210,7 @@ class ThisMachine:
             self._end_forgotten(world)
         self._world = world
         if world.store.files is not None and world.store.files.is_there:
-            self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
+            self._environment[protocol.STACK_FILES] = str(world.store.files.folder)
         if (self._new or self._gone) and len(self._applier.work.queue) < self._parallel:
             if not self._offer(world):
                 timeout = 0

@@ -21,7 +21,6 @@ from heat_config_hooks import protocol
 from heat_config_hooks.values import replace
 from heat_config_stack.lifecycle.live import World
 from heat_config_stack.lifecycle.machine import signatures_of, source
-from heat_config_stack.records import kept_files
 from heat_config_stack.records.records import (
     COMPLETE,
     DELETE,
@@ -62,7 +61,7 @@ def ground(folder: Path, settings: Settings, tools: Tools, store: Memory) -> Gro
     """Return the parts of the state directory of a stack that a verification needs: it runs as its deployments do."""
     environment = dict(settings.run_settings.environment)
     if store.files is not None and store.files.is_there:
-        environment[kept_files.VARIABLE] = str(store.files.folder)
+        environment[protocol.STACK_FILES] = str(store.files.folder)
     return Ground(
         settings=replace(
             settings.run_settings,

@@ -20,9 +20,6 @@ from heat_config_hooks import files
 from heat_config_stack.definition import OPERATION
 from heat_config_stack.records.records import ConfigRecord, ResourceRecord, StackRecord
 
-VARIABLE = "HEAT_STACK_FILES"
-"""The variable of a run with the folder."""
-
 LEAST = 4096
 """The length of the shortest file that is kept so: a shorter one costs less where it is."""
 
@@ -196,4 +193,4 @@ def _with_files(
     )
 
 
-__all__ = ["LEAST", "VARIABLE", "KeptFiles", "named"]
+__all__ = ["LEAST", "KeptFiles", "named"]

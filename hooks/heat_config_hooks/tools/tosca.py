@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 ABOUT = protocol.About(
     config="an object with the files of an operation and how they are processed, or its JSON text",
-    variables=("HEAT_TOSCA_WORKING", "HEAT_TOSCA_OUTPUTS", tosca_files.KEPT),
+    variables=("HEAT_TOSCA_WORKING", "HEAT_TOSCA_OUTPUTS", protocol.STACK_FILES),
     undoes=True,
     tested="real bash, python3, and those of the other tools",
 )

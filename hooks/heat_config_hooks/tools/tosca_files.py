@@ -17,9 +17,6 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from heat_config_hooks.verdict import Verdict  # few runs verify
 
-KEPT = "HEAT_STACK_FILES"
-"""The variable with the folder in which files are kept under their digests."""
-
 _MAGIC = (b"#!", b"\x7fELF")
 """The beginnings of files that can be executed."""
 
@@ -50,10 +47,11 @@ def lay_out(config: Config, place: protocol.Workplace) -> None:
 def _copy(name: str, digest: str, path: Path, environment: Mapping[str, str]) -> None:
     """Copy a kept file. Raises HookError if it is not there, or is not what its digest says."""
     where = f"config.files[{shown(name)}]"
-    kept = environment.get(KEPT)
+    kept = environment.get(protocol.STACK_FILES)
     if not kept:
         raise HookError(
-            f"the file is kept in a folder of a stack, and ${KEPT} names none", where
+            f"the file is kept in a folder of a stack, and ${protocol.STACK_FILES} names none",
+            where,
         )
     source = Path(kept) / digest
     try:
