@@ -84,6 +84,8 @@ def test_failed_deployments_are_named_and_counted_again(machine: Machine) -> Non
         == "2 deployments: nothing to do (1 failed before: bad)"
     )
     assert machine.agent("status", "--failed").code == 1
+    done = machine.agent("status", "--check")
+    assert (done.code, done.out) == (1, "no agent is running; 1 failed: bad\n")
     assert rows(machine, "--failed") == [BAD]
     assert (
         machine.apply(documents[:1]).out
