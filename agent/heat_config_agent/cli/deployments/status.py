@@ -343,9 +343,8 @@ class _Overview:
     @property
     def verdict(self) -> str:
         """Return everything that is wrong in one line, or that the agent is well."""
-        well = f"the agent is well: {self.agent['doing']}"
-        well += "".join(f"; {each.sentence}" for each in self.replaced)
-        return "; ".join(self.alarms) or well
+        said = self.alarms or [f"the agent is well: {self.agent['doing']}"]
+        return "; ".join([*said, *(each.sentence for each in self.replaced)])
 
     @functools.cached_property
     def lines(self) -> list[_Line]:
