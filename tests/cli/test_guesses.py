@@ -68,7 +68,7 @@ config --quiet |
 status web-config |
 restart web-config | retry NAME
 start | systemctl start heat-config-agent
-stop long-import | heat-config-agent
+stop long-import | there is no deployment
 list-units | status
 is-active | status --check
 cat web-config | show NAME --print-config
@@ -98,7 +98,9 @@ kubectl get pods | `heat-config-agent --help` lists all
 inspect web-config | show NAME
 exec web-config | log NAME
 pull | source sync
-kill web-config | pause
+kill web-config | stop NAME
+abort web-config | stop NAME
+terminate web-config | stop NAME
 images | tool list
 enable | systemctl enable
 disable | systemctl disable

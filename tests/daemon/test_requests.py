@@ -324,3 +324,38 @@ def test_retry_waits_until_the_new_run_has_ended(
 
     assert ran(machine) == ["d1"] * 3
     assert (done.code, done.data["outcome"]) == (1, "failed")
+
+
+def test_stop_is_carried_out_at_once(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
+    """The run ends, and what waits never begins, also while the agent is paused; each result is sent once."""
+    hold = until(machine.folder / "go")
+    daemon.put(
+        [
+            deployment("d1", counting(machine, "d1", hold), signal=heat.url("d1")),
+            deployment("d2", counting(machine, "d2"), signal=heat.url("d2")),
+        ]
+    )
+    daemon.configure(polling_interval=1000, min_polling_interval=1000, parallel=1)
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    daemon.wait_state("d2", "accepted")
+    assert daemon.command("pause", "--reason", "work").code == 0
+
+    done = daemon.command("stop", "d2", "--yes", "--wait")
+    assert f"the agent (process {daemon.pid}) ends it now" in done.out
+    assert "not run: it was stopped by " in done.out
+    assert daemon.command("stop", "d1", "--yes", "--wait").code == 0
+
+    daemon.wait_state("d1", "signalled")
+    daemon.wait_state("d2", "signalled")
+    assert daemon.command("resume").code == 0
+    assert daemon.command("poll").code == 0
+    daemon.put([deployment("d3", counting(machine, "d3"))], "more")
+    assert daemon.command("poll").code == 0
+    daemon.wait_state("d3", "unasked")
+    assert ran(machine) == ["d1", "d3"]
+    told = [*heat.values("d1"), *heat.values("d2")]
+    assert [value["deploy_status_code"] for value in told] == [124, 124]
+    daemon.wait_said("d1 is being ended: it was stopped by ")

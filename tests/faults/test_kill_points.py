@@ -14,7 +14,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from faults.stories import AT_ONCE, Scenario, Stage, Theatre
-from heat_config_agent.model.entry import State
+from heat_config_agent.model.entry import OPEN, State
 from support import kill_points, promises, shares
 from support.loopback import Answer
 from support.promises import KINDS, Kind
@@ -48,6 +48,14 @@ RETRIED = Kind(
     "retried", '[ "$HEAT_ATTEMPT" = 3 ] || exit 75', options=AGAIN, retries=2
 )
 IN_VAIN = Kind("retried in vain", "", code=75, options=AGAIN, retries=2)
+ENDLESS = Kind("ends when it is stopped", "sleep 600", limited=True)
+GIVEN_UP = Kind(
+    "is not run again when it is stopped",
+    "",
+    code=75,
+    options={"retry": {"codes": [75], "times": 2, "delay": 600}},
+    limited=True,
+)
 
 
 # The scenarios.
@@ -193,6 +201,76 @@ def wishes_of_a_daemon(stage: Stage) -> None:
     stage.command("forget", "--yes", forgotten["id"])
     stage.until(lambda: forgotten["id"] not in world.entries())
     stage.stop()
+
+
+def stopped(stage: Stage) -> None:
+    """People stop a run and a deployment that waits, of a command that works on them."""
+    runs, waits = batch = stage.world.batch([ENDLESS, ENDLESS])
+    stage.apply(
+        batch,
+        once=stage.began(runs),
+        then=lambda: stage.command(
+            "stop", "--yes", runs["id"], waits["id"], **stage.armed
+        ),
+    )
+    # it was killed before the command, or together with it
+    _stop_the_rest(stage, batch)
+    stage.finish(batch)
+    assert not stage.world.evidence(waits["id"])
+
+
+def stopped_before_it_is_retried(stage: Stage) -> None:
+    """The next attempt of a deployment is taken back."""
+    batch = stage.world.batch([GIVEN_UP])
+    identity = batch[0]["id"]
+    stage.apply(
+        batch,
+        once=lambda: (
+            identity in stage.world.entries()
+            and stage.world.entries()[identity].state is State.RETRY
+        ),
+        then=lambda: stage.command("stop", "--yes", identity, **stage.armed),
+    )
+    _stop_the_rest(stage, batch)
+    stage.finish(batch)
+
+
+def stopped_without_an_agent(stage: Stage) -> None:
+    """The agent was killed before: the command that stops does it itself."""
+    batch = stage.world.batch([ENDLESS, ENDLESS])
+    agent = stage.world.start(batch)
+    stage.world.wait_for(stage.began(batch[0]))
+    stage.world.wait_for(
+        lambda: (
+            stage.world.entries()[batch[0]["id"]].state is State.RUNNING
+            and batch[1]["id"] in stage.world.entries()
+        )
+    )
+    stage.world.kill(agent)
+    _stop_the_rest(stage, batch)
+    stage.finish(batch)
+    assert not stage.world.evidence(batch[1]["id"])
+
+
+def _stop_the_rest(stage: Stage, batch: Iterable[dict[str, Any]]) -> None:
+    """Stop those of some deployments that run or wait."""
+    for each in batch:
+        entry = stage.world.entries().get(each["id"])
+        if entry is not None and entry.state in OPEN:
+            stage.command("stop", "--yes", each["id"], **stage.armed)
+
+
+def stopped_by_a_daemon(stage: Stage) -> None:
+    """The daemon ends a run and answers a deployment that waits, whenever it is killed meanwhile."""
+    runs, waits = batch = stage.world.batch([ENDLESS, ENDLESS])
+    stage.daemon.put(batch)
+    stage.run()
+    stage.until(stage.began(runs))
+    stage.until(lambda: waits["id"] in stage.world.entries())
+    stage.command("stop", "--yes", runs["id"], waits["id"])
+    stage.until(stage.settled(batch))
+    stage.stop()
+    assert not stage.world.evidence(waits["id"])
 
 
 def pruned(stage: Stage) -> None:
@@ -508,6 +586,25 @@ SCENARIOS = (
     Scenario(
         wishes_of_a_daemon,
         ("asked.granted", "asked.removed", "asked.done", "journal.anew.written"),
+    ),
+    Scenario(
+        stopped,
+        ("asked.left", "asked.granted", "asked.done", "runner.ending", "runner.term"),
+    ),
+    Scenario(
+        stopped_before_it_is_retried,
+        ("asked.left", "asked.granted", "asked.done", *_records("finished")),
+    ),
+    Scenario(
+        stopped_without_an_agent,
+        (
+            *("asked.left", "asked.granted", "asked.done", "runner.adopted"),
+            *("runner.ending", "runner.term", *_records("finished")),
+        ),
+    ),
+    Scenario(
+        stopped_by_a_daemon,
+        ("asked.granted", "asked.done", "runner.ending", *_records("finished")),
     ),
     Scenario(
         pruned,

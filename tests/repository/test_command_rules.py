@@ -109,6 +109,7 @@ ASKING = (
     "stack delete",
     "stack snapshot delete",
     "stack snapshot restore",
+    "stop",
 )
 """The commands that ask before they do what cannot be undone."""
 
@@ -127,6 +128,7 @@ PREVIEWED = (
     "stack snapshot restore",
     "stack suspend",
     "stack update",
+    "stop",
 )
 """The commands that change something, and show before what they would change."""
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "log": "heat_config_agent.cli.deployments.log",
     "wait": "heat_config_agent.cli.deployments.wait",
     "verify": "heat_config_agent.cli.deployments.verify",
+    "stop": "heat_config_agent.cli.deployments.stop",
     "retry": "heat_config_agent.cli.deployments.requests",
     "forget": "heat_config_agent.cli.deployments.requests",
     "events": "heat_config_agent.cli.deployments.events",

@@ -145,13 +145,17 @@ COMMANDS = {
     "push": "template pack FOLDER",
     "info": "doctor",
     "images": "tool list",
-    "kill": "pause",
+    "kill": "stop NAME",
+    "abort": "stop NAME",
+    "terminate": "stop NAME",
+    "interrupt": "stop NAME",
+    "halt": "stop NAME",
+    "end": "stop NAME",
     "rename": "stack update STACK",
     "rollback": "stack snapshot restore STACK SNAPSHOT",
     "unpause": "resume",
     # systemctl
     "start": "!systemctl start heat-config-agent",
-    "stop": "!systemctl stop heat-config-agent",
     "restart": "retry NAME",
     "reload": "poll",
     "daemon-reload": "poll",
@@ -272,7 +276,18 @@ OPTIONS = {
 """Options of other programs → what does the same here."""
 
 _CAREFUL = frozenset(
-    {"forget", "retry", "prune", "delete", "abandon", "setup", "apply", "run", "sync"}
+    {
+        "forget",
+        "retry",
+        "prune",
+        "delete",
+        "abandon",
+        "setup",
+        "apply",
+        "run",
+        "stop",
+        "sync",
+    }
 )
 """Commands that delete or run something: they are suggested only for a word that differs in one letter."""
 

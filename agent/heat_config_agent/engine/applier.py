@@ -8,6 +8,7 @@ than its timeout.
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Collection, Iterable
 
 from heat_config_agent.deployments import cleanup, metadata, plan
@@ -23,6 +24,7 @@ from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
+from heat_config_agent.state import asked
 from heat_config_hooks import processes
 from heat_config_hooks.reply import CANNOT_START, Reply, failure
 from heat_config_hooks.values import replace
@@ -30,6 +32,12 @@ from heat_config_hooks.values import replace
 WAITS = (
     "a deployment waits for a reboot of the machine, before which nothing new is begun"
 )
+
+LOOK = 1.0
+"""Seconds for which the caller of `turn` may wait, if it has nothing else to look after."""
+
+_TICK_NS = 1_000_000_000
+"""Nanoseconds within which two changes of a folder may have the same time."""
 
 
 def _keep_descriptors() -> None:
@@ -59,6 +67,8 @@ class Applier:
         """The mistakes in the documents that were offered last."""
         self._unfinished: frozenset[str] = frozenset()
         """The names of deployments without ids of which an edition had not run to its end at the last offer."""
+        self._asked = 0
+        """When a request was last left, as far as all requests until then are known; 0 if that is in doubt."""
         self._idle: tuple[list[Document], object] | None = None
         """The documents of the last pass, and what else there was then, if it left nothing to do."""
 
@@ -214,6 +224,7 @@ class Applier:
             # else the record of the next run secures them
             results.secure(work)
         work.wait(timeout, also)
+        self.heed_stops()
         try:
             for active in launch.take_ended(work):
                 # its output may be replaced by a masked copy
@@ -232,6 +243,18 @@ class Applier:
         launch.limit(work)
         results.take_outcomes(work)
         launch.limit_output(work)
+
+    def heed_stops(self) -> None:
+        """Stop the deployments of which people have requested it, also those that wait. Raises StateError."""
+        state = self.work.settings.state
+        change = asked.last_change(state)
+        if change == self._asked:
+            return
+        # in the same tick of the clock, another request may come
+        self._asked = change if time.time_ns() - change > _TICK_NS else 0
+        from heat_config_agent.engine import stops  # noqa: PLC0415  # few runs are stopped
+
+        stops.heed(self.work)
 
     def watch_left_output(self, *, at_start: bool = False) -> None:
         """Have output watched that processes still write after the end of their runs; look for more `at_start`."""

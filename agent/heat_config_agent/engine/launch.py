@@ -282,7 +282,7 @@ def limit(work: Work) -> None:
         if running.ending:
             running.terminate(work.settings.grace)
         else:
-            _end(work, running, f"it timed out after {running.run.limit:g} s")
+            end(work, running, f"it timed out after {running.run.limit:g} s")
 
 
 def limit_output(work: Work) -> None:
@@ -334,7 +334,7 @@ def cancel(work: Work, key: str) -> None:
     """Begin to end the run of a deployment that was replaced, if there is one and the settings say so."""
     active = work.active.get(key)
     if active is not None and work.settings.cancel and not active.running.ending:
-        _end(work, active.running, "its deployment was replaced")
+        end(work, active.running, "its deployment was replaced")
 
 
 def end_all_of(work: Work, source: str, reason: str) -> None:
@@ -346,7 +346,7 @@ def end_all_of(work: Work, source: str, reason: str) -> None:
             and not deployment.is_follow_up
             and not active.running.ending
         ):
-            _end(work, active.running, reason)
+            end(work, active.running, reason)
 
 
 def make_way(work: Work) -> None:
@@ -360,10 +360,10 @@ def make_way(work: Work) -> None:
             same = replaced.place == delete.place and key != delete.key
             same = same and not replaced.is_follow_up
             if same and replaced.action != DELETE and not active.running.ending:
-                _end(work, active.running, "its deployment was replaced by a DELETE")
+                end(work, active.running, "its deployment was replaced by a DELETE")
 
 
-def _end(work: Work, running: supervisor.Running, reason: str) -> None:
+def end(work: Work, running: supervisor.Running, reason: str) -> None:
     """Begin to end a run."""
     running.ending = reason
     try:

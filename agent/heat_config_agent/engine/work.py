@@ -26,6 +26,9 @@ from heat_config_hooks.values import dataclass, field
 _TICK = 0.02
 """Seconds between two looks at a run on a kernel that cannot announce its end."""
 
+_LOOK = 2.0
+"""Seconds between two looks for requests of people while a deployment waits to be run again."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
@@ -161,6 +164,7 @@ class Work:
         delays = (
             0 if self.next() else timeout,
             self.queue.due,
+            _LOOK if self.queue.has_retry else None,
             self.output_due,
             self.delivery.due,
         )

@@ -35,6 +35,10 @@ SETTLED = frozenset({State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERS
 """The states in which nothing more is done, as long as the deployment does not change."""
 
 
+OPEN = frozenset({State.ACCEPTED, State.RUNNING, State.RETRY, State.REBOOT})
+"""The states of a deployment that runs, or waits to run."""
+
+
 UNDELIVERED = frozenset({State.FINISHED, State.REFUSED, State.SUPERSEDED})
 """The states with a result that no server has received."""
 

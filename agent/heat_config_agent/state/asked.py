@@ -22,6 +22,14 @@ def has_requests(state: Path) -> bool:
     return os.path.isdir(f"{state}/{FOLDER}")  # noqa: PTH112  # never raises
 
 
+def last_change(state: Path) -> int:
+    """Return when a request was last left or carried out, in nanoseconds; 0 if there never was one."""
+    try:
+        return os.stat(f"{state}/{FOLDER}").st_mtime_ns  # noqa: PTH116  # at every turn
+    except OSError:
+        return 0
+
+
 def paused(state: Path) -> tuple[str, float, float | None] | None:
     """Return why the agent is paused, since when, and until when; None if it is not, or no longer.
 

@@ -1,4 +1,4 @@
-"""Requests: to run a deployment again, to repair it, to send its result again, to forget it, to pause, and to prune.
+"""Requests: to run a deployment again, repair it, send its result again, stop it or forget it, to pause, and to prune.
 
 Only the holder of the lock may write the journal, and a daemon holds it all the time. So a request is a file in
 `STATE/asked/`, and the holder of the lock carries it out: the command itself if no agent is running, else the agent.
@@ -21,6 +21,7 @@ from heat_config_agent.state.asked import FOLDER, PAUSED, paused
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import files, processes
+from heat_config_hooks.values import dataclass
 
 
 def pause(state: Path, reason: str, until: float | None = None) -> None:
@@ -95,6 +96,9 @@ def ask(state: Path, key: str, wish: Wish) -> None:
     directory = state / FOLDER
     try:
         files.make_directory(directory)
+        if wish is Wish.AGAIN:
+            # the person has changed their mind
+            files.remove(directory / f"{key}.{_STOP}")
         files.replace(directory / f"{key}.{wish.value}", b"")
     except OSError as error:
         raise StateError(f"cannot write to {directory}: {error.strerror}") from error
@@ -141,10 +145,79 @@ def is_asked(state: Path, key: str) -> bool:
     )
 
 
+_STOP = "stop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """A request to end the run of a deployment, or not to begin it. The engine carries it out, see `engine.stops`."""
+
+    key: str
+    accepted: float
+    """When the deployment was accepted: the request is about no later run that someone asks for."""
+    by: str
+    """The name of the person; empty if it is not known."""
+
+
+def ask_to_stop(state: Path, entry: Entry, by: str) -> None:
+    """Leave a request to stop a deployment. It survives a power cut. Raises StateError."""
+    lock.guard(state)
+    directory = state / FOLDER
+    content = json.dumps({"accepted": entry.accepted, "by": by}).encode()
+    try:
+        files.make_directory(directory, durable=True)
+        files.replace(directory / f"{entry.key}.{_STOP}", content, durable=True)
+    except OSError as error:
+        raise StateError(f"cannot write to {directory}: {error.strerror}") from error
+
+
+def is_stop_asked(state: Path, key: str) -> bool:
+    """Return whether a stop of a deployment is requested, and nothing was done about it yet."""
+    return os.path.lexists(state / FOLDER / f"{key}.{_STOP}")
+
+
+def stops(state: Path) -> list[Stop]:
+    """Return the requests to stop deployments. Raises OSError if they cannot be read.
+
+    One with another content than `ask_to_stop` writes is about a deployment that was accepted at no time.
+    """
+    directory = state / FOLDER
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    left = []
+    for name in names:
+        key, _, word = name.rpartition(".")
+        if word != _STOP:
+            continue
+        try:
+            content = json.loads(files.read(directory / name))
+            stop = Stop(
+                key=key,
+                accepted=float(content["accepted"]),
+                by=" ".join(str(content["by"]).split()),
+            )
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+            stop = Stop(key=key, accepted=-1.0, by="")
+        left.append(stop)
+    return left
+
+
+def stop_is_done(state: Path, key: str) -> None:
+    """Remove the request to stop a deployment, and those to run it again. Raises OSError."""
+    for wish in (Wish.AGAIN, Wish.REPAIR):
+        files.remove(state / FOLDER / f"{key}.{wish.value}")
+    files.remove(state / FOLDER / f"{key}.{_STOP}")
+
+
 def carry_out(
     state: Path, journal: Journal, deployed: Deployed
 ) -> tuple[list[str], list[str]]:
-    """Carry out all requests; return a sentence for each that was done, and for each that failed. Raises StateError."""
+    """Carry out all requests but those to stop; return a sentence for each that was done, and for each that failed.
+
+    Raises StateError.
+    """
     directory = state / FOLDER
     granted: list[str] = []
     wrong: list[str] = []
@@ -156,8 +229,8 @@ def carry_out(
         return granted, [f"cannot read the requests in {directory}: {error.strerror}"]
     for path in paths:
         key, _, word = path.name.rpartition(".")
-        if word == "new":
-            continue  # it is being written
+        if word in ("new", _STOP):
+            continue  # it is being written, or for the engine
         if path.is_dir() and not path.is_symlink():
             wrong.append(f"{path} is not a request, but a folder: remove it")
             continue

@@ -445,6 +445,7 @@ def _apply(
             )
         steps = applier.offer(documents, only=only)
         try:
+            applier.heed_stops()
             while applier.work.busy:
                 applier.turn(report.interval)
                 report.refresh()

@@ -12,14 +12,18 @@ def add(commands: state_options.Commands) -> None:
         outputs,
         requests,
         show,
+        stop,
     )
 
     below = state_options.group(
-        commands, "deployment", "list deployments, and show, repeat or forget them"
+        commands,
+        "deployment",
+        "list deployments, and show, stop, repeat or forget them",
     )
     outputs.add_list(below)
     show.add(below)
     log.add(below)
     outputs.add(below)
+    stop.add(below)
     requests.add_retry(below)
     requests.add_forget(below)

@@ -7,7 +7,7 @@ deployments: `retry` takes those that have failed, and `forget` all of them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
@@ -34,6 +34,14 @@ from heat_config_agent.state import (
     requests,
 )
 from heat_config_agent.state.requests import Wish
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Row: TypeAlias = tuple[str, str, str, str, str]
+    """A row of a plan: the change, the name, the action and the tool of a deployment, and the reason."""
 
 
 def add(commands: state_options.Commands) -> None:
@@ -107,29 +115,37 @@ def retry(options: argparse.Namespace) -> int:
     begun = set() if options.signal else begun_elsewhere(settings, options.ids)
     names = [each for each in options.ids if each not in begun]
     chosen = [
-        each for name in names for each in _chosen(settings, name, options, failed=True)
+        each
+        for name in names
+        for each in chosen_of(
+            settings, name, options, "failed deployment", lambda entry: entry.has_failed
+        )
     ]
     for each in chosen:
         _check_retry(settings, each, signal=options.signal)
     if options.plan:
         return _show_plan(options, chosen, begun, request)
     said = [*take_over(settings, begun), *wish(settings, chosen, request)]
-    values = _values(chosen, begun, request, said)
+    data = values(chosen, begun, _CHANGES[request], said)
     if not options.wait and options.wait_for is None:
-        return _answer(options, values, said)
+        return answer(options, data, said)
     names = [
         (each.stack or each.title) if each.stack or each.follows else each.entry.key
         for each in chosen
     ]
     if not options.json:
         _print(said)
-    return _wait(settings, options, [*dict.fromkeys(names), *sorted(begun)], values)
+    return _wait(settings, options, [*dict.fromkeys(names), *sorted(begun)], data)
 
 
-def _chosen(
-    settings: Settings, name: str, options: argparse.Namespace, *, failed: bool
+def chosen_of(
+    settings: Settings,
+    name: str,
+    options: argparse.Namespace,
+    noun: str = "deployment",
+    is_meant: Callable[[Entry], bool] = lambda entry: True,  # noqa: ARG005  # all of them
 ) -> list[Named]:
-    """Return the deployments that a name means; with `failed`, of a stack or a source those that have failed."""
+    """Return the deployments that a name means: of a stack or a source those that are meant, a `noun` each."""
     thing = named.find_any(settings, name, options.config)
     if isinstance(thing, Named):
         return [thing]
@@ -142,18 +158,18 @@ def _chosen(
             f"nothing has run for {thing.title}", subject=("deployment", name)
         )
     members = named.members(thing, options.config)
-    some = [each for each in members if each.entry.has_failed] if failed else members
+    some = [each for each in members if is_meant(each.entry)]
     if some:
         return some
-    which = "a failed deployment" if failed and members else "a deployment"
     raise NotFoundError(
-        f"the {thing.kind} {thing.name} does not have {which}",
-        hint=f"name one of its deployments: {_titles(members)}" if members else "",
+        f"the {thing.kind} {thing.name} does not have a {noun if members else 'deployment'}",
+        hint=f"name one of its deployments: {titles_of(members)}" if members else "",
         subject=("deployment", name),
     )
 
 
-def _titles(chosen: Sequence[Named]) -> str:
+def titles_of(chosen: Sequence[Named]) -> str:
+    """Return the names of deployments, for a sentence."""
     return named.listed([each.title for each in chosen])
 
 
@@ -163,7 +179,7 @@ def _check_retry(settings: Settings, target: named.Named, *, signal: bool) -> No
     if entry.state is State.RUNNING:
         raise AgentError(
             f"{target.title} is running",
-            hint=f"`{_follows(settings, target)}` follows it",
+            hint=f"`{follow_command(settings, target)}` follows it",
         )
     if signal and target.stack:
         raise AgentError(
@@ -186,7 +202,7 @@ def _check_retry(settings: Settings, target: named.Named, *, signal: bool) -> No
         )
 
 
-def _follows(settings: Settings, target: Named) -> str:
+def follow_command(settings: Settings, target: Named) -> str:
     """Return the command that follows the output of a run."""
     is_inner = target.follows or target.stack
     return settings.command("log", "-f", target.title if is_inner else target.entry.id)
@@ -221,16 +237,12 @@ def forget(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     begun = begun_elsewhere(settings, options.ids)
     names = [each for each in options.ids if each not in begun]
-    chosen = [
-        each
-        for name in names
-        for each in _chosen(settings, name, options, failed=False)
-    ]
+    chosen = [each for name in names for each in chosen_of(settings, name, options)]
     for each in chosen:
         if each.entry.state is State.RUNNING:
             raise AgentError(
                 f"{each.title} is running, and cannot be forgotten",
-                hint=f"`{_follows(settings, each)}` follows it; forget it when it has ended",
+                hint=f"`{follow_command(settings, each)}` follows it; forget it when it has ended",
             )
     if options.plan:
         return _show_plan(options, chosen, begun, Wish.FORGET)
@@ -239,10 +251,10 @@ def forget(options: argparse.Namespace) -> int:
         f"remove everything that is kept of {', '.join(titles)}", options
     )
     said = [*take_over(settings, begun), *wish(settings, chosen, Wish.FORGET)]
-    return _answer(options, _values(chosen, begun, Wish.FORGET, said), said)
+    return answer(options, values(chosen, begun, _CHANGES[Wish.FORGET], said), said)
 
 
-_CHANGES = {
+_CHANGES: dict[Wish, str] = {
     Wish.AGAIN: "run",
     Wish.REPAIR: "repair",
     Wish.SEND: "send",
@@ -259,19 +271,30 @@ def _show_plan(
 ) -> int:
     """Print what would be requested."""
     change = _CHANGES[request]
-    rows = [
+    rows: list[Row] = [
         (change, each, "-", "-", "another agent has begun it") for each in sorted(begun)
     ]
     rows += [
-        (
-            change,
-            each.title,
-            each.entry.action or "-",
-            each.entry.tool or "-",
-            each.entry.reason.replace("\n", "; ") if each.entry.failed else "asked for",
-        )
+        row(change, each, each.entry.reason if each.entry.failed else "asked for")
         for each in chosen
     ]
+    return show_plan(options, rows)
+
+
+def row(change: str, target: Named, why: str) -> Row:
+    """Return a row of a plan."""
+    entry = target.entry
+    return (
+        change,
+        target.title,
+        entry.action or "-",
+        entry.tool or "-",
+        why.replace("\n", "; "),
+    )
+
+
+def show_plan(options: argparse.Namespace, rows: Sequence[Row]) -> int:
+    """Print the rows of a plan."""
     if options.json:
         envelope.begin("plan", is_on=True)
         changes = [
@@ -293,7 +316,7 @@ def _show_plan(
     return ExitCode.OK
 
 
-def _answer(
+def answer(
     options: argparse.Namespace, values: dict[str, object], said: Sequence[str]
 ) -> int:
     """Print what was requested."""
@@ -309,10 +332,10 @@ def _print(said: Sequence[str]) -> None:
         terminal.say(terminal.line(text))
 
 
-def _values(
-    chosen: Sequence[Named], begun: Iterable[str], request: Wish, said: Sequence[str]
+def values(
+    chosen: Sequence[Named], begun: Iterable[str], request: str, said: Sequence[str]
 ) -> dict[str, object]:
-    """Return what was requested as JSON."""
+    """Return what was requested as JSON, by its word."""
     deployments = [
         {
             "name": each.title,
@@ -328,7 +351,7 @@ def _values(
         for each in sorted(begun)
     ]
     return {
-        "request": _CHANGES[request],
+        "request": request,
         "deployments": deployments,
         "messages": list(said),
         "outcome": None,
