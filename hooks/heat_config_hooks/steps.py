@@ -121,14 +121,20 @@ def run(
     *,
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    quiet: bool = False,
 ) -> int:
-    """Run a command whose output becomes the output of the run.
+    """Run a command whose output becomes the output of the run, with `quiet` only its standard error.
 
     Return its exit code, or 128 plus the number of the signal that ended it.
     """
     sys.stdout.flush()
     code = subprocess.run(
-        argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, check=False
+        argv,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if quiet else None,
+        check=False,
     ).returncode
     return code if code >= 0 else 128 - code
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import heat_config_hooks
 from heat_config_hooks import files
 from heat_config_hooks.programs import Module, Program
-from heat_config_hooks.protocol import About
+from heat_config_hooks.protocol import Hook, can_verify
 
 BEGIN, END = "<!-- hooks -->", "<!-- /hooks -->"
 """The lines of a file before and after the table."""
@@ -24,6 +24,7 @@ _HEADER = (
     "options",
     "needs",
     "environment",
+    "verifies",
     "tested against",
 )
 
@@ -32,7 +33,7 @@ def table() -> str:
     """Return the table in Markdown, with a row for each hook."""
     rows = [_HEADER, ("---",) * len(_HEADER)]
     rows += [
-        _row(tool, heat_config_hooks.load(tool).ABOUT)
+        _row(tool, heat_config_hooks.load(tool))
         for tool in sorted(heat_config_hooks.HOOKS)
     ]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -47,7 +48,8 @@ def updated(text: str) -> str:
     return f"{before}{begin}{table()}{end}{after}"
 
 
-def _row(tool: str, about: About) -> tuple[str, ...]:
+def _row(tool: str, hook: Hook) -> tuple[str, ...]:
+    about = hook.ABOUT
     needs = ", ".join(" or ".join(_code(_names(need))) for need in about.needs)
     package = "compat" if tool in heat_config_hooks.COMPAT else "agent"
     cells = (
@@ -57,6 +59,7 @@ def _row(tool: str, about: About) -> tuple[str, ...]:
         ", ".join(_code(about.options)),
         needs,
         ", ".join(_code(about.variables)),
+        "yes" if can_verify(hook) else "",
     )
     return tuple(cell.replace("|", "\\|") or "–" for cell in (*cells, about.tested))
 

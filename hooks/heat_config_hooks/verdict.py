@@ -110,12 +110,37 @@ def text_diff(present: str, wanted: str) -> str:
     lines = difflib.unified_diff(
         present.splitlines(), wanted.splitlines(), lineterm="", n=1
     )
-    shown = [line for line in lines if line[:3] not in ("---", "+++")]
-    more = len(shown) - _DIFF
+    return bounded(line for line in lines if line[:3] not in ("---", "+++"))
+
+
+def tool_diff(text: str) -> str:
+    """Return the diff that a tool gave in the form of `diff -u`, without its head, bounded in size."""
+    before, mark, after = text.partition("@@")
+    return bounded(f"{mark}{after}".splitlines()) if mark else bounded([before.strip()])
+
+
+def bounded(lines: Iterable[str]) -> str:
+    """Return lines of a difference as text of bounded size."""
+    every = list(lines)
+    more = len(every) - _DIFF
     shown = [
-        line if len(line) <= _LINE else f"{line[:_LINE]}…" for line in shown[:_DIFF]
+        line if len(line) <= _LINE else f"{line[:_LINE]}…" for line in every[:_DIFF]
     ]
     return "\n".join([*shown, *([f"[{more} more lines]"] if more > 0 else [])])
+
+
+def unchecked(names: Iterable[str], total: int, word: str) -> Verdict:
+    """Return the verdict that some of the tasks, resources or states of a config cannot be checked.
+
+    `word` is their name in the plural.
+    """
+    every = list(dict.fromkeys(names))
+    listed = ", ".join([*every[:_NAMED], *(["…"] if len(every) > _NAMED else [])])
+    return unknown(f"{len(every)} of {total} {word} cannot be checked: {listed}")
+
+
+_NAMED = 3
+"""The most names that a sentence lists."""
 
 
 def encoded(verdict: Verdict) -> Reply:

@@ -10,7 +10,6 @@ import pytest
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import journal
 from heat_config_hooks.values import replace
-from support import pace
 from support.loopback import wait_until
 from support.machine import Machine
 from support.stacking import Stacks
@@ -300,7 +299,7 @@ def test_killed_check_is_continued(stacks: Stacks) -> None:
     words = ("stack", "check", "t", "--state-dir", str(stacks.machine.state))
     process = stacks.machine.start("heat-config-agent", *words)
     try:
-        wait_until(looks.exists, pace.seconds(30))
+        wait_until(looks.exists, 30)
     finally:
         process.kill()
         process.communicate()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import heat_config_hooks
-from heat_config_hooks import table
+from heat_config_hooks import protocol, table
 
 PAGE = Path(__file__).parents[2] / "docs/deployments.md"
 
@@ -28,14 +28,18 @@ def test_the_page_has_the_table_of_today() -> None:
 
 @pytest.mark.parametrize("tool", sorted(heat_config_hooks.HOOKS))
 def test_every_hook_is_in_the_table(tool: str) -> None:
-    """Its row has its package, config, options, program, variables and tests."""
+    """Its row has its package, config, options, program, variables, whether it can verify, and tests."""
     [line] = [
         line for line in table.table().splitlines() if line.startswith(f"| `{tool}` |")
     ]
     assert line.split("|")[2].strip() == (
         "compat" if tool in heat_config_hooks.COMPAT else "agent"
     )
-    about = heat_config_hooks.load(tool).ABOUT
+    hook = heat_config_hooks.load(tool)
+    about = hook.ABOUT
+    assert line.replace("\\|", "").split("|")[7].strip() == (
+        "yes" if protocol.can_verify(hook) else "–"
+    )
     assert about.config.replace("|", "\\|") in line
     assert about.tested.replace("|", "\\|") in line
     names = (
@@ -44,7 +48,7 @@ def test_every_hook_is_in_the_table(tool: str) -> None:
         *(about.program.names if about.program else ()),
     )
     assert [name for name in names if f"`{name}`" not in line] == []
-    assert line.replace("\\|", "").count("|") == 8
+    assert line.replace("\\|", "").count("|") == 9
 
 
 def test_the_table_is_put_between_the_marks(tmp_path: Path) -> None:

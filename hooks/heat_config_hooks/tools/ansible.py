@@ -22,23 +22,25 @@ With a stdout callback that ansible-runner does not support, ansible runs withou
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import BinaryIO, NoReturn, TextIO, cast
+from typing import BinaryIO, TextIO
 
-from heat_config_hooks import files, processes, programs, protocol, steps
-from heat_config_hooks.errors import HookError, MissingTool
-from heat_config_hooks.needs import ANSIBLE, ANSIBLE_RUNNER, NEEDS, check
+from heat_config_hooks import files, protocol, steps
+from heat_config_hooks.errors import MissingTool
+from heat_config_hooks.needs import ANSIBLE_RUNNER, NEEDS, check
 from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, nothing_done
-from heat_config_hooks.tools import ansible_settings, ansible_values
+from heat_config_hooks.tools import ansible_run, ansible_settings
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, Recap
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.verdict import Verdict  # few runs verify
 
 ABOUT = protocol.About(
     config="a playbook, as text or as a list of plays",
@@ -75,18 +77,6 @@ ABOUT = protocol.About(
     tested="real ansible-playbook",
 )
 
-_INVENTORY = "options.inventory"
-
-_LOCAL = "localhost,"
-
-_HOSTS = "this machine.ini"
-"""The file in the folder of the run with the inventory."""
-
-_THIS_MACHINE = b"localhost ansible_connection=local\n"
-"""An inventory with this machine. With `-i localhost,`, which heat-agents uses, ansible would log in by ssh."""
-
-_MARK = "AWX_ISOLATED_DATA_DIR"
-"""The variable in which the runner names its folder; ansible and all processes that it starts inherit it."""
 
 _EVENT = re.compile(rb"\x1b\[K(?:[A-Za-z0-9+/=]+\x1b\[\d+D)+\x1b\[K")
 """The marks that the runner's callback writes around the text of an event."""
@@ -94,45 +84,10 @@ _EVENT = re.compile(rb"\x1b\[K(?:[A-Za-z0-9+/=]+\x1b\[\d+D)+\x1b\[K")
 _SUPPORTED = (*ansible_settings.USUAL, "minimal", "ansible.builtin.minimal")
 """Stdout callbacks with which the runner's own callback, a subclass of the chosen one, is known to work."""
 
-_WITNESS = """
-import json
-import os
-
-from ansible.plugins.callback import CallbackBase
-
-
-class CallbackModule(CallbackBase):
-    CALLBACK_VERSION, CALLBACK_TYPE, CALLBACK_NAME = 2.0, "aggregate", "heat_config_witness"
-
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.events = []
-
-    def v2_playbook_on_play_start(self, play):
-        hosts = play.hosts if isinstance(play.hosts, str) else ",".join(str(host) for host in play.hosts)
-        self.events.append(("playbook_on_play_start", {"pattern": hosts}))
-
-    def v2_playbook_on_no_hosts_matched(self):
-        self.events.append(("playbook_on_no_hosts_matched", {}))
-
-    def v2_playbook_on_task_start(self, task, is_conditional):
-        if not any(name == "playbook_on_task_start" and data["name"] == task.name for name, data in self.events[-1:]):
-            self.events.append(("playbook_on_task_start", {"name": task.name, "task_action": task.action}))
-
-    def v2_playbook_on_handler_task_start(self, task):
-        self.v2_playbook_on_task_start(task, False)
-
-    def v2_playbook_on_stats(self, stats):
-        with open(os.environ["HEAT_CONFIG_WITNESS"], "w") as file:
-            json.dump(self.events, file)
-"""
-"""A callback plugin that prints nothing and records which plays and tasks ran, for runs without the runner."""
 
 _BROKEN = 254
 """The exit code of the runner when it could not start the program; ansible-playbook itself never uses it."""
 
-GRACE = 4.0
-"""Seconds between TERM and KILL: less than the hook itself gets."""
 
 LINGER = 5.0
 """Seconds to wait for the end of ansible's output once ansible has ended: a process that it left may keep it open."""
@@ -142,10 +97,12 @@ def prepare(
     request: protocol.Request, place: protocol.Workplace
 ) -> protocol.Command | Reply:
     """Write the playbook and its variables, and return the command."""
-    playbook = _playbook(request.config)
+    playbook = ansible_run.text(request.config)
     if not playbook.strip():
         return nothing_done()
-    _argv(request, place)  # report mistakes before anything is written
+    ansible_run.command_line(
+        request, place
+    )  # report mistakes before anything is written
     check(NEEDS["ansible"], place.environment)
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
@@ -153,92 +110,44 @@ def prepare(
         place.working / f"{request.key}_playbook.yaml",
         playbook.encode("utf-8", "replace"),
     )
-    if not request.options["inventory"]:
-        files.replace(place.run / _HOSTS, _THIS_MACHINE)
-    inputs = protocol.visible_inputs(request)
-    trusted = request.options.get("trusted_inputs") is True
-    settings = [] if trusted else ansible_values.settings(inputs)
-    variables = {
-        "heat_config_id": request.id,
-        **{name: value for name, value in inputs.items() if name not in settings},
-        "heat_outputs_path": str(outputs),
-    }
-    content = (
-        json.dumps(variables).encode() if trusted else ansible_values.as_yaml(variables)
+    return steps.command(
+        __name__, request, place, ansible_run.write_inputs(request, place, outputs)
     )
-    files.replace(place.run / f"{request.key}_variables.json", content)
-    notes = [
-        f"the input {name} is not a variable of the playbook, because it is a setting of ansible; "
-        "the option trusted_inputs allows it"
-        for name in settings
-    ]
-    return steps.command(__name__, request, place, notes)
 
 
 finish = protocol.collect
 
 
+def verify(
+    request: protocol.Request, place: protocol.Workplace
+) -> protocol.Command | Verdict:
+    """Return the command that runs the playbook in check mode."""
+    from heat_config_hooks.tools import ansible_check  # noqa: PLC0415  # few runs verify
+
+    return ansible_check.verify(request, place)
+
+
+def verdict(
+    request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended
+) -> Verdict:
+    """Return the verdict from the tasks that would change something."""
+    from heat_config_hooks.tools import ansible_check  # noqa: PLC0415  # few runs verify
+
+    return ansible_check.verdict_of(request, place, ended)
+
+
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Run the playbook, and return the exit code of ansible-playbook."""
-    argv, activity = _argv(request, place), Activity()
-    if sentence := _unmarkable(request, argv[0]):
+    argv, activity = ansible_run.command_line(request, place), Activity()
+    if sentence := ansible_run.unmarkable(request, argv[0]):
         steps.say(sentence, error=True)
         return UNKNOWN
-    inventory = _inventory(request, place)
-    # there is the one of this hook, or that of the `tosca` hook
-    local = Path(inventory).parent == place.run
-    environment = ansible_settings.environment(request, place, local=local)
+    environment = ansible_run.settings_of(request, place)
     if environment.get("ANSIBLE_STDOUT_CALLBACK") in _SUPPORTED:
         code = _run_with_runner(argv, environment, place, activity)
     else:
-        environment[_MARK] = str(place.run)
-        signal.signal(
-            signal.SIGTERM, lambda number, _: _end(number, environment[_MARK])
-        )
-        code = _run_without_runner(argv, environment, place, activity)
-    succeeds = code or request.options["allow_nothing"]
-    absence = (
-        "" if succeeds else activity.absence(cast("list[str]", request.options["tags"]))
-    )
-    if absence:
-        steps.say(
-            f"{absence}; if that is intended, set the option allow_nothing", error=True
-        )
-        return UNKNOWN
-    return code
-
-
-def _unmarkable(request: protocol.Request, program: str) -> str:
-    """Return why an old version of ansible cannot be given the inputs as they are; empty if it can."""
-    inputs = protocol.visible_inputs(request)
-    exposed = [name for name, value in inputs.items() if ansible_values.exposed(value)]
-    if not exposed or request.options.get("trusted_inputs"):
-        return ""
-    _, text = steps.ask([program, "--version"])
-    if ansible_values.version(text) >= ansible_values.MARKED:
-        return ""
-    taken = "which ansible-core before 2.19 may take for a template"
-    return f"the input {exposed[0]} has a key with «{{», {taken}: upgrade it, or set the option trusted_inputs"
-
-
-def _run_without_runner(
-    argv: Sequence[str],
-    environment: dict[str, str],
-    place: protocol.Workplace,
-    activity: Activity,
-) -> int:
-    """Run ansible-playbook, learn from the witness which tasks ran, and return the exit code."""
-    folder, events = place.run / "callbacks", place.run / "witness.json"
-    files.make_directory(folder)
-    files.replace(folder / "heat_config_witness.py", _WITNESS.encode())
-    environment["ANSIBLE_CALLBACK_PLUGINS"] += f":{folder}"
-    environment["HEAT_CONFIG_WITNESS"] = str(events)
-    code = steps.run(argv, cwd=place.working, environment={**os.environ, **environment})
-    with contextlib.suppress(OSError, ValueError):
-        # ansible ended early, or does not load such plugins
-        for name, data in json.loads(events.read_bytes()):
-            activity.take(name, data)
-    return code
+        code = ansible_run.run_without_runner(argv, environment, place, activity)
+    return ansible_run.with_activity(request, code, activity)
 
 
 def _run_with_runner(
@@ -275,7 +184,10 @@ def _run_with_runner(
     events = OutputEventFilter(
         None, runner.event_callback, suppress_ansible_output=True
     )
-    signal.signal(signal.SIGTERM, lambda number, _: _end(number, config.env[_MARK]))
+    signal.signal(
+        signal.SIGTERM,
+        lambda number, _: ansible_run.end(number, config.env[ansible_run.MARK]),
+    )
     try:
         with (
             open(os.devnull, "rb") as config.input_fd,
@@ -300,56 +212,6 @@ def _run_with_runner(
     return int(runner.rc) if runner.rc >= 0 else 128 - int(runner.rc)
 
 
-def _playbook(config: object) -> str:
-    """Return the text of a playbook; empty for an empty config. Raises HookError."""
-    if config in (None, [], {}):
-        return ""
-    if isinstance(config, str):
-        return config
-    if not isinstance(config, list):
-        raise HookError("expected a playbook: text, or a list of plays", "config")
-    return json.dumps(config, indent=2, ensure_ascii=False) + "\n"  # JSON is YAML
-
-
-def _argv(request: protocol.Request, place: protocol.Workplace) -> list[str]:
-    """Return the command line. Raises HookError."""
-    argv = [
-        *programs.find(ANSIBLE, place.environment),
-        "-i",
-        _inventory(request, place),
-    ]
-    for argument, option, separator in (
-        ("--module-path", "modulepath", ":"),
-        ("--skip-tags", "skip_tags", ","),
-        ("--tags", "tags", ","),
-    ):
-        value = separator.join(cast("list[str]", request.options[option]))
-        if value:
-            argv += [argument, value]
-    playbook, variables = (
-        place.working / f"{request.key}_playbook.yaml",
-        place.run / f"{request.key}_variables.json",
-    )
-    return [*argv, str(playbook), "--extra-vars", f"@{variables}"]
-
-
-def _inventory(request: protocol.Request, place: protocol.Workplace) -> str:
-    """Return the inventory for the command line. Raises HookError."""
-    name = cast("str | None", request.options["inventory"])
-    if not name:
-        named = place.environment.get("HEAT_ANSIBLE_INVENTORY") or _LOCAL
-        return str(place.run / _HOSTS) if named == _LOCAL else named
-    if not name.startswith("/") and ".." in Path(name).parts:
-        raise HookError(
-            f"{name!r} leads out of the working folder; name an absolute path instead",
-            _INVENTORY,
-        )
-    path = place.working / name
-    if not path.exists():  # ansible would succeed with an empty inventory
-        raise HookError(f"there is no inventory {path}", _INVENTORY)
-    return str(path)
-
-
 @contextlib.contextmanager
 def _forwarded(stream: TextIO, take: Callable[[str], object]) -> Iterator[BinaryIO]:
     """Yield a pipe whose lines are printed as they come; `take` gets each line with the marks of events."""
@@ -371,18 +233,3 @@ def _forwarded(stream: TextIO, take: Callable[[str], object]) -> Iterator[Binary
             yield file
     finally:
         thread.join(LINGER)
-
-
-def _end(number: int, mark: str) -> NoReturn:
-    """End ansible with all processes that it has started, and then this process.
-
-    The runner itself ends one process group only, and the workers of ansible-core since 2.19 are in others.
-    """
-    signal.signal(number, signal.SIG_IGN)
-    mark = f"{_MARK}={mark}"
-    processes.send(processes.tree(0, 0, mark), signal.SIGTERM)
-    deadline = time.monotonic() + GRACE
-    while (living := processes.tree(0, 0, mark)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    processes.send(living, signal.SIGKILL)
-    sys.exit(128 + number)

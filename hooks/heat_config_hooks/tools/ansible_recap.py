@@ -144,11 +144,11 @@ class Recap:
         if item is not None:
             details.append(f"item={protocol.as_text(item)}")
         name = self._names.get(str(data.get("task_uuid"))) or str(data.get("task"))
-        message = _message(result)
+        sentence = message(result)
         return (
             name
             + (f" ({', '.join(details)})" if details else "")
-            + (f": {message}" if message else "")
+            + (f": {sentence}" if sentence else "")
         )
 
 
@@ -173,9 +173,9 @@ def _is_changed(event: Mapping[str, Any]) -> bool:
     )
 
 
-def _message(result: Mapping[str, Any]) -> str:
+def message(result: Mapping[str, Any]) -> str:
     """Return why a task failed, with the last line of its standard error, which often tells more than its message."""
-    message = (
+    sentence = (
         protocol.as_text(result.get("censored") or result.get("msg"))
         .strip()
         .partition("\n\n")[0]
@@ -183,4 +183,4 @@ def _message(result: Mapping[str, Any]) -> str:
     stderr = protocol.as_text(
         result.get("stderr") or result.get("module_stderr")
     ).strip()
-    return f"{message}: {stderr.splitlines()[-1].strip()}" if stderr else message
+    return f"{sentence}: {stderr.splitlines()[-1].strip()}" if stderr else sentence
