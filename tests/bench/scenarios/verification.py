@@ -287,7 +287,15 @@ SCENARIOS: tuple[Scenario, ...] = (
         f"{KNOWN:,} deployments with a file each are verified, of which none has changed",
         _COST,
         _thousand,
-        (Goal("cpu", "", 0.15),),
+        (
+            Goal(
+                "cpu",
+                "",
+                0.15,
+                "It was measured on a busy machine, where its runs took from 149 to 234 ms: it is not yet established, "
+                "and has to be measured again on a quiet one.",
+            ),
+        ),
         rounds=11,
         seconds=90,
         long=True,
