@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from typing import Any
 
 import pytest
 
 from support.commands import SH, run
-from support.machine import Done, Machine
+from support.machine import BIN, Done, Machine
 
 SECRET = "correct-horse-battery"
 
@@ -192,7 +194,7 @@ def test_tool_says_what_it_would_do(machine: Machine) -> None:
 
     text = planned(machine, given).out
 
-    assert f"json-file would change {path}: " in text
+    assert f"dry run of json-file: {path}: " in text
     assert not path.exists()
     assert not machine.state.exists()
 
@@ -313,7 +315,7 @@ NEW = [
     '  config: {"FOLDER/x.json": {"port": "90"}} -> {"FOLDER/x.json": {"port": "80"}}',
     "",
     "file",
-    "  json-file would change FOLDER/x.json: its content differs",
+    "  dry run of json-file: FOLDER/x.json: its content differs",
     "    @@ -1,3 +1,3 @@",
     "     {",
     '    -    "port": "90"',
@@ -446,7 +448,9 @@ def test_service_shows_its_scripts_and_inputs(machine: Machine) -> None:
     done = of_stack(machine, "plan", "s.yaml", "--diff")
 
     begin = done.out.index("\nweb.create\n") + 1
-    assert [line.rstrip() for line in done.out[begin:].splitlines()[:-2]] == [
+    lines = [line.rstrip() for line in done.out[begin:].splitlines()[:-2]]
+    assert lines.pop().startswith("  dry run of tosca: not known: ")
+    assert lines == [
         "web.create",
         "  config.files.web.sh:",
         "    @@ -1,2 +1,2 @@",
@@ -472,7 +476,7 @@ def test_executable_hook_says_what_it_would_do(machine: Machine) -> None:
 
     done = machine.apply({"deployments": [given]}, "--plan", "--diff", *hooks)
 
-    assert "shout would change /etc/x: has ***" in done.out
+    assert "dry run of shout: /etc/x: has ***" in done.out
     assert "    -***\n    +new" in done.out
     assert SECRET not in done.out + done.err
     assert not (machine.folder / "ran").exists()
@@ -489,4 +493,33 @@ def test_failed_dry_run_is_a_line_of_the_plan(machine: Machine) -> None:
     done = machine.apply({"deployments": [given]}, "--plan", "--diff", *hooks)
 
     assert done.code == 0
-    assert "shout cannot say what it would do: " in done.out
+    assert "dry run of shout: not known: " in done.out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("ansible-playbook", path=str(BIN)) is None,
+    reason="ansible-playbook is missing: pip install ansible-core",
+)
+def test_new_play_shows_what_it_would_do(machine: Machine) -> None:
+    """The check mode of ansible answers before anything has run, with the lines that it would write."""
+    path = machine.folder / "motd"
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {"ansible_python_interpreter": sys.executable},
+        "tasks": [{"copy": {"content": "hello {{ who }}\n", "dest": str(path)}}],
+    }
+    given = web(
+        group="ansible",
+        config=json.dumps([play]),
+        inputs=[{"name": "who", "value": "world"}],
+    )
+
+    text = planned(machine, given).out
+
+    assert "dry run of ansible: copy: would change" in text
+    assert "    +hello world" in text
+    assert not path.exists()
+    assert not machine.state.exists()

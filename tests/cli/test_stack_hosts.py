@@ -574,13 +574,26 @@ def test_output_of_a_run_is_asked_of_its_host(machine: Machine) -> None:
     assert run["stdout"] == "printed\n"
     assert "host         db1" in machine.agent("show", "t/db_run").out
     assert "other hosts have that of t/db_run" in machine.agent("log", "t").err
-    done = machine.agent("retry", "t/db_run")
-    assert (done.code, len(hosts.runs)) == (1, 1)
-    assert "t/db_run was carried out by db1, and not by this machine" in done.err
     hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
     done = machine.agent("log", "t/db_run")
     assert done.code == 1
     assert "the host db1, which has it, is not reached" in done.err
+
+
+def test_deployment_on_a_host_is_run_again(machine: Machine) -> None:
+    """`retry` and `forget` have the next action of the stack run it on its host again."""
+    hosts = Hosts(machine, "db1")
+    template = hosts.template("db")
+    assert hosts.apply(template, hosts.file(db="db1")).code == 0
+    assert "t/db_run" in machine.agent("retry", "t/db_run", "--plan").out
+    done = machine.agent("retry", "t/db_run")
+    assert (done.code, hosts.runs) == (0, ["db_run CREATE"]), done
+    assert "t/db_run will run again" in done.out
+    assert hosts.apply(template, None).code == 0
+    assert hosts.runs[1:] == ["db_run CREATE"]
+    assert machine.agent("forget", "t/db_run", "--yes").code == 0
+    assert hosts.apply(template, None).code == 0
+    assert hosts.runs[2:] == ["db_run CREATE"]
 
 
 def test_verification_is_asked_of_hosts(machine: Machine) -> None:

@@ -182,3 +182,31 @@ def test_the_daemon_logs_in_without_libraries(daemon: Daemon, openstack: Cloud) 
     found = imported(daemon.log)
     assert "heat_config_agent.web.login" in found
     assert not found & PROXIED
+
+
+def test_a_verification_on_a_schedule_loads_what_it_needs(machine: Machine) -> None:
+    """Unchanged files are compared without the parser of the command line, tools, libraries and what starts runs."""
+    config = {str(machine.folder / "page.json"): {"port": 80}}
+    machine.apply([deployment(config=config, group="json-file")])
+    program = "from heat_config_agent.cli.deployments.scheduled import main; raise SystemExit(main())"
+    words = [sys.executable, "-I", "-X", "importtime", "-c", program]
+    words += ["1800", "no", "", "--state-dir", str(machine.state)]
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["ok"] == 1
+    found = set(re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE))
+    assert not found & (
+        (SLOW - {"shutil"}) | SENDING | OTHERS | DAEMON | POLICY | CHANNELS
+    )
+    ours = sorted(name for name in found if name.startswith("heat_config_"))
+    assert len(ours) <= MOST, ours
+
+
+def test_daemon_without_a_schedule_loads_nothing_of_it(daemon: Daemon) -> None:
+    """Verifications cost nothing where the settings have none."""
+    daemon.start(PYTHONPROFILEIMPORTTIME="1")
+    assert daemon.stop() == 0
+    assert "heat_config_agent.daemon.daemon" in daemon.log
+    assert "heat_config_agent.verification" not in daemon.log
+    assert "heat_config_agent.daemon.verifying" not in daemon.log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +227,8 @@ def test_next_verification_ends_what_a_killed_one_has_left(
 
     daemon.wait_said("the verification was killed by the signal SIGKILL")
     wait_until(lambda: not process.is_running(), LONG)
-    wait_until(lambda: os.listdir(machine.state / "verifications") == [], LONG)
+    assert daemon.stop() == 0
+    assert os.listdir(machine.state / "verifications") == []
 
 
 @pytest.mark.parametrize("interval", [0, SOON])
@@ -287,3 +289,68 @@ def test_drift_is_a_notice_for_a_server(
     assert drifted["state"] == "drifted"
     assert drifted["reason"] == f"{drift}; its repair is requested"
     assert (ended["state"], ended["reason"]) == ("ok", f"repaired: {drift}")
+
+
+def test_deployment_of_a_followed_document_is_repaired(
+    daemon: Daemon, machine: Machine
+) -> None:
+    """By the settings of its section; the agent's own deployments are not verified."""
+    source = machine.folder / "source"
+    source.mkdir()
+    path = machine.folder / "page.json"
+    given = {
+        "id": "page",
+        "name": "page",
+        "group": "json-file",
+        "config": {str(path): {"port": 80}},
+    }
+    (source / "site.json").write_text(json.dumps([given]))
+    daemon.settings["follow site"] = {
+        "url": str(source),
+        "path": "site.json",
+        "interval": 0.3,
+        "verify_interval": SOON,
+        "repair": "yes",
+    }
+    daemon.start()
+    wait_until(path.exists, LONG)
+    wait_until(lambda: report(daemon).get("ok") == 1, LONG)
+    assert report(daemon)["name"] == "site"
+    path.write_text("{}")
+
+    wait_until(lambda: path.read_text() != "{}", LONG)
+
+    assert json.loads(path.read_text()) == {"port": 80}
+    daemon.wait_said(f"site/page has drifted: {path}: its content differs")
+
+
+def test_verification_during_which_a_run_begins_is_void(
+    daemon: Daemon, machine: Machine
+) -> None:
+    """Its verdict is about the run before."""
+    process = verifying(daemon, machine)
+    (machine.folder / "pid.off").touch()
+    assert machine.agent("retry", "web", "--wait").code == 0
+    seen = passes(daemon)
+
+    process.kill()  # the script has failed by that: drift, if it counted
+
+    wait_until(lambda: passes(daemon) > seen + 1, LONG)
+    assert states(machine)["web"] == "ok"
+    assert "web has drifted" not in daemon.log
+    assert daemon.stop() == 0
+
+
+def test_bundle_has_the_verifications(daemon: Daemon, machine: Machine) -> None:
+    """For those who are asked why something was or was not repaired."""
+    path = started(daemon, machine)
+    path.write_text("{}")
+    wait_until(lambda: report(daemon).get("drifted") == 1, LONG)
+    bundle = machine.folder / "bundle.tar.gz"
+
+    assert machine.agent("collect-logs", str(bundle)).code == 0
+
+    with tarfile.open(bundle) as file:
+        member = file.extractfile("heat-config-agent/verified.json")
+        assert member is not None
+        assert "its content differs" in member.read().decode()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import signal
 import subprocess
 from pathlib import Path
 
@@ -118,8 +117,8 @@ def test_host_that_is_away(machine: Machine) -> None:
         assert "goes on" in err
 
 
-KILLS = 12
-"""The number of kills, at moments that a seed chooses."""
+ROUNDS = 3
+"""The number of stacks that are made, each with kills at moments that a seed chooses, until it is complete."""
 
 
 @pytest.mark.fault(
@@ -128,35 +127,45 @@ KILLS = 12
     "the same command ends with each script run once, and the outputs of an undisturbed run",
 )
 def test_random_kills(machine: Machine) -> None:
-    """Four scripts on two hosts, one after the other on each, and kills until all is done."""
+    """Four scripts on two hosts, each with the output of the one before."""
     chosen = random.Random(37)  # noqa: S311  # it chooses moments
     with by_ssh(machine, "one", "two") as hosts:
-        template = chain(hosts)
-        words = [
-            str(template),
-            "--hosts",
-            str(hosts.file(a="one", b="two", c="one", d="two")),
-        ]
-        place = ["--state-dir", str(machine.state)]
-        for _ in range(KILLS):
-            process = machine.start("heat-config-apply", *place, *words)
-            try:
-                process.communicate(timeout=chosen.uniform(0.3, 2.5))
-            except subprocess.TimeoutExpired:
-                kill = chosen.choice(
-                    [kill_client, kill_remote_end, reset_connection, None, None]
-                )
-                if kill is not None:
-                    kill(hosts, process.pid)
-                else:
-                    process.send_signal(signal.SIGKILL)
-            if process.poll() is None and chosen.random() < 0.5:
-                process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=pace.seconds(60))
-        done = hosts.apply(template, None)
-        assert done.code == 0, done
-        assert sorted(hosts.runs) == [f"{name}_run CREATE" for name in "abcd"]
-        assert "out = over" in done.out
+        files = hosts.file(a="one", b="two", c="one", d="two")
+        for number in range(ROUNDS):
+            hosts.log = machine.folder / f"runs-{number}"
+            words = [str(chain(hosts)), "--hosts", str(files), "--name", f"t{number}"]
+            done = killed_until_complete(hosts, words, chosen)
+            assert sorted(hosts.runs) == [f"{name}_run CREATE" for name in "abcd"], (
+                number
+            )
+            assert "out = over" in done
+
+
+KILLS = 6
+"""The number of kills of a round at most: then it may end."""
+
+
+def killed_until_complete(
+    hosts: SshHosts, words: list[str], chosen: random.Random
+) -> str:
+    """Repeat a command, with something killed each time, until it has ended well; return what it prints."""
+    place = ["--state-dir", str(hosts.machine.state)]
+    for kill in range(KILLS + 1):
+        process = hosts.machine.start("heat-config-apply", *place, *words)
+        if kill < KILLS:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(chosen.uniform(0.4, 3))
+            ways = [kill_client, kill_remote_end, reset_connection, None, None]
+            way = chosen.choice(ways)
+            if process.poll() is None and way is not None:
+                way(hosts, process.pid)
+            if process.poll() is None and (way is None or chosen.random() < 0.5):
+                process.kill()
+        out, err = process.communicate(timeout=pace.seconds(60))
+        if process.returncode == 0:
+            return out
+        assert process.returncode < 0, err
+    raise AssertionError(out + err)
 
 
 def chain(hosts: SshHosts) -> Path:

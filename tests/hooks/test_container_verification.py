@@ -92,7 +92,7 @@ CHANGES = {
         "it does not run: it has ended with exit code 0",
     ),
     "killed": (
-        lambda podman, name: podman("kill", name),
+        lambda podman, name: podman("kill", name) + podman("wait", name),
         "it does not run: it has ended with exit code 137",
     ),
     "removed": (lambda podman, name: podman("rm", "--force", name), None),

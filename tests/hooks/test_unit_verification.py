@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.loopback import wait_until
 from system.booted import Booted, booted
 from system.verified import Site
 
@@ -53,8 +54,14 @@ def stop(site: Site) -> None:
 
 
 def kill(site: Site) -> None:
-    """Kill it."""
+    """Kill it, and wait until systemd has seen that."""
     site.systemctl("kill", "--signal=KILL", "web.service")
+    wait_until(
+        lambda: (
+            site.machine.run("systemctl", "is-failed", "web.service").out.strip()
+            == "failed"
+        )
+    )
 
 
 def edit(site: Site) -> None:
@@ -186,7 +193,7 @@ def test_verification_changes_nothing(site: Site) -> None:
     site.run({"web.service": web()}, inputs={"A": "1"})
     touch(site)
     stop(site)
-    folders = ("/etc", "/var/lib/heat-config")
+    folders = ("/etc/systemd", "/var/lib/heat-config")
 
     def files() -> dict[str, float]:
         every = [path for name in folders for path in site.file(name).rglob("*")]
@@ -228,7 +235,9 @@ def test_units_that_have_ended_well_or_that_others_start_need_not_be_up(
 ) -> None:
     """A oneshot, a service that ends by itself, the service of a timer, and a template."""
     job = {"Service": {"Type": "oneshot", "ExecStart": "/bin/true"}}
-    soon = {"Service": {"ExecStart": "/bin/true"}}
+    # it counts as started only when it has ended
+    ended = "/bin/sh -c 'while kill -0 $MAINPID 2>/dev/null; do sleep 0.05; done'"
+    soon = {"Service": {"ExecStart": "/bin/true", "ExecStartPost": ended}}
     site.run(
         {
             "once.service": job,

@@ -65,20 +65,20 @@ def coloured(diff: Iterable[str]) -> Iterator[str]:
 
 def would_lines(answer: Verdict, tool: str) -> Iterator[str]:
     """Yield the lines of what the dry run of a tool says."""
-    name = terminal.line(tool)
+    begin = f"dry run of {terminal.line(tool)}:"
     if answer.standing is Standing.OK:
-        yield f"{name} would change nothing"
+        yield f"{begin} nothing would change"
         return
     if answer.standing is Standing.UNKNOWN:
-        yield f"{name} cannot say what it would do: {terminal.line(answer.reason)}"
+        yield f"{begin} not known: {terminal.line(answer.reason)}"
         return
     if not answer.changes:
-        yield f"{name} would change: {terminal.line(answer.reason)}"
+        yield f"{begin} {terminal.line(answer.reason)}"
     for change in answer.changes:
-        yield f"{name} would change {terminal.line(f'{change.what}: {change.how}')}"
+        yield f"{begin} {terminal.line(f'{change.what}: {change.how}')}"
         yield from coloured(change.diff.splitlines())
     if answer.left_out:
-        yield f"{name} would change {answer.left_out} more"
+        yield f"{begin} {answer.left_out} more changes"
 
 
 def values(differences: Iterable[Difference]) -> list[dict[str, object]]:

@@ -298,6 +298,8 @@ class Elsewhere:
     """The host for people."""
     stack: str
     """The id of the stack."""
+    deployment: str
+    """Its id in the stack."""
     run: str
     """The id of the last run."""
 
@@ -314,6 +316,7 @@ def elsewhere(
             host=each.host,
             place=each.place,
             stack=each.stack,
+            deployment=each.deployment,
             run=each.run,
         )
         for each in placed.elsewhere(settings, stack)

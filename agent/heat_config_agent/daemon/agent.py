@@ -105,6 +105,10 @@ class Agent:
             place.announcer,
         )
         self.applier.watch_left_output(at_start=True)
+        if os.path.isdir(f"{settings.state}/verifications"):  # noqa: PTH112  # never raises
+            from heat_config_agent.verification import looking  # noqa: PLC0415  # most machines are not verified
+
+            looking.clear(settings.run_settings)
         self.pruning.request()
         self.settings = settings
         self.stale = True

@@ -535,14 +535,15 @@ SETTINGS: tuple[Setting, ...] = (
             "verify_interval",
             SECONDS,
             0.0,
-            "the time between two verifications of the deployments of its document; 0 for none",
+            "the time between two verifications of the deployments of its document or stack; 0 for none",
             "1800",
         ),
         _row(
             "repair",
             FLAG,
             False,
-            "whether a deployment that has drifted by such a verification is run again",
+            "whether a deployment that has drifted by such a verification is run again, and the whole revision if its "
+            "stack or its deployments were changed or removed by hand",
         ),
     ),
 )

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ from heat_config_agent.model.signed import SUFFIX
 from heat_config_agent.runs import supervisor
 from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.settings.effective import Settings
+from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state import asked, followed, journal, lock
 from heat_config_agent.state.followed import Followed, short
 from heat_config_hooks import files, processes
@@ -53,6 +55,9 @@ _TREES, _CURRENT, _OUTPUT = "trees", "current", "output"
 
 _DOCUMENT, _TEMPLATE = "document", "template"
 """The kinds of what a source has."""
+
+_MOST_IN_VAIN = 10
+"""The number of repairs in vain after which the time between two of them does not become longer."""
 
 _SHOWN = 500
 _OUTPUT_SHOWN = 64 * 1024
@@ -84,6 +89,10 @@ class Follower:
         """Called when the record on disk says something new, except that the source has answered again."""
         self._noted = self._record.trouble
         """The trouble at the end of the step before."""
+        self._verify_at: float | None = None
+        self._repair_at = 0.0
+        self._in_vain = 0
+        """The number of repairs since a verification has last found the stack in effect."""
         self._mark: tuple[object, ...] = ()
         """The mark of the stack or the document when it was last compared with its revision."""
         if self._record.begun:
@@ -102,7 +111,8 @@ class Follower:
 
         A failure of any kind, also a defect of a source, is the trouble of this step; the next one asks again.
         """
-        for part in (self._step, self._compare):
+        parts = (self._verify, self._compare, self._step, self._compare)
+        for part in parts if self._repairs or self._verifies else parts[2:]:
             try:
                 part()
             except AgentError as error:
@@ -165,8 +175,10 @@ class Follower:
             source=str(without_secrets(self._text("url"))),
             delete=bool(self._values["delete"]),
         )
-        due = self._is_due() or followed.is_asked_again(
-            self._settings.state, self._name
+        due = (
+            self._is_due()
+            or followed.is_asked_again(self._settings.state, self._name)
+            or self._is_repaired()
         )
         if self._key(revision) == self._record.concluded and not due:
             return
@@ -188,6 +200,76 @@ class Follower:
         """Return whether a revision that was refused is tried again; a later time is of a clock that was wrong."""
         left = self._record.again - time.time()
         return self._record.again > 0 and not 0 <= left <= AGAIN_SECONDS
+
+    # Verification and repair.
+
+    @property
+    def _repairs(self) -> bool:
+        return self._values["repair"] is True
+
+    @property
+    def _verifies(self) -> float:
+        """Seconds between two verifications of its stack; 0 for none. The daemon verifies a document."""
+        interval = self._values["verify_interval"]
+        return float(interval) if isinstance(interval, int | float) else 0.0
+
+    def _verify(self) -> None:
+        """Check the stack if that is due: a failed check is a drift."""
+        interval, now, record = self._verifies, time.monotonic(), self._record
+        is_over = record.revision and not (record.begun or record.failed)
+        if not interval or record.document or not is_over or not self._has_stack():
+            return
+        if self._verify_at is None:  # not all at once after a start
+            self._verify_at = now + interval * random.random()  # noqa: S311  # no secret
+        if now < self._verify_at or in_step.is_at_rest(
+            self._settings.state, self._name
+        ):
+            return
+        self._verify_at = now + interval
+        place = ("--state-dir", str(self._settings.state))
+        words = command(
+            "agent", "stack", "check", self._name, "--quiet", *self._config(), *place
+        )
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+            cwd="/",
+            start_new_session=True,
+        )
+        if done.returncode == ExitCode.OK:
+            self._in_vain = 0
+        elif done.returncode not in (ExitCode.FAILED, ExitCode.DRIFTED):
+            text = done.stderr.decode("utf-8", "replace")
+            raise AgentError(
+                f"its stack cannot be verified: {reason_of(text) or done.returncode}"
+            )
+
+    def _is_repaired(self) -> bool:
+        """Return whether the revision in force is carried out again, because the machine is out of step with it.
+
+        A person who works on the stack, or has suspended it, is not disturbed. Where repairs do not help, the time
+        between two of them doubles.
+        """
+        record, now = self._record, time.monotonic()
+        if not self._repairs or not record.drift or record.failed or record.begun:
+            return False
+        state = self._settings.state
+        if now < self._repair_at or in_step.is_at_rest(state, self._name):
+            return False
+        policy = policy_in_force()
+        allowed = policy.repair if policy is not None and not policy.mistake else ()
+        is_ruled = policy is not None and (policy.mistake or policy.repair is not None)
+        if is_ruled and f"name:{self._name}" not in (allowed or ()):
+            return False
+        if asked.paused(state):
+            return False
+        self._repair_at = now + self._verifies * (2**self._in_vain - 1)
+        self._in_vain = min(self._in_vain + 1, _MOST_IN_VAIN)
+        self._note(f"{self._name}: repairs what has drifted: {record.drift}")
+        return True
 
     def _compare(self) -> None:
         """Record whether the machine still is as the revision in force has left it."""

@@ -19,6 +19,7 @@ from heat_config_agent.state import followed, journal
 from heat_config_agent.state.followed import Followed
 from heat_config_hooks import files
 from heat_config_stack.records import listing
+from heat_config_stack.records.placing import path_to
 from heat_config_stack.records.records import FAILED, IN_PROGRESS, SUSPEND
 from heat_config_stack.records.store import FILE as STACK
 from heat_config_stack.records.store import Store
@@ -78,6 +79,15 @@ def drift(state: Path, record: Followed) -> str:
         return str(error)
     more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     return "; ".join(differences[:_SHOWN]) + more
+
+
+def is_at_rest(state: Path, name: str) -> bool:
+    """Return whether the stack of a source is suspended, or a command works on it: no repair disturbs that."""
+    kept = listing.kept(state, name)
+    record = kept.record if kept is not None else None
+    if record is None:
+        return False
+    return record.action == SUSPEND or record.status == IN_PROGRESS
 
 
 def _of_document(state: Path, name: str) -> dict[str, Any]:
@@ -150,6 +160,13 @@ def _differences_of_stack(state: Path, name: str, left: dict[str, Any]) -> list[
         return [f"the stack is in {record.action}_{record.status}"]
     if record.action == SUSPEND:
         return ["the stack is suspended"]
+    drifted = [
+        f"{path_to(store, each.id)} has drifted"
+        for each in store.resources.values()
+        if each.out_of_effect
+    ]
+    if drifted:
+        return sorted(drifted)
     failed = sorted(
         {each.name for each in store.resources.values() if each.status == FAILED}
     )

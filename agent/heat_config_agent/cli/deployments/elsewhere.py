@@ -1,4 +1,4 @@
-"""The deployments of stacks that other hosts carry out, as their hosts verify them."""
+"""The deployments of stacks that other hosts carry out: as things that are named, and as their hosts verify them."""
 
 from __future__ import annotations
 
@@ -51,19 +51,6 @@ def _asked(group: Sequence[Elsewhere]) -> tuple[dict[str, Mapping[str, Any]], st
 def _row(
     settings: Settings, one: Elsewhere, values: Mapping[str, Any]
 ) -> tuple[Named, Finding]:
-    entry = Entry(
-        key=one.run,
-        id=one.run,
-        name=one.title.rpartition("/")[2],
-        action=str(values.get("action") or ""),
-        tool=str(values.get("tool") or ""),
-        source="",
-        addressee="",
-        document={},
-        state=State.SIGNALLED,
-        at=0,
-        accepted=0,
-    )
     changes = tuple(
         Change(what=str(each["what"]), how=str(each["how"]), diff=str(each["diff"]))
         for each in values.get("changes") or ()
@@ -75,11 +62,39 @@ def _row(
         left_out=int(values.get("left_out") or 0),
     )
     message = str(values.get("message") or "")
+    target = thing(
+        settings, one, str(values.get("action") or ""), str(values.get("tool") or "")
+    )
     finding = Finding(
-        entry=entry,
+        entry=target.entry,
         state=state,
         reason=f"on {one.place}{f': {message}' if message else ''}",
         verdict=verdict if changes else None,
     )
-    stack = one.title.partition("/")[0]
-    return Named(entry=entry, title=one.title, settings=settings, stack=stack), finding
+    return target, finding
+
+
+def thing(
+    settings: Settings, one: Elsewhere, action: str = "", tool: str = ""
+) -> Named:
+    """Return a deployment as one that a name has led to, of which this machine has no journal."""
+    entry = Entry(
+        key=one.run,
+        id=one.run,
+        name=one.title.rpartition("/")[2],
+        action=action,
+        tool=tool,
+        source="",
+        addressee="",
+        document={},
+        state=State.SIGNALLED,
+        at=0,
+        accepted=0,
+    )
+    return Named(
+        entry=entry,
+        title=one.title,
+        settings=settings,
+        stack=one.title.partition("/")[0],
+        deployment=one.deployment,
+    )

@@ -22,6 +22,7 @@ from heat_config_agent.engine.events import Message, Report
 from heat_config_agent.model.deployment import Deployment, Document
 from heat_config_agent.model.entry import Entry, Removed
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
+from heat_config_agent.model.states import Shown
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state import asked, journal, lock
@@ -55,7 +56,8 @@ def show_plan(rows: Sequence[Row], *, as_json: bool) -> int:
     kinds = []
     for target, finding in rows:
         refusal = policy.repair_refusal(finding.entry) if policy else ""
-        kinds.append(("-" if refusal else "repair", target, refusal or finding.reason))
+        why = refusal or finding.reason or finding.entry.drift
+        kinds.append(("-" if refusal else "repair", target, why))
     if as_json:
         envelope.begin("plan", is_on=True)
         changes = [
@@ -161,14 +163,15 @@ def _repaired(
                 for target, finding in at_hand
             }
     drifts = {finding.entry.key: finding.reason for _, finding in at_hand}
-    targets = [target for target, _ in at_hand]
+    # the agent goes on with those that were begun
+    targets = [target for target, each in at_hand if each.state is Shown.DRIFTED]
     lines = requests.wish(settings, targets, Wish.REPAIR, drifts)
     sentence = lines[-1].removeprefix("repair requested: ") if lines else ""
     word = "requested"
     if options.wait or options.wait_for is not None:
         word, sentence = _waited(settings, targets, options)
     outcome = Outcome(word=word, sentence=sentence)
-    return said | {target.title: outcome for target in targets}
+    return said | {target.title: outcome for target, _ in at_hand}
 
 
 def _waited(
@@ -306,7 +309,8 @@ def _repair_here(
     report = _Lines(quiet=options.quiet or options.json)
     with lock.held(settings.state):
         for _, finding in rows:
-            store.ask_repair(settings.state, finding.entry, finding.reason)
+            if finding.state is Shown.DRIFTED:
+                store.ask_repair(settings.state, finding.entry, finding.reason)
         place = open_state(
             settings, Outbox(settings.ca_file), report, patience=settings.delivery
         )
@@ -322,7 +326,7 @@ def _repair_here(
         keys = [
             finding.entry.key
             for _, finding in rows
-            if book.entries[finding.entry.key].again
+            if not book.entries[finding.entry.key].over
         ]
         applier.offer([documents[key] for key in keys], mark=False)
         while applier.work.busy and not _are_over(book.entries, keys):

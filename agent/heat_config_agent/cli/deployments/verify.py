@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 exit codes:
   0  everything is in effect; with --allow-unknown, or unknown
-  1  a deployment has failed earlier, or is unknown
+  1  a deployment has failed earlier, has not run to its end, or is unknown
   2  bad usage or configuration
   8  there is nothing of that name
   9  a deployment has drifted
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.there(options, overrides)
     targets, others = _targets(settings, options)
     rows = [*_verified(settings, targets)]
-    drifted = [row for row in rows if row[1].state is Shown.DRIFTED]
+    drifted = [row for row in rows if _wants_repair(row[1])]
     if options.repair and options.plan:
         from heat_config_agent.cli.deployments import repair  # noqa: PLC0415  # most only look
 
@@ -121,6 +121,12 @@ def run(options: argparse.Namespace) -> int:
         _show_differences(rows)
     terminal.say(f"\n{_counted(rows)}; {_changed(outcomes)}")
     return code
+
+
+def _wants_repair(finding: Finding) -> bool:
+    """Return whether a deployment has drifted, or its repair was begun by a process that was killed."""
+    entry = finding.entry
+    return finding.state is Shown.DRIFTED or bool(entry.drift and not entry.over)
 
 
 def _repaired(
@@ -283,7 +289,7 @@ def _counted(rows: Sequence[tuple[Named, Finding]]) -> str:
 
 def _code(rows: Sequence[tuple[Named, Finding]], *, allows_unknown: bool) -> int:
     states = {finding.state for _, finding in rows}
-    bad = {Shown.FAILED, Shown.REFUSED}
+    bad = {Shown.FAILED, Shown.REFUSED, Shown.WAITING, Shown.RUNNING, Shown.REBOOT}
     if not allows_unknown:
         bad.add(Shown.UNKNOWN)
     if Shown.DRIFTED in states:

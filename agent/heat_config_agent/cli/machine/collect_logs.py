@@ -149,6 +149,9 @@ def _parts_of_places(
             yield f"{prefix}journal.json", f"{error}\n"
             continue
         yield f"{prefix}journal.json", _summary(entries, place)
+        for name in _OF_VERIFICATIONS:
+            if content := _content(place / name):
+                yield f"{prefix}{name}", f"{json.dumps(content, indent=1)}\n"
         for entry in [
             entry for entry in entries if (place / "runs" / entry.key).is_dir()
         ][-_RUNS:]:
@@ -286,6 +289,9 @@ def _checked(text: str, certain: Secrets, every: Secrets) -> bytes:
         return _FOUND.encode()
     return cut(Text(every.hide(text)), _MEMBER_BYTES).encode("utf-8", "replace")
 
+
+_OF_VERIFICATIONS = ("verified.json", "repairs.json")
+"""The files with the last verification of each deployment, and with the repairs on a schedule."""
 
 _PAIRS = ("environment", "parameters")
 """Settings whose values are pairs of the form NAME=VALUE."""

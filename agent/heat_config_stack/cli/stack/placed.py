@@ -86,6 +86,7 @@ class Elsewhere(NamedTuple):
     host: Json
     place: str
     stack: str
+    deployment: str
     run: str
 
 
@@ -102,6 +103,7 @@ def elsewhere(settings: Settings, name: str) -> list[Elsewhere]:
             each.host,
             Host.from_json(each.host).title,
             root,
+            each.id,
             each.config,
         )
         for each in store.deployments.values()

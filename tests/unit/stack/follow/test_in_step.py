@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.cli import stack_package
-from heat_config_agent.state import followed, health
+from heat_config_agent.state import followed, health, lock
 from heat_config_agent.state.followed import Followed
 from support import loaded, pace
+from support.loopback import wait_until
 from support.machine import Done
 from support.repositories import template
 from support.sites import Site
@@ -241,3 +242,74 @@ def test_metrics_have_the_state(record: Followed, state: str) -> None:
         [wanted[state]] if state in wanted else []
     )
     assert (lines_["follow_current"] == "1.0") == (state == "ok")
+
+
+@pytest.mark.parametrize("change", [update, delete], ids=["update", "delete"])
+def test_stack_that_was_changed_by_hand_comes_back_with_repair(
+    site: Site, change: Callable[[Site], None]
+) -> None:
+    """At the next step, once; without the setting, it stays as it is."""
+    site.commit("one")
+    site.step()
+    change(site)
+    drift = site.step().drift
+    assert drift
+    before = len(site.ran)
+    site.values["repair"] = "yes"
+
+    record = site.step()
+
+    assert (record.state, record.drift) == ("ok", "")
+    assert f"web: repairs what has drifted: {drift}" in site.notes
+    assert site.ran[before:] == ["one red"]
+    assert site.step().state == "ok"
+    assert site.ran[before:] == ["one red"]
+
+
+def test_suspended_stack_is_not_repaired(site: Site) -> None:
+    """A person has suspended it."""
+    site.commit("one")
+    site.step()
+    assert run(site, "heat-config-agent", "stack", "suspend", "web").code == 0
+    site.values["repair"] = "yes"
+
+    record = site.step()
+
+    assert (record.state, record.drift) == ("drifted", "the stack is suspended")
+    assert site.status == "SUSPEND_COMPLETE"
+
+
+def test_followed_stack_is_verified_on_a_schedule_and_repaired(site: Site) -> None:
+    """A failed check is a drift; with `repair`, what has drifted runs again, and nothing else does."""
+    there = site.folder / "there"
+    verify = f"[ -e {there} ] || {{ echo it is gone; exit 1; }}"
+    config = {
+        "group": "script",
+        "options": {"verify": verify},
+        "config": f"#!/bin/sh\ntouch {there}; echo verified >>{site.log}\n",
+    }
+    resources = {
+        "c": {"type": "OS::Heat::SoftwareConfig", "properties": config},
+        "d": {
+            "type": "OS::Heat::SoftwareDeployment",
+            "properties": {"config": {"get_resource": "c"}, "server": "here"},
+        },
+    }
+    stack = {"heat_template_version": "2018-08-31", "resources": resources}
+    site.repository.commit({"stack.yaml": json.dumps(stack)})
+    site.step()
+    there.unlink()
+    site.values |= {"verify_interval": "0.01", "interval": "0.01"}
+    follower = site.follower()
+    with lock.held(followed.folder(site.state, "web")):
+        follower.step()
+        wait_until(lambda: bool(follower.step().drift), 30)
+    assert shown(site).drift == "d has drifted"
+    assert site.ran == ["verified"]
+    site.values["repair"] = "yes"
+
+    record = site.step()
+
+    assert (record.state, record.drift) == ("ok", "")
+    assert site.ran == ["verified"] * 2
+    assert there.exists()
