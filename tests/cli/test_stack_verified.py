@@ -163,6 +163,33 @@ def test_drifted_deployment_runs_update_if_it_does_not_run_create(
     assert (stacks.machine.folder / "b").exists()
 
 
+def test_retried_deployment_runs_create_if_it_runs_nothing_else(
+    stacks: Stacks,
+) -> None:
+    """The update has no UPDATE of it to run; and it runs once."""
+    stacks.apply(stacks.template(touched(stacks, "b", "CREATE")))
+    assert stacks.machine.agent("retry", "t/b").code == 0
+
+    stacks("update", "--existing", "t")
+    stacks("update", "--existing", "t")
+
+    assert stacks.ran == ["b CREATE"] * 2
+
+
+def test_repair_of_a_stack_is_done_by_its_next_update(stacks: Stacks) -> None:
+    """`verify --repair` requests it, and says which command begins it."""
+    stacks.apply(stacks.template(touched(stacks, "b", "CREATE")))
+    (stacks.machine.folder / "b").unlink()
+
+    done = stacks.machine.agent("verify", "--repair")
+    stacks("update", "--existing", "t")
+
+    assert done.code == 9
+    assert "stack update --existing t" in done.out
+    assert stacks.ran == ["b CREATE"] * 2
+    assert verified(stacks)[0] == 0
+
+
 def test_dependents_of_a_drifted_deployment_are_checked_too(stacks: Stacks) -> None:
     """In Heat they are not: here the next update repairs all that has drifted."""
     resources = {**touched(stacks, "a"), **touched(stacks, "b", depends_on="a")}

@@ -530,6 +530,18 @@ def test_missing_processor_is_reported(driver: Driver, tmp_path: Path) -> None:
             },
             "config.places[0].until: expected one of end, delete, never",
         ),
+        ({**script(""), "verify": "a"}, "config.verify: expected an object"),
+        (
+            {
+                **script(""),
+                "verify": {"primary": "scripts/main", "processor": "ansible"},
+            },
+            "config.verify.processor: expected a script",
+        ),
+        (
+            {**script(""), "verify": {"primary": "b", "processor": "bash"}},
+            'config.verify.primary: there is no file "b" in config.files',
+        ),
         (
             {
                 "primary": "a",
