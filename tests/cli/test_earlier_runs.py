@@ -63,6 +63,36 @@ def test_output_of_an_earlier_run_is_printed(machine: Machine) -> None:
     )
 
 
+def test_output_of_the_last_failed_run_is_printed(machine: Machine) -> None:
+    """Later runs that have not failed do not count; the reason of the failure goes to standard error."""
+    machine.apply([deployment(config=f"{SH}echo first; exit 3\n")])
+    done = machine.agent("log", "--failed", "d1")
+    assert (done.code, done.out) == (0, "first\n")
+    repeat(machine, [deployment(config=f"{SH}echo second; exit 4\n")])
+    repeat(machine, [deployment(config=f"{SH}echo third\n")])
+
+    done = machine.agent("log", "--failed", "d1")
+    assert (done.code, done.out) == (0, "second\n")
+    assert re.match(r"run 2 of 3, .*: CREATE, failed: exit code 4", done.err)
+    [run] = machine.agent("log", "--failed", "d1", "--json").data["runs"]
+    assert (run["run"], run["state"], run["stdout"]) == (2, "failed", "second\n")
+    assert machine.agent("log", "--failed", "--run", "1", "d1").code == 2
+    assert machine.agent("log", "--failed", "--follow", "d1").code == 2
+
+
+def test_failed_runs_of_a_source_have_their_names(machine: Machine) -> None:
+    """Each line stands after the name of its deployment, and those that have not failed are left out."""
+    machine.apply([deployment("d1"), deployment("d2")])
+    source = f"file:{machine.folder}/document.json"
+    done = machine.agent("log", "--failed", source)
+    assert (done.code, done.out) == (1, "")
+    assert f"the output of no failed run of {source} is kept" in done.err
+    script = f"{SH}echo why; exit 3\n"
+    machine.apply([deployment("d1"), deployment("d3", script, name="web")])
+    done = machine.agent("log", "--failed", source)
+    assert (done.code, done.out) == (0, "web  | why\n")
+
+
 def test_runs_are_listed(machine: Machine) -> None:
     """`show` lists the runs whose output is kept, and `--json` has them as a list."""
     machine.apply([deployment(config=f"{SH}exit 3\n")])

@@ -84,10 +84,49 @@ def test_failed_deployments_are_named_and_counted_again(machine: Machine) -> Non
         == "2 deployments: nothing to do (1 failed before: bad)"
     )
     assert machine.agent("status", "--failed").code == 1
+    done = machine.agent("status", "--check")
+    assert (done.code, done.out) == (1, "no agent is running; 1 failed: bad\n")
     assert rows(machine, "--failed") == [BAD]
     assert (
         machine.apply(documents[:1]).out
         == "1 deployment: nothing to do (1 failed before: bad)\n"
+    )
+
+
+def test_strict_run_fails_for_earlier_failures_and_for_drift(machine: Machine) -> None:
+    """The exit code is about the state of the deployments, whichever pass has run them; the text is the same."""
+    page = machine.folder / "page"
+    documents = [
+        deployment("d1", FAILS, name="bad"),
+        deployment(
+            "d2",
+            f"#!/bin/sh\ntouch {page}\n",
+            name="page",
+            options={"verify": f"#!/bin/sh\n[ -e {page} ]\n"},
+        ),
+    ]
+    assert machine.apply(documents).code == 1
+    assert machine.apply(documents).code == 0
+    done = machine.apply(documents, "--strict")
+    assert (done.code, done.out) == (1, machine.apply(documents).out)
+    answer = machine.apply(documents, "--strict", "--json").json
+    assert (answer["exit_code"], answer["error"]["code"]) == (1, "failed")
+    assert machine.apply(documents[1:], "--strict").code == 0
+    page.unlink()
+    assert machine.agent("verify").code == 9
+    assert machine.apply(documents[1:]).code == 0
+    assert machine.apply(documents[1:], "--strict").code == 9
+    assert machine.apply(documents, "--strict").code == 1
+
+
+def test_earlier_failures_are_counted_next_to_new_work(machine: Machine) -> None:
+    """The line of totals names them, whatever else was run."""
+    documents = [deployment("d1", FAILS, name="bad")]
+    assert machine.apply(documents).code == 1
+    done = machine.apply([*documents, deployment("d2", "#!/bin/sh\ntrue\n")])
+    assert done.code == 0
+    assert done.out.splitlines()[-1].endswith(
+        ": 1 ok, 1 skipped (1 failed before: bad)"
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from heat_config_agent.deployments import replacement
 from heat_config_agent.state import journal
 from support import kill_points
-from support.commands import SH, counted, runs, wait_for_text
+from support.commands import SH, counted, run, runs, wait_for_text
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 
@@ -466,3 +466,27 @@ def test_machine_that_went_down_in_the_run_is_followed(machine: Machine) -> None
     assert runs(machine) == ["d1"]
     (reason,) = noted(machine)
     assert "interrupted" in reason
+
+
+SERVICE = """\
+tosca_definitions_version: tosca_simple_yaml_1_3
+topology_template:
+  node_templates:
+    web:
+      type: tosca.nodes.Root
+      metadata: {on_failure: 'echo "sorry: $reason"'}
+      interfaces:
+        Standard: {create: web.sh}
+"""
+
+
+def test_node_of_a_service_has_a_script_for_failures(machine: Machine) -> None:
+    """Its metadata has the option for all of its operations."""
+    (machine.folder / "s.yaml").write_text(SERVICE)
+    (machine.folder / "web.sh").write_text(f"{SH}exit 4\n")
+    state = ["--state-dir", str(machine.state)]
+
+    assert run(machine, "heat-config-apply", "s.yaml", *state).code == 1
+
+    log = run(machine, "heat-config-agent", "log", "s/web.create", *state)
+    assert log.out == "sorry: exit code 4\n"

@@ -93,6 +93,9 @@ def verify(
             _close(one)
         if place >= 0:
             os.close(place)
+            clear(
+                settings
+            )  # the interruption may have come before a command was known here
 
 
 def clear(settings: RunSettings) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 from heat_config_agent.deployments import jobs, plan
 from heat_config_agent.engine.survey import with_verified
@@ -51,7 +51,7 @@ class Finding:
     """Since when the state is this one; None if it was not verified."""
 
 
-def verify(entries: Iterable[Entry], ground: Ground) -> Iterator[Finding]:
+def verify(entries: Iterable[Entry], ground: Ground) -> Generator[Finding, None, None]:
     """Yield what is found about each of some deployments as soon as it is known, and put it on record at the end.
 
     Raises StateError if it cannot be put on record.

@@ -5,6 +5,7 @@ The process next to the daemon does it, and never writes the journal: repairs ar
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -45,10 +46,12 @@ def verify(ground: Ground, *, interval: float, may_repair: bool) -> Outcome:
     entries = chosen.in_force(journal.read(state).values())
     numbers: dict[str, int] = {}
     drifted = []
-    for finding in machine.verify(entries, ground):
-        numbers[finding.state.value] = numbers.get(finding.state.value, 0) + 1
-        if finding.state is Shown.DRIFTED:
-            drifted.append(finding)
+    # an interruption ends what goes on at once
+    with contextlib.closing(machine.verify(entries, ground)) as findings:
+        for finding in findings:
+            numbers[finding.state.value] = numbers.get(finding.state.value, 0) + 1
+            if finding.state is Shown.DRIFTED:
+                drifted.append(finding)
     decisions = _repair(state, interval) if may_repair else []
     return Outcome(
         numbers=numbers,

@@ -65,13 +65,13 @@ deployment failed.
 
 exit codes:
   0    success
-  1    a deployment failed in this run, a document or an entry of it could not be read, or a stack failed
+  1    a deployment failed in this run (with --strict: or before), a document could not be read, or a stack failed
   2    bad usage or configuration, no such FILE, or mistakes in a file that someone has written: nothing was begun
   3    no source answered
   4    another agent holds the lock
   5    every run succeeded, but a result could not be delivered: the next run sends it, unless it was refused for good
   6    a deployment waits for a reboot of the machine: reboot it, and run the command again
-  9    with --plan and --exit-code: there is something to do
+  9    with --plan and --exit-code: there is something to do; with --strict: a deployment has drifted
   10   the machine lacks something, such as disk space or a state directory that can be used
   130  interrupted; runs that have begun go on
 """
@@ -169,7 +169,13 @@ def main(arguments: Sequence[str]) -> int:
 
     ended = partial(_ended, drop_in=drop_in, has_troubles=bool(troubles))
     return _apply(
-        settings, documents, options.only, settled, ended, as_json=options.json
+        settings,
+        documents,
+        options.only,
+        settled,
+        ended,
+        as_json=options.json,
+        is_strict=options.strict,
     )
 
 
@@ -415,6 +421,7 @@ def _apply(
     ended: Callable[[ExitCode], ExitCode],
     *,
     as_json: bool,
+    is_strict: bool,
 ) -> ExitCode:
     """Apply documents, and return the exit code that `ended` makes of that of the deployments.
 
@@ -461,6 +468,8 @@ def _apply(
         pruning.work(LAST_SLICE)
         book.close()
         code = progress.exit_code(steps, entries, applier.mistakes)
+        if is_strict and code is ExitCode.OK:
+            code = _strictly(settings, steps, entries)
         hold = applier.work.queue.hold or (WAITS if applier.work.reboots else "")
         report.summary(steps, entries, applier.mistakes, ended(code), hold)
         place.announcer.close()
@@ -473,6 +482,19 @@ def _apply(
                 # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
     return ended(code)
+
+
+def _strictly(
+    settings: Settings, steps: Sequence[Step], entries: Mapping[str, Entry]
+) -> ExitCode:
+    """Return the exit code for the state of the deployments, whichever pass has run them."""
+    from heat_config_agent.cli.deployments import verdicts  # noqa: PLC0415  # only with --strict
+
+    if progress.failed_earlier(steps, entries):
+        return ExitCode.FAILED
+    known = (entries.get(step.deployment.key) for step in steps)
+    has_drifted = any(each and verdicts.drift(each, settings.state) for each in known)
+    return ExitCode.DRIFTED if has_drifted else ExitCode.OK
 
 
 def _carry_out_requests(settings: Settings, place: Workplace, report: Report) -> bool:

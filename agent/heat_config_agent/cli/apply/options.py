@@ -103,6 +103,10 @@ OPTIONS = (
         "with --plan: end with 9 if there is something to do",
     ),
     state_options.DIFF,
+    Option(
+        "--strict",
+        "also end with 1 if a deployment that is skipped has failed before, and with 9 if one has drifted",
+    ),
     Option("--all", "with --plan of a template: show unchanged resources too"),
     Option(
         "--only",

@@ -265,6 +265,7 @@ class Lines(Report):
         took = terminal.duration(processes.since_boot() - self._began)
         lines = [
             f"{number} in {took}: {', '.join(counts) or 'nothing to do'}"
+            + self._failed_earlier(steps, entries)
             + "".join(f"; {text}" for text in _results(counted))
         ]
         if failed:
@@ -455,6 +456,7 @@ _KINDS = {
     ExitCode.REBOOT: "reboot",
     ExitCode.NO_SOURCE: "unreachable",
     ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.DRIFTED: "drifted",
 }
 
 

@@ -86,6 +86,12 @@ def add(commands: state_options.Commands) -> None:
         help="print the output of one of the runs that show lists: 1 is the oldest one that is kept, 0 is the newest, "
         "and -1 is the one before that",
     )
+    parser.add_argument(
+        "--failed",
+        action="store_true",
+        help="print the output of the last run that has failed, also if later ones have not; of a stack or a source, "
+        "that of each of its deployments",
+    )
     state_options.add_json(parser)
     parser.set_defaults(run=run, kind="log")
 
@@ -94,8 +100,15 @@ def run(options: argparse.Namespace) -> int:
     """Print the run's standard output to standard output, and its standard error to standard error."""
     if options.json and options.follow:
         raise UsageError("--follow prints text, and not JSON", hint="leave one of them")
+    if options.failed and (options.follow or options.chosen is not None):
+        raise UsageError(
+            "--failed chooses a run that has ended",
+            hint="leave out --follow and --run",
+        )
     asked = state_options.there(options)
     target = named.find_any(asked, options.id, options.config, newest=True)
+    if options.failed:
+        return _of_failed(target, options)
     if isinstance(target, named.NamedPlace):
         return (
             _on_host(asked, target, options)
@@ -245,19 +258,55 @@ def _of_run(asked: Settings, target: named.Named, options: argparse.Namespace) -
     )
     if not options.json:
         _say_which(chosen, len(runs))
-    settings = target.settings
-    if chosen.before is None:
-        deployment = _masked(settings, chosen.entry, follow=False)
-        printed = (
-            _streams(chosen.folder, deployment, options.tail) if deployment else []
-        )
-    else:
-        printed = _earlier_streams(settings, chosen, options.tail)
+    printed = _of_kept(target.settings, chosen, options.tail)
     if options.json:
         return _done(options, [_values(target.title, chosen.values, printed)])
     for stream in printed:
         stream.copy(to_the_end=True)
     return ExitCode.OK
+
+
+def _of_kept(
+    settings: Settings, chosen: kept_runs.KeptRun, tail: int | None, prefix: str = ""
+) -> list[_Stream]:
+    """Return the output of one of the runs that are kept. Raises AgentError if it is not there."""
+    if chosen.before is not None:
+        return _earlier_streams(settings, chosen, tail, prefix)
+    deployment = _masked(settings, chosen.entry, follow=False)
+    return _streams(chosen.folder, deployment, tail, prefix) if deployment else []
+
+
+def _of_failed(
+    target: named.Named | named.NamedPlace, options: argparse.Namespace
+) -> int:
+    """Print the output of the last run of each deployment that has failed."""
+    is_one = isinstance(target, named.Named)
+    targets = (
+        [target]
+        if isinstance(target, named.Named)
+        else named.members(target, options.config)
+    )
+    failed: list[tuple[named.Named, kept_runs.KeptRun, int]] = []
+    for each in targets:
+        runs = kept_runs.of(each)
+        last = next((run for run in reversed(runs) if run.failed), None)
+        if last is not None and _is_since(last.entry, options.since):
+            failed.append((each, last, len(runs)))
+    if not failed:
+        raise AgentError(f"the output of no failed run of {target.title} is kept")
+    wide = max(terminal.columns(each.title) for each, _, _ in failed)
+    answers = []
+    for each, run, count in failed:
+        prefix = "" if is_one else f"{terminal.padded(each.title, wide)}  | "
+        printed = _of_kept(each.settings, run, options.tail, prefix)
+        if options.json:
+            answers.append(_values(each.title, run.values, printed))
+            continue
+        if is_one:
+            _say_which(run, count)
+        for stream in printed:
+            stream.copy(to_the_end=True)
+    return _done(options, answers)
 
 
 def _on_host(
@@ -412,7 +461,7 @@ def _streams(
 
 
 def _earlier_streams(
-    settings: Settings, chosen: kept_runs.KeptRun, tail: int | None
+    settings: Settings, chosen: kept_runs.KeptRun, tail: int | None, prefix: str = ""
 ) -> list[_Stream]:
     """Return the output of an earlier run, which was masked when it was kept. Raises AgentError if it is not there."""
     bare = {"id": chosen.entry.id, "name": chosen.entry.name}
@@ -420,7 +469,7 @@ def _earlier_streams(
         chosen.entry, bare
     )
     printed = [
-        _Stream(chosen.folder / name, deployment, tail=tail)
+        _Stream(chosen.folder / name, deployment, tail=tail, prefix=prefix)
         for name in earlier.STREAMS
         if (chosen.folder / name).exists()
     ]

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 exit codes:
-  0  the status was shown; with --check: the agent is well, even if deployments failed; with --failed: nothing failed
+  0  the status was shown; with --check: the agent is well, and nothing has failed; with --failed: nothing has failed
   1  with --check: no agent is running, it has a problem (a source, a delivery, the settings, or a pause), or a stack
-     has failed or was interrupted; with --failed: a deployment or a stack has failed
+     or a deployment has failed, was interrupted or has drifted; with --failed: a deployment or a stack has failed
   2  bad usage or configuration
   8  there is no such state directory
 """
@@ -109,7 +109,7 @@ def add(commands: state_options.Commands) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="only check whether the agent and the stacks are well; the exit code is 1 if they are not",
+        help="only check whether the agent, stacks and deployments are well; the exit code is 1 if they are not",
     )
     state_options.add_json(parser)
     parser.set_defaults(run=run, kind="status")
@@ -206,9 +206,14 @@ def _error(options: argparse.Namespace, overview: _Overview) -> envelope.Failure
 
     if is_alarmed:
         return envelope.Failure("failed", overview.verdict)
-    names = ", ".join(row.name for row in failed[:_NAMED])
-    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-    return envelope.Failure("failed", f"{len(failed)} failed: {names}{more}")
+    names = _listed([row.name for row in failed])
+    return envelope.Failure("failed", f"{len(failed)} failed: {names}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 _NAMED = 5
@@ -324,15 +329,22 @@ class _Overview:
 
     @property
     def alarms(self) -> list[str]:
-        """Return a sentence for everything that somebody has to look after, failed deployments excepted."""
-        return [*self.problems, *(each.alarm for each in self.stacks if each.alarm)]
+        """Return a sentence for everything that somebody has to look after."""
+        stacks = [each.alarm for each in self.stacks if each.alarm]
+        failed = [
+            line.name
+            for line in self.failed
+            if line.tool != "source"
+            and line.name not in {each.name for each in self.stacks}
+        ]
+        named = [f"{len(failed)} failed: {_listed(failed)}"] if failed else []
+        return [*self.problems, *stacks, *named]
 
     @property
     def verdict(self) -> str:
         """Return everything that is wrong in one line, or that the agent is well."""
-        well = f"the agent is well: {self.agent['doing']}"
-        well += "".join(f"; {each.sentence}" for each in self.replaced)
-        return "; ".join(self.alarms) or well
+        said = self.alarms or [f"the agent is well: {self.agent['doing']}"]
+        return "; ".join([*said, *(each.sentence for each in self.replaced)])
 
     @functools.cached_property
     def lines(self) -> list[_Line]:

@@ -525,9 +525,11 @@ class Compiler:
 
     def _options(self, pair: Pair) -> dict[str, Json]:
         metadata = pair.part.template.content.get("metadata") or {}
-        options: dict[str, Json] = (
-            {"retry": metadata["retry"]} if metadata.get("retry") else {}
-        )
+        options: dict[str, Json] = {
+            name: metadata[name]
+            for name in ("retry", "on_failure")
+            if metadata.get(name)
+        }
         if str(metadata.get("idempotent", "")).lower() == "true":
             options["idempotent"] = True
         return options
