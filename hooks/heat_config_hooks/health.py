@@ -7,6 +7,7 @@ under the same supervisor, time limit, user and isolation. So the gate survives 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -39,21 +40,22 @@ _KEYS = ("script", "retries", "interval", "timeout")
 _WITHOUT = frozenset({"DELETE", "SUSPEND"})
 """The actions that put nothing into effect that could be verified."""
 
-_SCRIPT, _REPLY, _VERDICT, _FIRST = (
+_SCRIPT, _VARIABLES, _REPLY, _VERDICT, _FIRST = (
     "verify.script",
+    "verify.env",
     "verify.reply",
     "verify.verdict",
     "verify.first",
 )
-"""Files in the folder of a run: the script, the reply of a hook that has no command, how the gate ended, and the number
-of bytes of standard error before it."""
+"""Files in the folder of a run: the script, its variables, the reply of a hook that has no command, how the gate ended,
+and the number of bytes of standard error before it."""
 
 _PROGRAM = """\
 case "$5" in -) ;; *) (shift 4; exec "$@") || exit $? ;; esac
 wc -c </proc/self/fd/2 2>/dev/null >"$1/verify.first"
 set -- "$1" "$2" "$3" "$4" 0 0
 while :; do
-  timeout -k 5 "$4" SHELL "$1/verify.script" </dev/null >&2
+  (. "$1/verify.env" && exec timeout -k 5 "$4" SHELL "$1/verify.script" </dev/null >&2)
   set -- "$1" "$2" "$3" "$4" $? $(($6 + 1))
   if [ "$5" = 0 ] || [ "$6" -gt "$2" ]; then break; fi
   sleep "$3"
@@ -132,8 +134,13 @@ def is_gated(action: str) -> bool:
     return action not in _WITHOUT
 
 
-def gated(command: Command | Reply, check: Check, run: Path) -> Command | Reply:
-    """Return the command with the gate after it. A reply that reports a failure stays as it is. Raises OSError."""
+def gated(
+    command: Command | Reply, check: Check, environment: Mapping[str, str], run: Path
+) -> Command | Reply:
+    """Return the command with the gate after it, whose script has an environment too.
+
+    A reply that reports a failure stays as it is. Raises OSError.
+    """
     if not isinstance(command, Command):
         if status_code(command) != 0:
             return command
@@ -143,6 +150,10 @@ def gated(command: Command | Reply, check: Check, run: Path) -> Command | Reply:
     else:
         argv = command.argv
     script = _written(check, run)
+    exports = (
+        f"export {name}={shlex.quote(environment[name])}\n" for name in environment
+    )
+    files.replace(run / _VARIABLES, "".join(exports).encode())
     # a script without a #! line can also be run where nothing can be executed
     program = _PROGRAM.replace("SHELL ", "" if script.startswith("#!") else "/bin/sh ")
     numbers = (check.retries, f"{check.interval:g}", f"{check.timeout:g}")

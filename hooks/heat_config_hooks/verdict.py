@@ -10,7 +10,7 @@ import enum
 import json
 from collections.abc import Iterable
 
-from heat_config_hooks.reply import STATUS, Reply
+from heat_config_hooks.reply import EDGE, STATUS, Reply
 from heat_config_hooks.values import dataclass, replace
 
 KEY = "heat_config_verdict"
@@ -123,10 +123,28 @@ def bounded(lines: Iterable[str]) -> str:
     """Return lines of a difference as text of bounded size."""
     every = list(lines)
     more = len(every) - _DIFF
-    shown = [
-        line if len(line) <= _LINE else f"{line[:_LINE]}…" for line in every[:_DIFF]
-    ]
+    shown = [_cut(line, _LINE + EDGE) for line in every[:_DIFF]]
     return "\n".join([*shown, *([f"[{more} more lines]"] if more > 0 else [])])
+
+
+def shortened(verdict: Verdict) -> Verdict:
+    """Return a verdict whose secrets are masked with lines of their final length.
+
+    They are `EDGE` characters longer before: a secret of which half was cut off could not be masked any more.
+    """
+    changes = tuple(
+        Change(
+            what=_cut(each.what, _LINE),
+            how=_cut(each.how, _LINE),
+            diff="\n".join(_cut(line, _LINE) for line in each.diff.split("\n")),
+        )
+        for each in verdict.changes
+    )
+    return replace(verdict, reason=_cut(verdict.reason, _LINE), changes=changes)
+
+
+def _cut(line: str, length: int) -> str:
+    return line if len(line) <= length else f"{line[:length]}…"
 
 
 def unchecked(names: Iterable[str], total: int, word: str) -> Verdict:
@@ -211,4 +229,6 @@ def of_json(text: str) -> Verdict:
 def _text(values: dict[str, object], name: str) -> str:
     """Return a text of the JSON as one line of bounded length."""
     value = values.get(name)
-    return " ".join(str(value).split())[:_LINE] if value not in (None, "") else ""
+    return (
+        " ".join(str(value).split())[: _LINE + EDGE] if value not in (None, "") else ""
+    )

@@ -88,6 +88,7 @@ ELSEWHERE = {
     "doctor": "tests/cli/test_doctor_command.py",
     "envelope": "the object around each of them",
     "event": "tests/cli/test_apply_plan.py and others, with the lines of streams",
+    "hosts": "tests/cli/test_stack_hosts.py",
     "line": "the lines of streams",
     "migration": "tests/system/test_migrate.py",
     "setup": "tests/package/test_setup.py",

@@ -116,6 +116,8 @@ def test_strict_run_fails_for_earlier_failures_and_for_drift(machine: Machine) -
     assert machine.agent("verify").code == 9
     assert machine.apply(documents[1:]).code == 0
     assert machine.apply(documents[1:], "--strict").code == 9
+    done = machine.agent("wait", "page")
+    assert (done.code, "page (CREATE): drifted: " in done.err) == (1, True)
     assert machine.apply(documents, "--strict").code == 1
 
 

@@ -49,6 +49,25 @@ def test_run_succeeds_if_its_verification_does(
     assert result["deploy_stderr"] == "checked 8080\nd1\n"
 
 
+def test_script_has_the_inputs_whatever_the_tool(machine: Machine) -> None:
+    """A tool that takes no variables leaves them to the script alone, with any characters in them."""
+    path = machine.folder / "file.json"
+    value = 'it\'s "80" $HOME `id`\nand more'
+    script = (
+        f'[ "$port" = "$(cat {machine.folder}/wanted)" ] && [ -s "$HEAT_INPUTS_FILE" ]'
+    )
+    (machine.folder / "wanted").write_text(value)
+    given = deployment(
+        "d1",
+        {str(path): 1},
+        group="json-file",
+        options={"verify": script},
+        inputs={"port": value},
+    )
+
+    assert machine.apply([given]).code == 0
+
+
 def test_run_fails_if_its_verification_does(
     machine: Machine, heat: SignalServer
 ) -> None:

@@ -204,3 +204,28 @@ def test_service_is_suspended_without_anything_in_force(stacks: Stacks) -> None:
 
     assert verified(stacks)[0] == 0
     assert ran(stacks) == ["create", "start", "start"]
+
+
+@pytest.mark.slow  # Ansible takes some seconds each time
+def test_playbook_of_an_operation_is_verified_by_ansible(stacks: Stacks) -> None:
+    """In check mode, which names the task that would change something."""
+    place = stacks.machine.folder / "made"
+    copy = {"content": "hello\n", "dest": str(place)}
+    play = {"hosts": "localhost", "gather_facts": False}
+    tasks = [{"name": "the file", "ansible.builtin.copy": copy}]
+    playbook = stacks.machine.folder / "play.yml"
+    playbook.write_text(yaml.safe_dump([{**play, "tasks": tasks}]))
+    operations = {"Standard": {"operations": {"create": "play.yml"}}}
+    stacks.apply(service(stacks, interfaces=operations))
+    assert verified(stacks)[0] == 0
+    place.write_text("changed\n")
+
+    code, rows = verified(stacks)
+    stacks("check", "t", code=9)
+    stacks("update", "t", "--existing")
+
+    assert code == 9
+    assert rows["t/app.create"][0] == "drifted"
+    assert rows["t/app.create"][1].startswith("the file: ")
+    assert place.read_text() == "hello\n"
+    assert verified(stacks)[0] == 0

@@ -351,3 +351,48 @@ def test_path_of_a_request_that_cannot_be_read_is_named(machine: Machine) -> Non
     assert (done.code, runs(machine)) == (0, ["d1"])
     assert f"cannot read the requests in {machine.state}" in done.err
     assert Path(folder / "d1.stop").is_dir()
+
+
+NESTED = """\
+heat_template_version: 2018-08-31
+resources:
+  config: {type: OS::Heat::SoftwareConfig, properties: {group: script, config: "#!/bin/sh\\nexit 3\\n"}}
+  one: {type: OS::Heat::SoftwareDeployment, properties: {config: {get_resource: config}, server: here}}
+"""
+
+PARENT = """\
+heat_template_version: 2018-08-31
+resources:
+  child: {type: child.yaml}
+"""
+
+SERVICE = """\
+tosca_definitions_version: tosca_simple_yaml_1_3
+topology_template:
+  node_templates:
+    web:
+      type: tosca.nodes.SoftwareComponent
+      interfaces: {Standard: {create: {implementation: run.sh}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "inner"), [("t/child", "t/child/one"), ("t/web", "t/web.create")]
+)
+def test_name_of_a_nested_stack_or_a_node_stands_for_what_runs_in_it(
+    machine: Machine, name: str, inner: str
+) -> None:
+    """`log`, `retry`, `forget` and `stop` take it as they take the name of a stack."""
+    (machine.folder / "child.yaml").write_text(NESTED)
+    (machine.folder / "run.sh").write_text(f"{SH}echo why\nexit 3\n")
+    path = machine.folder / "t.yaml"
+    path.write_text(PARENT if name == "t/child" else SERVICE)
+    assert machine.apply(path, seconds=LONG).code == 1
+    for command in ("retry", "forget"):
+        done = machine.agent(command, name, "--plan", "--json")
+        assert [each["name"] for each in done.data["changes"]] == [inner]
+    done = machine.agent("log", "--failed", name, "--json")
+    assert [each["name"] for each in done.data["runs"]] == [inner]
+    done = machine.agent("stop", name, "--yes")
+    assert done.code == 8
+    assert f"the resource {name} does not have a deployment that runs" in done.err

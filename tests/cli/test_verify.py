@@ -207,6 +207,25 @@ def test_secret_in_a_verdict_is_masked(machine: Machine) -> None:
     assert "s3cr3t" not in (machine.state / "verified.json").read_text()
 
 
+def test_secret_in_a_long_line_of_a_difference_is_masked(machine: Machine) -> None:
+    """Also where the line is cut in the middle of it."""
+    secret = "s3cr3t-" + "x1" * 200
+    path = machine.folder / "page.json"
+    given = deployment(
+        "page",
+        {str(path): {"line": "a" * 300 + secret + "b" * 900}},
+        group="json-file",
+        inputs=[{"name": "password", "value": secret, "hidden": True}],
+    )
+    assert machine.apply([given]).code == 0
+    path.write_text("{}")
+
+    done = machine.agent("verify", "--diff")
+
+    assert "aaa***" in done.out
+    assert "s3cr3t" not in done.out
+
+
 def test_failed_deployment_is_not_verified(machine: Machine) -> None:
     """It never took effect."""
     assert machine.apply([script("web", "true", "exit 3")]).code == 1

@@ -65,9 +65,9 @@ def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         command = _prepared(job, place)
         if job.verify is None:
             return command
-        from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
+        from heat_config_agent.runs import verification  # noqa: PLC0415  # few deployments have it
 
-        return health.gated(command, job.verify, place.run)
+        return verification.gated(job, job.verify, command, place.run)
     except HookError as error:
         return failure(
             error.code, _located(deployment, error) if error.path else error.problem

@@ -74,13 +74,20 @@ def _hook(tool: str) -> protocol.Verifying:
     raise HookError(f"the tool {tool} cannot verify")
 
 
+def gated(
+    job: Job, check: health.Check, command: protocol.Command | Reply, run: Path
+) -> protocol.Command | Reply:
+    """Return the command of a run with its health gate. Raises HookError, OSError."""
+    return health.gated(command, check, _environment(job, run), run)
+
+
 def _environment(job: Job, run: Path) -> dict[str, str]:
     """Return the inputs as the variables that the script has in a run of the tool `script` too. Raises OSError."""
     if not job.tool.builtin:
         return {}
     request = jobs.for_hook(job, heat_config_hooks.load(job.tool.name))
-    inputs = run / "inputs.json"
-    files.create(inputs, json.dumps(protocol.visible_inputs(request)).encode())
+    inputs = run / "verify.inputs"
+    files.replace(inputs, json.dumps(protocol.visible_inputs(request)).encode())
     return {**protocol.environment(request), "HEAT_INPUTS_FILE": str(inputs)}
 
 

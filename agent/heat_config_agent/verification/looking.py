@@ -319,4 +319,5 @@ def _masked(answer: Verdict, job: Job) -> Verdict:
         Change(what=text(each.what), how=text(each.how), diff=text(each.diff))
         for each in answer.changes
     )
-    return replace(answer, reason=text(answer.reason), changes=changes)
+    masked = replace(answer, reason=text(answer.reason), changes=changes)
+    return verdict.shortened(masked)

@@ -177,8 +177,8 @@ def verify(
     """Return the command of what verifies, or the verdict if none is needed. Raises HookError, OSError."""
     config = tosca_config.read(request.config)
     files.make_directory(place.run)
+    tosca_files.lay_out(config, place)
     if not config.steps and config.verify is None:
-        tosca_files.lay_out(config, place)
         return tosca_files.verified(config, request, place)
     task = _verifying(request, place, config)
     if task.tool is None and config.verify is None:
@@ -187,7 +187,6 @@ def verify(
         return verdict.unknown(
             "its node has no operation `verify`, and a script cannot be verified"
         )
-    tosca_files.lay_out(config, place)
     if task.tool is None:
         return _script_command(task)
     tosca_tools.write(task.step.processor, task.tool, task.file)

@@ -20,6 +20,7 @@ from bench.scenarios import (
     size,
     stack,
     ungoverned,
+    verification,
 )
 
 ALL: tuple[Scenario, ...] = (
@@ -37,6 +38,7 @@ ALL: tuple[Scenario, ...] = (
     *stack.SCENARIOS,
     *service.SCENARIOS,
     *ungoverned.SCENARIOS,
+    *verification.SCENARIOS,
     *fleet.SCENARIOS,
     *size.SCENARIOS,
 )

@@ -100,10 +100,22 @@ def test_diff_shows_lines_that_differ_and_is_bounded() -> None:
         "-b",
         "+c",
     ]
-    long = verdict.text_diff("", "x" * 1000 + "\n" + "y\n" * 1000).splitlines()
+    long = verdict.text_diff("", "x" * 9000 + "\n" + "y\n" * 1000).splitlines()
     assert len(long) == 41
     assert long[-1] == "[962 more lines]"
-    assert all(len(line) < 600 for line in long)
+    assert all(len(line) < 5000 for line in long)
+
+
+def test_lines_have_their_final_length_only_after_they_are_masked() -> None:
+    """A secret of which half was cut off could not be masked any more."""
+    long = verdict.text_diff("", "x" * 9000 + "\n")
+    given = verdict.drifted([Change(what="w" * 900, how="is longer", diff=long)])
+
+    final = verdict.shortened(given)
+
+    assert [len(line) for line in long.splitlines()] == [len("@@ -0,0 +1 @@"), 4597]
+    assert [len(line) for line in final.changes[0].diff.splitlines()] == [13, 501]
+    assert len(final.reason) == len(final.changes[0].what) == 501
 
 
 def test_drift_of_a_part_is_that_of_the_whole() -> None:

@@ -262,15 +262,18 @@ def _deployment(
 
 
 def members(place: NamedPlace, config: Path | None) -> list[Named]:
-    """Return the deployments of a stack or a source in the order of lists, each with its last action."""
+    """Return the deployments of a thing in the order of lists, each with its last action.
+
+    Those of a resource are the deployments of a nested stack, and the operations of a node of a service.
+    """
     settings = place.settings
-    if place.kind == "resource":
-        return []
-    if place.kind == "stack":
+    if place.kind in ("stack", "resource"):
+        stack = place.stack or place.name
+        inner = _inner_of(place) if place.kind == "resource" else (f"{stack}/",)
         return [
             _deployment(settings, config, each, each.entries[-1])
             for each in _Search(settings).of_stacks()
-            if each.stack == place.name and each.entries
+            if each.stack == stack and each.entries and each.title.startswith(inner)
         ]
     follows = place.name if place.is_followed else ""
     state = followed.document(settings.state, follows) if follows else settings.state
@@ -280,6 +283,13 @@ def members(place: NamedPlace, config: Path | None) -> list[Named]:
         if entry.left_at is None and (follows or entry.source == place.name)
         for each in _candidates(follows, [entry])
     ]
+
+
+def _inner_of(place: NamedPlace) -> tuple[str, ...]:
+    """Return the beginnings of the names of all that is inside of a resource."""
+    record = stack_package.resources(place.settings, place.stack).get(place.name)
+    is_node = record is not None and record.type == "Service::Node"
+    return (f"{place.title}/", *((f"{place.title}.",) if is_node else ()))
 
 
 class _Search:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
 from heat_config_agent.model.states import Shown
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_agent.state import asked, journal, lock
+from heat_config_agent.state import asked, followed, journal, lock
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.requests import Wish
 from heat_config_agent.verification.machine import Finding
@@ -107,13 +109,18 @@ def repair(
             allowed.append(row)
     own = [row for row in allowed if not (row[0].stack or row[0].follows)]
     others = [row for row in allowed if row[0].stack or row[0].follows]
-    outcomes |= _requested_of_others(settings, others)
+    outcomes |= _requested_of_others(settings, others, options)
     outcomes |= _repaired(settings, own, options)
     return outcomes
 
 
-def _requested_of_others(settings: Settings, rows: Sequence[Row]) -> dict[str, Outcome]:
-    """Request repairs of deployments of stacks and followed documents, on the road that `retry` takes."""
+def _requested_of_others(
+    settings: Settings, rows: Sequence[Row], options: argparse.Namespace
+) -> dict[str, Outcome]:
+    """Request repairs of deployments of stacks and followed documents, on the road that `retry` takes.
+
+    A stack that no source is followed for is updated here with the template and the parameters that it has.
+    """
     said: dict[str, Outcome] = {}
     places: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -123,10 +130,35 @@ def _requested_of_others(settings: Settings, rows: Sequence[Row]) -> dict[str, O
         drifts = {finding.entry.key: finding.reason for _, finding in group}
         request = Wish.AGAIN if targets[0].stack else Wish.REPAIR
         lines = requests.wish(settings, targets, request, drifts)
-        sentence = lines[-1] if lines else ""
-        for each in targets:
-            said[each.title] = Outcome(word="requested", sentence=sentence)
+        outcome = Outcome(word="requested", sentence=lines[-1] if lines else "")
+        stack = targets[0].stack
+        if stack and followed.read(settings.state, stack) is None:
+            outcome = _updated(settings, stack, options)
+        said |= {each.title: outcome for each in targets}
     return said
+
+
+_PROGRAM = "from heat_config_agent.cli.main import agent; raise SystemExit(agent())"
+
+
+def _updated(settings: Settings, stack: str, options: argparse.Namespace) -> Outcome:
+    """Update a stack as it is, in a process of its own whose progress goes to standard error."""
+    words = ["stack", "update", "--existing", stack, *settings.options]
+    is_quiet = options.quiet or options.json
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _PROGRAM, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if is_quiet else sys.stderr,
+        stderr=subprocess.PIPE if is_quiet else None,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return Outcome(word="done")
+    lines = (done.stderr or "").strip().splitlines()
+    why = lines[0].removeprefix("error: ") if lines else f"exit code {done.returncode}"
+    command = settings.command("stack", "update", "--existing", stack)
+    return Outcome(word="refused", sentence=f"`{command}` failed: {why}")
 
 
 def _repaired(

@@ -149,20 +149,22 @@ def chosen_of(
     thing = named.find_any(settings, name, options.config)
     if isinstance(thing, Named):
         return [thing]
-    if thing.kind == "resource":
-        if others := stack_package.elsewhere(settings, thing.stack, thing.name):
-            from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+    if thing.kind == "resource" and (
+        others := stack_package.elsewhere(settings, thing.stack, thing.name)
+    ):
+        from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
 
-            return [elsewhere.thing(settings, each) for each in others]
+        return [elsewhere.thing(settings, each) for each in others]
+    members = named.members(thing, options.config)
+    if thing.kind == "resource" and not members:
         raise NotFoundError(
             f"nothing has run for {thing.title}", subject=("deployment", name)
         )
-    members = named.members(thing, options.config)
     some = [each for each in members if is_meant(each.entry)]
     if some:
         return some
     raise NotFoundError(
-        f"the {thing.kind} {thing.name} does not have a {noun if members else 'deployment'}",
+        f"the {thing.kind} {thing.title} does not have a {noun if members else 'deployment'}",
         hint=f"name one of its deployments: {titles_of(members)}" if members else "",
         subject=("deployment", name),
     )

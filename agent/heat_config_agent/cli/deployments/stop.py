@@ -108,6 +108,11 @@ def _chosen(settings: Settings, options: argparse.Namespace) -> list[Named]:
         )
     }
     for each in chosen.values():
+        if not each.entry.accepted:
+            raise AgentError(
+                f"{each.title} is carried out by another host",
+                hint="call this command there; `stack cancel` ends the action of the stack",
+            )
         if not _is_stoppable(each.entry) and not _is_asked_again(each):
             raise AgentError(
                 f"{each.title} does not run: {status.word(each.entry, each.settings.state)}",

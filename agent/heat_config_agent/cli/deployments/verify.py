@@ -140,12 +140,20 @@ def _repaired(
 
     outcomes = repair.repair(settings, drifted, options)
     again = [
-        replace(target, entry=journal.read(target.settings.state)[target.entry.key])
+        _as_it_is(settings, target, options)
         for target, _ in drifted
         if outcomes[target.title].word == "done"
     ]
     newer = {target.title: (target, one) for target, one in _verified(settings, again)}
     return [newer.get(row[0].title, row) for row in rows], outcomes
+
+
+def _as_it_is(settings: Settings, target: Named, options: argparse.Namespace) -> Named:
+    """Return a deployment with its last run: in a stack, each run has an entry of its own."""
+    if target.stack:
+        return named.find(settings, target.title, options.config, newest=True)
+    entry = journal.read(target.settings.state)[target.entry.key]
+    return replace(target, entry=entry)
 
 
 def _changed(outcomes: Mapping[str, Outcome]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import envelope, stack_package, state_options, terminal
-from heat_config_agent.cli.deployments import named, status
+from heat_config_agent.cli.deployments import named, status, verdicts
 from heat_config_agent.cli.deployments.named import Named, NamedPlace
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import (
@@ -39,7 +39,7 @@ have the NAME, the newest one counts.
 _EPILOG = """\
 exit codes:
   0  it is done, and nothing failed
-  1  it is done, and a deployment or the stack failed; or the action of the stack was interrupted
+  1  it is done, and a deployment or the stack failed or has drifted; or the action of the stack was interrupted
   2  bad usage or configuration
   7  the time of --wait-for is over, and it is not done yet
   8  the time of --wait-for is over, and the deployment, the stack, the source or the agent is not there
@@ -96,6 +96,11 @@ class _Part:
         name = f"{self.title or entry.title}{action}"
         word = status.word(entry, self.state)
         return f"{name}: {word}" + (f": {details}" if details else "")
+
+    @property
+    def has_drifted(self) -> bool:
+        """True if its last verification says that it is not in effect any more."""
+        return verdicts.drift(self.entry, self.state) is not None
 
     @property
     def values(self) -> dict[str, object]:
@@ -431,7 +436,7 @@ def _all(
         return View(
             code=ExitCode.TIMED_OUT, line=line, entries=current, subject=subject
         )
-    failed = [each.line for each in current if each.entry.failed]
+    failed = [each.line for each in current if each.entry.failed or each.has_drifted]
     if failed or problems:
         line = "; ".join([*failed, *problems])
         return View(code=ExitCode.FAILED, line=line, entries=current, subject=subject)
@@ -442,7 +447,7 @@ def _view_of_entry(target: Named, subject: tuple[str, str]) -> View:
     """Return how far a deployment is."""
     part, entry = _part(target), target.entry
     # one that was replaced before it ran has done nothing
-    failed = entry.failed or entry.ended is None
+    failed = entry.failed or entry.ended is None or part.has_drifted
     code = ExitCode.FAILED if failed else ExitCode.OK
     return View(
         code=code if _has_ended(part) else ExitCode.TIMED_OUT,
