@@ -36,6 +36,8 @@ def unreadable(tool: Tool) -> Path | None:
 
 def load(job: Job) -> None:
     """Load the modules with which the hook of a job begins, as long as they can be read."""
+    if job.verify is not None or job.verifies:
+        from heat_config_agent.runs import verification  # noqa: F401, PLC0415  # few deployments have it
     if job.tool.builtin:
         with contextlib.suppress(HookError):  # `prepare` says what is wrong
             jobs.for_hook(job, heat_config_hooks.load(job.tool.name))
