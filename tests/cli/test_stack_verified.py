@@ -176,18 +176,34 @@ def test_retried_deployment_runs_create_if_it_runs_nothing_else(
     assert stacks.ran == ["b CREATE"] * 2
 
 
-def test_repair_of_a_stack_is_done_by_its_next_update(stacks: Stacks) -> None:
-    """`verify --repair` requests it, and says which command begins it."""
-    stacks.apply(stacks.template(touched(stacks, "b", "CREATE")))
+def test_repair_of_a_stack_is_an_update_as_it_is(stacks: Stacks) -> None:
+    """What has drifted runs again, once, and nothing else; it is verified again."""
+    resources = {**touched(stacks, "a"), **touched(stacks, "b")}
+    stacks.apply(stacks.template(resources))
     (stacks.machine.folder / "b").unlink()
 
     done = stacks.machine.agent("verify", "--repair")
-    stacks("update", "--existing", "t")
+
+    assert done.code == 0, done.out + done.err
+    assert "2 deployments: 2 ok; 1 run again" in done.out
+    assert sorted(stacks.ran) == ["a CREATE", "b CREATE", "b CREATE"]
+    assert verified(stacks)[0] == 0
+
+
+def test_repair_of_a_stack_that_fails_is_told(stacks: Stacks) -> None:
+    """The row stays drifted or failed, and names the command."""
+    stacks.apply(stacks.template(touched(stacks, "b", "CREATE")))
+    (stacks.machine.folder / "b").unlink()
+    (stacks.machine.folder / "b").symlink_to("missing/b")
+
+    done = stacks.machine.agent("verify", "--repair", "--json")
 
     assert done.code == 9
-    assert "stack update --existing t" in done.out
-    assert stacks.ran == ["b CREATE"] * 2
-    assert verified(stacks)[0] == 0
+    [row] = done.json["data"]["deployments"]
+    assert row["repair"] == "refused"
+    assert row["message"].startswith(
+        "b is gone; not repaired: `heat-config-agent stack update --existing t "
+    )
 
 
 def test_dependents_of_a_drifted_deployment_are_checked_too(stacks: Stacks) -> None:

@@ -191,7 +191,7 @@ def test_run_that_has_ended_by_itself_keeps_its_result(machine: Machine) -> None
     ]
     command = machine.start_apply(given)
     with endings.ended(command):
-        wait_until(lambda: states(machine) == ["running"], LONG)
+        wait_until(lambda: runs(machine) == ["d1"], LONG)
         command.kill()
         command.wait(pace.seconds(LONG))
     go.touch()
