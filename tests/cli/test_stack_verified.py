@@ -177,7 +177,7 @@ def test_retried_deployment_runs_create_if_it_runs_nothing_else(
 
 
 def test_repair_of_a_stack_is_an_update_as_it_is(stacks: Stacks) -> None:
-    """What has drifted runs again, once, and nothing else; it is verified again."""
+    """Only the deployment that has drifted runs again, once; it is verified again."""
     resources = {**touched(stacks, "a"), **touched(stacks, "b")}
     stacks.apply(stacks.template(resources))
     (stacks.machine.folder / "b").unlink()
