@@ -16,6 +16,7 @@ from docs.console import ROOT
 from support import puppet
 from support.containers import IMAGE, Podman
 from support.machine import Done, Machine
+from support.remote import Hosts
 from support.tools import need, need_openstack, need_salt
 from system.booted import Booted
 
@@ -67,6 +68,12 @@ def _quadlet(_place: Machine, _request: pytest.FixtureRequest) -> None:
 def _yaql(_place: Machine, _request: pytest.FixtureRequest) -> None:
     if importlib.util.find_spec("yaql") is None:
         pytest.skip("yaql is not installed: «pip install yaql»")
+
+
+@needed("ssh")
+def _ssh(place: Machine, _request: pytest.FixtureRequest) -> None:
+    """Hosts of any name are reached: a program in the place of ssh starts the agent with a state directory for each."""
+    Hosts(place)
 
 
 @needed("puppet")

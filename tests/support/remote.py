@@ -28,9 +28,13 @@ printf '%s\\n' "$3" >>FOLDER/commands
 [ -e "FOLDER/$host.says" ] && { cat "FOLDER/$host.says" >&2; exit "$(cat "FOLDER/$host.code")"; }
 [ -e "FOLDER/$host.banner" ] && cat "FOLDER/$host.banner"
 echo $$ >"FOLDER/$host.pid"
+[ -z "$HEAT_CONFIG_AGENT_STATE" ] || export HEAT_CONFIG_AGENT_STATE="$HEAT_CONFIG_AGENT_STATE-$host"
 exec sh -c "exec $3"
 """
-"""It takes the words of the OpenSSH client, and becomes the command that would run on the host."""
+"""It takes the words of the OpenSSH client, and becomes the command that would run on the host.
+
+If a variable names the state directory of the caller, that of the host is the one of `Hosts.state`.
+"""
 
 
 class Hosts:

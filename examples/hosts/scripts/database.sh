@@ -1,0 +1,3 @@
+#!/bin/sh
+echo "the database listens on port $port"
+export ready="$port"

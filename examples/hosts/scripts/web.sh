@@ -1,0 +1,3 @@
+#!/bin/sh
+echo "the web tier connects to $address"
+export serves="goods of postgresql://$address:$port/shop"
