@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -65,9 +66,14 @@ exec "$@"
 class Places:
     """The places of one page, each made when it is first needed."""
 
-    def __init__(self, *, installed: bool) -> None:
-        """`installed` says whether the machine has the package when the page begins."""
+    def __init__(self, *, installed: bool, logs_in: bool = False) -> None:
+        """`installed` says whether the machine has the package when the page begins.
+
+        With `logs_in`, commands are run as the user of the tests also if that is root: the users without privileges
+        have no names, and only a user with a name and a shell can log in.
+        """
         self._installed = installed
+        self._logs_in = logs_in
         self._ending = ExitStack()
         self._checkout: Path | None = None
         self._machine: Booted | None = None
@@ -77,11 +83,16 @@ class Places:
         """Have both gone."""
         self._ending.close()
 
+    def finally_do(self, what: Callable[[], object]) -> None:
+        """Have something done when the page has ended, also if it has failed."""
+        self._ending.callback(what)
+
     @property
     def checkout(self) -> Path:
         """A copy of the checkout, with a home beside it; its environment is that of the tests."""
         if self._checkout is None:
-            need_open_checkout()
+            if self._is_another:
+                need_open_checkout()
             folder = Path(tempfile.mkdtemp(prefix="page-", dir="/tmp"))
             self._ending.callback(shutil.rmtree, folder)
             self._checkout = folder / "heat-config-agent"
@@ -92,10 +103,15 @@ class Places:
             (environment / "bin").symlink_to(BIN)
             for name in ("installed", "tested", "tools"):
                 (environment / name).touch()
-            if os.geteuid() == 0:
+            if self._is_another:
                 for path in (folder, *folder.rglob("*")):
                     os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         return self._checkout
+
+    @property
+    def _is_another(self) -> bool:
+        """True if the commands of any user are run as another one than the tests."""
+        return os.geteuid() == 0 and not self._logs_in
 
     @property
     def machine(self) -> Booted:
@@ -147,7 +163,7 @@ class Places:
             line = f"cd /root/heat-config-agent && exec 2>&1 && {command.line}"
             return self.machine.run("sh", "-c", line, seconds=120)
         before = (
-            (*_as_on_a_new_machine(), *Unprivileged.before) if os.geteuid() == 0 else ()
+            (*_as_on_a_new_machine(), *Unprivileged.before) if self._is_another else ()
         )
         home = self.checkout.parent / "home"
         # What pip is told about mirrors and certificates is the machine's affair.
@@ -162,6 +178,8 @@ class Places:
             "PIP_CACHE_DIR": str(home / "pip-cache"),
             "LANG": "C.UTF-8",
         }
+        if self._logs_in:  # root's is that of the machine
+            own["HEAT_CONFIG_AGENT_STATE"] = str(home / "state")
         done = subprocess.run(
             [*before, "sh", "-c", f"exec 2>&1; {command.line}"],
             cwd=self.checkout,

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Any
+
+import psutil
+import pytest
 
 from docs.places import Places
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import journal
+from support import endings
 from support.loopback import Answer, SignalServer, wait_until
+from support.tools import need
 
 Stage = Callable[[Places], AbstractContextManager[None]]
 
@@ -363,3 +370,32 @@ def _web_server(places: Places) -> Iterator[None]:
             os.kill(int(number.read_text()), signal.SIGTERM)
         # it ends when it is told to, but not at once
         wait_until(lambda: not number.exists(), 10)
+
+
+@stage("docs/hosts-tutorial.md", "Two hosts on this machine")
+def _two_hosts(places: Places) -> Iterator[None]:
+    """Have what every machine has that a reader logs in to; whatever the page starts is ended with it."""
+    need("ssh", "openssh-client")
+    if not Path("/usr/sbin/sshd").exists():
+        pytest.skip("sshd is not installed: «apt install openssh-server»")
+    user = next((each for each in pwd.getpwall() if each.pw_uid == os.geteuid()), None)
+    if user is None or user.pw_shell.endswith(("nologin", "false")):
+        pytest.skip(
+            "who runs the tests may not log in: run them as a user with a shell"
+        )
+    if os.geteuid() == 0:  # of sshd itself, whose package makes it at the boot
+        Path("/run/sshd").mkdir(exist_ok=True)
+    place = str(places.checkout)
+    places.finally_do(lambda: endings.kill(*_of(place)))
+    yield
+
+
+def _of(place: str) -> list[psutil.Process]:
+    """Return the processes whose command line or environment names a place."""
+    found = []
+    for each in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = [*each.cmdline(), *each.environ().values()]
+            if each.pid != os.getpid() and any(place in word for word in words):
+                found.append(each)
+    return found

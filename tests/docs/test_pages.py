@@ -34,11 +34,15 @@ ELSEWHERE = {"docs/migrate.md", "docs/playground.md"}
 UNINSTALLED = {"README.md", "docs/install.md", "packaging/README.md"}
 """Pages that begin on a machine without the agent."""
 
+LOGS_IN = {"docs/hosts-tutorial.md"}
+"""Pages on which the reader logs in by ssh."""
+
 
 @pytest.fixture
 def places(request: pytest.FixtureRequest) -> Iterator[Places]:
     """Where the commands of a page are run."""
-    places = Places(installed=request.node.callspec.params["page"] not in UNINSTALLED)
+    page = request.node.callspec.params["page"]
+    places = Places(installed=page not in UNINSTALLED, logs_in=page in LOGS_IN)
     yield places
     places.end()
 
