@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import subprocess
-from pathlib import Path
 
 import psutil
 import pytest
@@ -115,70 +112,3 @@ def test_host_that_is_away(machine: Machine) -> None:
         ), err
         assert "is waited for: ssh: connect to host 127.0.0.1" in err
         assert "goes on" in err
-
-
-ROUNDS = 3
-"""The number of stacks that are made, each with kills at moments that a seed chooses, until it is complete."""
-
-
-@pytest.mark.fault(
-    1,
-    "`kill -9` at random moments, of a coordinator, its ssh clients, the sessions on its hosts, and their connections",
-    "the same command ends with each script run once, and the outputs of an undisturbed run",
-)
-def test_random_kills(machine: Machine) -> None:
-    """Four scripts on two hosts, each with the output of the one before."""
-    chosen = random.Random(37)  # noqa: S311  # it chooses moments
-    with by_ssh(machine, "one", "two") as hosts:
-        files = hosts.file(a="one", b="two", c="one", d="two")
-        for number in range(ROUNDS):
-            hosts.log = machine.folder / f"runs-{number}"
-            words = [str(chain(hosts)), "--hosts", str(files), "--name", f"t{number}"]
-            done = killed_until_complete(hosts, words, chosen)
-            assert sorted(hosts.runs) == [f"{name}_run CREATE" for name in "abcd"], (
-                number
-            )
-            assert "out = over" in done
-
-
-KILLS = 6
-"""The number of kills of a round at most: then it may end."""
-
-
-def killed_until_complete(
-    hosts: SshHosts, words: list[str], chosen: random.Random
-) -> str:
-    """Repeat a command, with something killed each time, until it has ended well; return what it prints."""
-    place = ["--state-dir", str(hosts.machine.state)]
-    for kill in range(KILLS + 1):
-        process = hosts.machine.start("heat-config-apply", *place, *words)
-        if kill < KILLS:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(chosen.uniform(0.4, 3))
-            ways = [kill_client, kill_remote_end, reset_connection, None, None]
-            way = chosen.choice(ways)
-            if process.poll() is None and way is not None:
-                way(hosts, process.pid)
-            if process.poll() is None and (way is None or chosen.random() < 0.5):
-                process.kill()
-        out, err = process.communicate(timeout=pace.seconds(60))
-        if process.returncode == 0:
-            return out
-        assert process.returncode < 0, err
-    raise AssertionError(out + err)
-
-
-def chain(hosts: SshHosts) -> Path:
-    """Return a template of four servers, whose scripts run one after the other."""
-    server = {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}}
-    resources: dict[str, object] = {}
-    before = ""
-    for name in "abcd":
-        needs = {"before": {"get_attr": [before, "out"]}} if before else {}
-        resources |= {
-            name: server,
-            **hosts.deployment(name, f"sleep 0.5\n{OUT}", **needs),
-        }
-        before = f"{name}_run"
-    outputs = {"out": {"value": {"get_attr": [before, "out"]}}}
-    return hosts.template(resources=resources, outputs=outputs)
