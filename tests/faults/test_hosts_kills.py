@@ -15,6 +15,7 @@ import os
 import random
 import re
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,9 @@ SEED = int(os.environ.get("TORTURE_SEED") or 37)
 
 STEP_KILLS = 8
 """The number of kills in a step at most."""
+
+MOMENT = 2.0
+"""Seconds for which a run is waited for that is to be killed."""
 
 TRIES = 30
 """The number of times that a command is repeated at most."""
@@ -184,7 +188,7 @@ class Story:
         [victim] = self.chance.choices(list(victims), list(victims.values()))
         hit = False
         if victim in ("supervisor", "tool", "run", "run and coordinator", "everything"):
-            running = killing.runs(self.hosts.machine)
+            running = self.running(coordinator)
             for each in running if victim == "everything" else running[:1]:
                 if each.kill(victim):
                     hit = True
@@ -202,6 +206,15 @@ class Story:
             self.kills[victim] += 1
             self.told.append(f"kill of {victim}")
         return int(hit)
+
+    def running(self, coordinator: subprocess.Popen[str]) -> list[killing.Running]:
+        """Return the runs that go on on the hosts; wait a moment for one, as they are short."""
+        end = time.monotonic() + MOMENT
+        while not (found := killing.runs(self.hosts.machine)):
+            if coordinator.poll() is not None or time.monotonic() > end:
+                break
+            time.sleep(0.02)
+        return found
 
     def state(self, stack: str) -> Any:
         """Return what a stack has come to, without times and ids."""

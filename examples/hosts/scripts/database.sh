@@ -1,3 +1,3 @@
-#!/bin/sh
+#!/bin/bash
 echo "the database listens on port $port"
 export ready="$port"

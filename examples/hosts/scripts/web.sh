@@ -1,3 +1,3 @@
-#!/bin/sh
+#!/bin/bash
 echo "the web tier connects to $address"
 export serves="goods of postgresql://$address:$port/shop"
