@@ -51,6 +51,13 @@ def settle(servers: Iterable[int], lasting: str = "") -> None:
         time.sleep(0.02)
 
 
+def end() -> None:
+    """Kill all processes below this one, also those that would go on for a while."""
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+
+
 def _left(servers: set[int]) -> list[psutil.Process]:
     """Return the processes below this one that are not servers; those that have ended are waited for."""
     this, left = os.getpid(), list[psutil.Process]()

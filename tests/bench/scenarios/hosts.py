@@ -80,6 +80,7 @@ class Hosts:
             for each in self.servers:
                 each.kill()
                 each.wait()
+            below.end()  # of an interrupted command
 
     def took(
         self, words: Sequence[str | Path], more: Mapping[str, str] | None = None
