@@ -244,7 +244,7 @@ def test_records_of_somebody_else_stop_the_work(stacks: Stacks, what: str) -> No
 
 
 @away
-def test_folder_that_its_own_script_removes_is_no_success(stacks: Stacks) -> None:
+def test_script_that_removes_the_folder_of_its_stack_fails(stacks: Stacks) -> None:
     """The records are missed; or the agent has written some again before all was removed, and the run is not known."""
     path = stacks.template(stacks.script("one", f"rm -rf {stacks.folder}"))
 
