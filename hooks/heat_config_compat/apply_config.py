@@ -132,7 +132,7 @@ def _owned(path: Path, status: os.stat_result, control: Mapping[str, object]) ->
 
 
 def _left(messages: str, place: protocol.Workplace, root: Path) -> Iterator[Change]:
-    """Yield the files below `root` that are to be absent."""
+    """Yield a difference for each file below `root` that os-apply-config would remove."""
     from heat_config_hooks.verdict import Change  # noqa: PLC0415  # few runs verify
 
     rendered = place.run / _RENDERED

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.cli.apply import shortcut
+from heat_config_agent.cli.deployments import verdicts
 from heat_config_agent.settings import effective, paths
+from heat_config_agent.verification import record
 from support import pace
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
@@ -167,6 +169,16 @@ def test_another_way_to_call_it_is_another_run(idle: Machine) -> None:
     assert applied(idle, "--json")[0].data["summary"]["skipped"] == 2
     assert applied(idle, HEAT_SHELL_CONFIG="/nowhere")[1]
     assert applied(idle, "--plan")[0].out.endswith("nothing was done\n")
+
+
+def test_strict_run_looks_again_after_a_verification(idle: Machine) -> None:
+    """Its exit code depends on what a verification has seen."""
+    for is_looked_at in (True, False):
+        assert applied(idle, "--strict")[1] is is_looked_at
+    assert idle.agent("verify", "--allow-unknown").code == 0
+    assert (idle.state / record.FILE).name == verdicts.RECORD
+
+    assert applied(idle, "--strict")[1]
 
 
 def test_shortcut_is_not_taken_while_another_agent_works(idle: Machine) -> None:

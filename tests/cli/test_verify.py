@@ -34,13 +34,13 @@ def verified(machine: Machine, *words: str) -> tuple[int, dict[str, Any]]:
 def test_unchanged_file_is_in_effect(machine: Machine) -> None:
     """The exit code is 0, and nothing was changed."""
     assert machine.apply([json_file(machine)]).code == 0
-    before = (machine.folder / "page.json").stat()
+    before = (machine.folder / "page.json").stat().st_ctime_ns
 
     done = machine.agent("verify")
 
     assert done.code == 0, done.err
     assert "1 deployment: 1 ok; nothing was changed" in done.out
-    assert (machine.folder / "page.json").stat() == before
+    assert (machine.folder / "page.json").stat().st_ctime_ns == before
 
 
 def edit(path: Path) -> None:

@@ -108,7 +108,7 @@ def test_repair_that_does_not_help_is_repeated_less_and_less(
     daemon.wait_said(
         "web has drifted again after its repair: off; a repair did not help"
     )
-    wait_until(lambda: passes(daemon) > 12, LONG)
+    wait_until(lambda: passes(daemon) > 6, LONG)
 
     assert len(runs.read_text().split()) < passes(daemon)
 

@@ -119,7 +119,7 @@ def test_a_jump_during_a_run(
     assert [each["deploy_status_code"] for each in heat.values("d1")] == [0]
     assert [each["deploy_status_code"] for each in heat.values("d2")] == [124]
     daemon.wait_state("d2", "signalled")
-    assert daemon.command("status", "--check").code == 0
+    assert daemon.command("status", "--check").out == "1 failed: d2\n"
     assert daemon.stop() == 0
     assert "Traceback" not in daemon.log
 

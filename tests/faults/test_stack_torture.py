@@ -181,7 +181,7 @@ class Round:
         if step.what == CREATE and status == "COMPLETE" and action == "CREATE":
             allowed.add(2)  # it was made before, and only nobody was told
         if step.what == DELETE and not action:
-            allowed.add(2)  # the same
+            allowed.add(8)  # the same: there is no such stack any more
         assert code in allowed, self._story([f"it ended with {code}"])
 
     def _is_over(self, before: tuple[str, str, str]) -> bool:

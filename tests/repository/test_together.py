@@ -7,7 +7,7 @@ import pytest
 from support import together
 
 
-def test_each_case_that_fails_is_named() -> None:
+def test_failing_cases_are_all_named() -> None:
     """The cases after the first one that fails are tried too."""
     seen = []
 

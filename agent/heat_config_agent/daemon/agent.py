@@ -274,7 +274,7 @@ class Agent:
         return steps
 
     def _repaired(self, sources: Container[str]) -> list[Document]:
-        """Return documents of deployments that are to be repaired, and that none of the `sources` has."""
+        """Return documents of the deployments to repair that none of the `sources` has."""
         drifted = [
             entry
             for entry in self.journal.entries.values()

@@ -120,14 +120,24 @@ def _isolation(
     return {name: level for name, level in {**default, **chosen}.items() if level}
 
 
-def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
-    """Return the artifacts of a deployment; none for a cleanup.
+def _declared(deployment: Deployment, config: Config, name: str) -> object:
+    """Return the value of a common option that is about a run of its own; None for a cleanup.
 
     An executable hook may use an option of that name for something else.
     """
-    if deployment.action == CLEANUP or not config.options.get("artifacts"):
-        return ()
-    declared = options.common(config.options, "artifacts")
+    if deployment.action == CLEANUP or not config.options.get(name):
+        return None
+    return options.common(config.options, name)
+
+
+def _of_the_first(deployment: Deployment, config: Config, name: str) -> object:
+    """Return the same, and None also for a follow-up, which runs once after the run that has failed."""
+    return None if deployment.is_follow_up else _declared(deployment, config, name)
+
+
+def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
+    """Return the artifacts of a deployment."""
+    declared = _declared(deployment, config, "artifacts")
     if not isinstance(declared, list):
         return ()
     from heat_config_hooks import artifacts  # noqa: PLC0415  # few deployments have any
@@ -136,17 +146,8 @@ def _artifacts(deployment: Deployment, config: Config) -> tuple[Artifact, ...]:
 
 
 def _retry(deployment: Deployment, config: Config) -> Retry | None:
-    """Return the option `retry`; None for a cleanup, and for a follow-up, which runs once.
-
-    An executable hook may use an option of that name for something else.
-    """
-    if (
-        deployment.action == CLEANUP
-        or deployment.is_follow_up
-        or not config.options.get("retry")
-    ):
-        return None
-    declared = options.common(config.options, "retry")
+    """Return the option `retry`."""
+    declared = _of_the_first(deployment, config, "retry")
     if declared is None:
         return None
     from heat_config_hooks import retry  # noqa: PLC0415  # few deployments have it
@@ -155,33 +156,20 @@ def _retry(deployment: Deployment, config: Config) -> Retry | None:
 
 
 def _verify(deployment: Deployment, config: Config) -> Check | None:
-    """Return the option `verify`; None for an action that puts nothing into effect, and for a cleanup."""
-    if (
-        deployment.action == CLEANUP
-        or deployment.is_follow_up
-        or not config.options.get("verify")
-    ):
+    """Return the option `verify`; None also for an action that puts nothing into effect."""
+    declared = _of_the_first(deployment, config, "verify")
+    if declared is None:
         return None
     from heat_config_hooks import health  # noqa: PLC0415  # few deployments have it
 
-    declared = options.common(config.options, "verify")
-    if declared is None or not health.is_gated(deployment.action):
+    if not health.is_gated(deployment.action):
         return None
     return health.read(declared, f"{config.section}.verify")
 
 
 def _on_failure(deployment: Deployment, config: Config) -> OnFailure | None:
-    """Return the option `on_failure`; None for a cleanup, and for a follow-up.
-
-    An executable hook may use an option of that name for something else.
-    """
-    if (
-        deployment.action == CLEANUP
-        or deployment.is_follow_up
-        or not config.options.get("on_failure")
-    ):
-        return None
-    declared = options.common(config.options, "on_failure")
+    """Return the option `on_failure`."""
+    declared = _of_the_first(deployment, config, "on_failure")
     if declared is None:
         return None
     from heat_config_hooks import on_failure  # noqa: PLC0415  # few deployments have it

@@ -494,7 +494,7 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 
 def inherited() -> tuple[int, int]:
-    """Return the descriptors of the coordinator, and give standard output to whoever prints by mistake."""
+    """Return the descriptors of the coordinator, and lead standard output to standard error."""
     reader, writer = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

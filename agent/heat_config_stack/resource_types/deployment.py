@@ -359,8 +359,8 @@ class SoftwareDeployment(Resource):
         )
         never = never or self._left == records.CREATE
         # as the one that replaces it in Heat
-        anew = DRIFTED in record.data and self.runs(records.CREATE)
-        return records.CREATE if never or anew else records.UPDATE
+        has_drifted = DRIFTED in record.data and self.runs(records.CREATE)
+        return records.CREATE if never or has_drifted else records.UPDATE
 
     def needs_replace_with_prop_diff(
         self,

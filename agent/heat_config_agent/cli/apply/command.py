@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     runner.going_on.append(runner.RUNS_GO_ON)
     at_first = shortcut.inputs(arguments, os.environ)
     settings = settings_of(options)
-    watched = _watched(settings)
+    watched = _watched(settings, is_strict=options.strict)
     before = at_first, shortcut.seen(watched)
     folders = {
         str(Path(each).absolute())
@@ -381,12 +381,16 @@ def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]
     return documents, troubles
 
 
-def _watched(settings: Settings) -> list[str]:
-    """Return the files and folders whose change may mean new work."""
+def _watched(settings: Settings, *, is_strict: bool) -> list[str]:
+    """Return the files and folders whose change may mean new work, or with `--strict` another exit code."""
     state = [
         settings.state / each
         for each in (journal.FILE, asked.FOLDER, asked.PAUSED, instance.FILE)
     ]
+    if is_strict:
+        from heat_config_agent.cli.deployments import verdicts  # noqa: PLC0415  # only with --strict
+
+        state.append(settings.state / verdicts.RECORD)
     return [
         str(each)
         for each in (*state, settings.deployed, settings.deployed_old)

@@ -82,7 +82,7 @@ TEMPLATE = (
     ),
     Option(
         "--max-hosts",
-        "with --hosts: work on so many hosts at once (default: all)",
+        "with --hosts: the most hosts that work at once (default: all)",
         "N",
         read=number(1),
     ),

@@ -292,6 +292,14 @@ def _inner_of(place: NamedPlace) -> tuple[str, ...]:
     return (f"{place.title}/", *((f"{place.title}.",) if is_node else ()))
 
 
+def by_journal(targets: Iterable[Named]) -> list[list[Named]]:
+    """Return deployments in groups, one for each state directory whose journal has them."""
+    groups: dict[Path, list[Named]] = {}
+    for each in targets:
+        groups.setdefault(each.settings.state, []).append(each)
+    return list(groups.values())
+
+
 class _Search:
     """A search in everything that the state directory of an agent has."""
 

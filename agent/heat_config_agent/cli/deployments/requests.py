@@ -40,6 +40,8 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from typing import TypeAlias
 
+    from heat_config_agent.cli.deployments.wait import View
+
     Row: TypeAlias = tuple[str, str, str, str, str]
     """A row of a plan: the change, the name, the action and the tool of a deployment, and the reason."""
 
@@ -134,7 +136,7 @@ def retry(options: argparse.Namespace) -> int:
         for each in chosen
     ]
     if not options.json:
-        _print(said)
+        print_lines(said)
     return _wait(settings, options, [*dict.fromkeys(names), *sorted(begun)], data)
 
 
@@ -325,11 +327,12 @@ def answer(
     if options.json:
         envelope.result(values)
     else:
-        _print(said)
+        print_lines(said)
     return ExitCode.OK
 
 
-def _print(said: Sequence[str]) -> None:
+def print_lines(said: Sequence[str]) -> None:
+    """Print what was requested, a line each."""
     for text in said:
         terminal.say(terminal.line(text))
 
@@ -377,6 +380,13 @@ def _wait(
     else:
         look = wait.of_things(settings, names, options.config)
         view = wait.until(look, settings, options.wait_for, quiet=options.quiet)
+    return show_outcome(options, view, values)
+
+
+def show_outcome(
+    options: argparse.Namespace, view: View, values: Mapping[str, object]
+) -> int:
+    """Print how the wait for a request has ended, with the request as JSON; return the exit code."""
     failure = view.failure
     if failure is not None:
         terminal.complain(f"error: {terminal.line(view.line)}")
@@ -409,12 +419,8 @@ def wish(
     Returns sentences about what was done, and what is to come.
     """
     said: list[str] = []
-    by_journal: dict[str, list[Named]] = {}
-    for each in {
-        (each.settings.state, each.entry.key): each for each in chosen
-    }.values():
-        by_journal.setdefault(str(each.settings.state), []).append(each)
-    for group in by_journal.values():
+    every = {(each.settings.state, each.entry.key): each for each in chosen}
+    for group in named.by_journal(every.values()):
         if group[0].stack:
             said += _wish_of_stack(settings, group, request)
         else:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import envelope, state_options, terminal
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.deployments import named, status, wait
 from heat_config_agent.cli.deployments import requests as about
-from heat_config_agent.cli.deployments import status, wait
 from heat_config_agent.cli.deployments.named import Named
 from heat_config_agent.cli.machine import pause
 from heat_config_agent.engine.events import Event, Message, Report
@@ -77,25 +77,16 @@ def run(options: argparse.Namespace) -> int:
     by = _person()
     for each in chosen:
         requests.ask_to_stop(each.settings.state, each.entry, by)
-    said = [line for group in _by_journal(chosen) for line in _carry_out(group)]
+    said = [line for group in named.by_journal(chosen) for line in _carry_out(group)]
     data = about.values(chosen, (), _CHANGE, said)
     if not options.wait and options.wait_for is None:
         return about.answer(options, data, said)
     if not options.json:
-        for text in said:
-            terminal.say(terminal.line(text))
+        about.print_lines(said)
     view = wait.until(
         lambda: _look(chosen), settings, options.wait_for, quiet=options.quiet
     )
-    failure = view.failure
-    if failure is not None:
-        terminal.complain(f"error: {terminal.line(view.line)}")
-    elif not options.json:
-        terminal.say(terminal.line(view.line))
-    if options.json:
-        answer = {**data, "outcome": view.outcome}
-        envelope.result(answer, code=view.code, error=failure)
-    return view.code
+    return about.show_outcome(options, view, data)
 
 
 def _chosen(settings: Settings, options: argparse.Namespace) -> list[Named]:
@@ -153,14 +144,6 @@ def _person() -> str:
         return pwd.getpwuid(number).pw_name
     except (KeyError, OverflowError):
         return f"the user with the number {number}"
-
-
-def _by_journal(chosen: Sequence[Named]) -> Iterator[list[Named]]:
-    """Yield the deployments of each journal."""
-    groups: dict[Path, list[Named]] = {}
-    for each in chosen:
-        groups.setdefault(each.settings.state, []).append(each)
-    yield from groups.values()
 
 
 def _carry_out(group: Sequence[Named]) -> list[str]:
@@ -231,7 +214,7 @@ def _look(chosen: Sequence[Named]) -> wait.View:
     left = [
         each for each in chosen if _is_left(each, journal.read(each.settings.state))
     ]
-    for group in _by_journal(left):
+    for group in named.by_journal(left):
         if lock.holder(group[0].settings.state) is None:
             # it has ended before it could do it
             _carry_out(group)

@@ -12,7 +12,8 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from heat_config_agent.verification.record import Verified
 
-_RECORD = "verified.json"
+RECORD = "verified.json"
+"""The file in the state directory, as `verification.record` writes it, which few commands load."""
 
 _read: dict[Path, tuple[tuple[int, int], dict[str, Verified]]] = {}
 """The record of each state directory, and when it was written."""
@@ -21,7 +22,7 @@ _read: dict[Path, tuple[tuple[int, int], dict[str, Verified]]] = {}
 def of(entry: Entry, state: Path) -> Verified | None:
     """Return the verification of the last run of a deployment; None if there was none since."""
     try:
-        status = os.stat(f"{state}/{_RECORD}")  # noqa: PTH116  # for each row of a list
+        status = os.stat(f"{state}/{RECORD}")  # noqa: PTH116  # for each row of a list
     except OSError:  # nothing was verified yet
         return None
     written = status.st_mtime_ns, status.st_ino

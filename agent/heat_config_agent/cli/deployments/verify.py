@@ -218,11 +218,8 @@ def _verified(
     settings: Settings, targets: Iterable[Named]
 ) -> Iterator[tuple[Named, Finding]]:
     """Yield what is found about each deployment, one state directory after the other."""
-    by_state: dict[str, list[Named]] = {}
-    for target in targets:
-        by_state.setdefault(str(target.settings.state), []).append(target)
     tools = Tools(settings.hooks, terminal.warn)
-    for every in by_state.values():
+    for every in named.by_journal(targets):
         group, within, stack = every, every[0].settings, every[0].stack
         if stack:
             ground, in_force = stack_package.verifiable(settings, stack, tools)

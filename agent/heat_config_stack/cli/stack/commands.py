@@ -128,7 +128,7 @@ def _worked_on(
     )
     Option(
         "--max-hosts",
-        "work on so many other hosts at once (default: all)",
+        "the most other hosts that work at once (default: all)",
         "N",
         read=number(1),
     ).add(parser)
