@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support import pace
+from support.loopback import wait_until
 from support.machine import Machine
 from support.remote import Hosts
 
@@ -519,6 +520,111 @@ def test_stack_is_deleted_without_a_host_that_is_gone(machine: Machine) -> None:
     assert done.code == 0, done
     assert "db_run may still exist, and is forgotten" in done.err
     assert "db1 still has" in done.err
+
+
+# Reboots that a deployment asks for.
+
+REBOOTS = '[ -n "$HEAT_REBOOTS" ] || exit 194\n' + OUT.replace("VALUE", "over")
+
+
+def test_deployment_has_its_host_rebooted(machine: Machine) -> None:
+    """The run continues after the reboot, which the coordinator waits for and names; another host goes on."""
+    hosts = Hosts(machine, "db1", "web1")
+    template = hosts.template(
+        "db",
+        then=REBOOTS,
+        resources={
+            "web": {
+                "type": "OS::Nova::Server",
+                "properties": {"image": "x", "flavor": "y"},
+            },
+            **hosts.deployment("web"),
+        },
+        outputs={"out": {"value": {"get_attr": ["db_run", "out"]}}},
+    )
+    files = hosts.file(db=hosts.booted("db1"), web="web1")
+    done = hosts.apply(template, files)
+    assert (done.code, hosts.reboots) == (0, ["db1"]), done
+    assert sorted(hosts.runs) == ["db_run CREATE"] * 2 + ["web_run CREATE"]
+    assert "out = over" in done.out
+    assert "db1 is waited for: it is rebooted: db_run asked for it\n" in done.err
+    assert "db1 goes on" in done.err
+    assert "cannot be used" not in done.err
+
+
+def test_reboot_outlasts_the_timeout(machine: Machine) -> None:
+    """A host that is not back within the timeout of its deployments is waited for, whatever the client says."""
+    hosts = Hosts(machine, "db1")
+    files = hosts.file(db=hosts.booted("db1"))
+    hosts.stays_away(
+        "db1", "ssh: Could not resolve hostname db1: Name or service not known\n"
+    )
+    process = machine.start_apply(
+        hosts.template("db", then=REBOOTS), "--hosts", str(files), "--timeout", "1"
+    )
+    assert process.stderr is not None
+    wait_until(lambda: len(hosts.sessions) > 3)
+    hosts.is_back("db1")
+    _, err = process.communicate(timeout=pace.seconds(60))
+    assert (process.returncode, hosts.reboots) == (0, ["db1"]), err
+    assert "Could not resolve" not in err
+
+
+def test_reboot_is_left_to_people_where_the_settings_say_so(machine: Machine) -> None:
+    """The others go on, the command ends with the code of a reboot, and the same command continues after it."""
+    hosts = Hosts(machine, "db1", "web1")
+    template = hosts.template("db", "web", then=REBOOTS)
+    files = hosts.file(
+        db=hosts.booted("db1", may_reboot="no"), web=hosts.booted("web1")
+    )
+    for _ in range(2):
+        done = hosts.apply(template, files)
+        assert (done.code, hosts.reboots) == (6, ["web1"]), done
+        assert (
+            "db1: db_run asked for a reboot of the host, which its settings leave to people (may_reboot)"
+            in done.err
+        )
+        assert "reboot db1, and run the command again to continue" in done.err
+        assert hosts.runs.count("web_run CREATE") == 2
+    hosts.reboot("db1")
+    done = hosts.apply(template, None)
+    assert (done.code, sorted(hosts.runs)) == (
+        0,
+        ["db_run CREATE"] * 2 + ["web_run CREATE"] * 2,
+    ), done
+
+
+def test_failed_reboot_of_a_host_fails_its_deployment(machine: Machine) -> None:
+    """The reason is that of the command there."""
+    hosts = Hosts(machine, "db1")
+    files = hosts.file(db=hosts.booted("db1", reboot_command="/bin/false"))
+    done = hosts.apply(hosts.template("db", then=REBOOTS), files)
+    assert (done.code, hosts.runs) == (1, ["db_run CREATE"]), done
+    assert "it asked for a reboot, and «/bin/false» ended with exit code 1" in done.err
+
+
+def test_reboot_waits_for_runs_of_other_stacks(machine: Machine) -> None:
+    """A run of another stack on the host is not cut short."""
+    hosts = Hosts(machine, "db1")
+    files = hosts.file(db=hosts.booted("db1"))
+    other = hosts.template("db", then=hosts.until_go).rename(
+        machine.folder / "other.yaml"
+    )
+    first = machine.start_apply(other, "--hosts", str(files))
+    hosts.waits_for_run("db_run CREATE")
+    template = hosts.template("db", then=REBOOTS)
+    second = machine.start_apply(template, "--hosts", str(files))
+    assert second.stderr is not None
+    assert (
+        "db1 is waited for: db_run asked for a reboot of the host, which waits for the end of other runs there"
+        in second.stderr.readline()
+    )
+    assert hosts.reboots == []
+    hosts.go.touch()
+    for process in (first, second):
+        _, err = process.communicate(timeout=pace.seconds(60))
+        assert process.returncode == 0, err
+    assert (hosts.reboots, len(hosts.runs)) == (["db1"], 3)
 
 
 # The check.

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,28 @@ echo $$ >"FOLDER/$host.pid"
 exec sh -c "exec $3"
 """
 """It takes the words of the OpenSSH client, and becomes the command that would run on the host."""
+
+
+_BOOTED = """\
+#!PYTHON
+import sys
+from pathlib import Path
+from heat_config_hooks import processes
+real, number = processes.boot_id(), Path("FOLDER/NAME.boot").read_text()
+processes.boot_id = lambda: f"{number}-{real}"
+from heat_config_agent.cli import agent
+sys.exit(agent.main([*sys.argv[1:3], "--config", "FOLDER/NAME.conf", *sys.argv[3:]]))
+"""
+"""The agent on a host that can be rebooted."""
+
+_REBOOT = """\
+#!/bin/sh
+echo NAME >>FOLDER/reboots
+[ -e "FOLDER/NAME.away" ] && { echo 255 >"FOLDER/NAME.code"; cp "FOLDER/NAME.away" "FOLDER/NAME.says"; }
+kill -KILL "$(cat "FOLDER/NAME.pid")"
+echo "$(cat "FOLDER/NAME.boot")x" >"FOLDER/NAME.boot"
+"""
+"""The reboot of a host: its session ends, and the next one is in another boot."""
 
 
 class Hosts:
@@ -85,6 +108,38 @@ class Hosts:
     def banner(self, name: str, text: str) -> None:
         """Have the shell of a host print something first."""
         (self.folder / f"{name}.banner").write_text(text)
+
+    def booted(self, name: str, **settings: str) -> dict[str, Any]:
+        """Return a host that can be rebooted, with settings of its own."""
+        folder = self.folder
+        (folder / f"{name}.boot").write_text("1")
+        places = {"PYTHON": sys.executable, "FOLDER": str(folder), "NAME": name}
+        programs = {"agent": _BOOTED, "reboot": _REBOOT}
+        for program, text in programs.items():
+            filled = text
+            for word, place in places.items():
+                filled = filled.replace(word, place)
+            path = folder / f"{name}.{program}"
+            path.write_text(filled)
+            path.chmod(0o755)
+        settings = {"reboot_command": str(folder / f"{name}.reboot"), **settings}
+        lines = [f"{key} = {value}" for key, value in settings.items()]
+        (folder / f"{name}.conf").write_text("\n".join(["[agent]", *lines, ""]))
+        return self.values(name, command=shlex.quote(str(folder / f"{name}.agent")))
+
+    def stays_away(self, name: str, text: str) -> None:
+        """Have the client fail for a host from its next reboot on."""
+        (self.folder / f"{name}.away").write_text(text)
+
+    def reboot(self, name: str) -> None:
+        """Reboot a host as people do."""
+        subprocess.run([str(self.folder / f"{name}.reboot")], check=True)
+
+    @property
+    def reboots(self) -> list[str]:
+        """The names of the hosts that were rebooted, in order."""
+        path = self.folder / "reboots"
+        return path.read_text().split() if path.exists() else []
 
     @property
     def sessions(self) -> list[str]:

@@ -83,7 +83,7 @@ class Reboot:
         self._followed = tuple(waiting) if now >= self._not_before else ()
         if self._told is not None:
             self._wait(*self._told)
-        elif not self.is_wanted:
+        elif not self.is_wanted or not settings.flag("may_reboot"):
             self._asked = None
         elif len(begun) > len(waiting):
             return  # another stack is worked on

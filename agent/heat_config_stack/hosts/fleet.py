@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from heat_config_stack.hosts.connection import Connection, Watcher
 from heat_config_stack.hosts.host import Host
 from heat_config_stack.lifecycle.live import World
+from heat_config_stack.lifecycle.machine import RebootError
 from heat_config_stack.records.placing import is_elsewhere
 from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
 
@@ -98,6 +99,16 @@ class Fleet:
             for connection in news:
                 connection.acknowledge()
         return before != sum(len(each.pending) for each in self._connections.values())
+
+    def raise_if_stuck(self) -> None:
+        """Raise RebootError if nothing goes on before people reboot hosts."""
+        busy = [each for each in self._connections.values() if each.busy]
+        if busy and all(each.leaves_reboot for each in busy):
+            hosts = ", ".join(each.title for each in busy)
+            raise RebootError(
+                "; ".join(f"{each.title}: {each.waits_for}" for each in busy),
+                hint=f"reboot {hosts}, and run the command again to continue",
+            )
 
     def _in_order(self) -> list[Connection]:
         """Return the connections that have their turn: those with a session, and others as far as there is room."""

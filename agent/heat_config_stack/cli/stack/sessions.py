@@ -181,6 +181,7 @@ class _Watched:
         if self._opened is not None and self._opened.busy:
             self._opened.work(world, wait, [*also, *fleet.descriptors])
         elif wait > 0:
+            fleet.raise_if_stuck()
             fleet.wait(wait, also)
             fleet.turn(world)
 
