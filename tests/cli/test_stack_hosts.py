@@ -679,11 +679,61 @@ def test_output_of_a_run_is_asked_of_its_host(machine: Machine) -> None:
     (run,) = machine.agent("log", "t/db_run", "--json").data["runs"]
     assert run["stdout"] == "printed\n"
     assert "host         db1" in machine.agent("show", "t/db_run").out
-    assert "other hosts have that of t/db_run" in machine.agent("log", "t").err
+    assert machine.agent("log", "t").out == "t/db_run  | printed\n"
+    (run,) = machine.agent("log", "t", "--json").data["runs"]
+    assert (run["name"], run["stdout"]) == ("t/db_run", "printed\n")
     hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
     done = machine.agent("log", "t/db_run")
     assert done.code == 1
     assert "the host db1, which has it, is not reached" in done.err
+    done = machine.agent("log", "t")
+    assert (done.code, done.out) == (1, "")
+    assert (
+        "the output of t/db_run is not shown: the host db1 is not reached" in done.err
+    )
+
+
+def test_earlier_runs_are_asked_of_their_host(machine: Machine) -> None:
+    """`log --run N` counts all runs of the deployment there, and `--failed` finds the last failure."""
+    hosts = Hosts(machine, "db1")
+    then = f'echo "of $deploy_action"; [ -e {hosts.go} ] || exit 3'
+    template = hosts.template("db", then=then)
+    assert hosts.apply(template, hosts.file(db="db1")).code == 1
+    hosts.go.touch()
+    assert hosts.apply(template, None).code == 0
+    template = hosts.template("db", then=f"{then}\n# other")
+    assert hosts.apply(template, None).code == 0
+    assert machine.agent("log", "t/db_run").out == "of UPDATE\n"
+    assert machine.agent("log", "t/db_run", "--run", "-1").out == "of CREATE\n"
+    assert machine.agent("log", "t/db_run", "--run", "1").out == "of CREATE\n"
+    (run,) = machine.agent("log", "t/db_run", "--run", "0", "--json").data["runs"]
+    assert (run["action"], run["stdout"]) == ("UPDATE", "of UPDATE\n")
+    for name in ("t", "t/db_run"):
+        (run,) = machine.agent("log", name, "--failed", "--json").data["runs"]
+        assert (run["state"], run["stdout"]) == ("failed", "of CREATE\n")
+    assert machine.agent("log", "t/db_run", "--run", "9").code == 8
+
+
+@pytest.mark.parametrize("name", ["t", "t/db_run"])
+def test_run_on_a_host_is_stopped(machine: Machine, name: str) -> None:
+    """Its host ends it, the coordinator takes the failure over, and others go on."""
+    hosts = Hosts(machine, "db1")
+    template = hosts.template("db", then=hosts.until_go)
+    process = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    hosts.waits_for_run("db_run CREATE")
+    plan = machine.agent("stop", name, "--plan")
+    assert (plan.code, "on db1" in plan.out) == (0, True), plan
+    done = machine.agent("stop", name, "--yes", "--wait")
+    assert done.code == 0, done
+    assert "t/db_run: on db1: stop of " in done.out
+    _, err = process.communicate(timeout=pace.seconds(60))
+    assert process.returncode == 1
+    assert "stopped by" in err
+    done = machine.agent("stop", "t/db_run", "--yes")
+    assert (done.code, "does not run" in done.err) == (1, True), done
+    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = machine.agent("stop", "t/db_run", "--yes", "--json")
+    assert "the host db1 is not reached" in done.json["error"]["message"]
 
 
 def test_deployment_on_a_host_is_run_again(machine: Machine) -> None:
@@ -717,6 +767,8 @@ def test_verification_is_asked_of_hosts(machine: Machine) -> None:
         0,
         ["t/db_run", "ok"],
     ), done
+    done = hosts.stack("check", "t")
+    assert (done.code, "1 deployment: 1 ok" in done.out) == (0, True), done
     path.unlink()
     for words in ([], ["t"], ["t/db_run"]):
         done = machine.agent("verify", *words, "--json")
@@ -724,7 +776,20 @@ def test_verification_is_asked_of_hosts(machine: Machine) -> None:
         assert (done.code, row["name"], row["state"]) == (9, "t/db_run", "drifted"), (
             done
         )
+    plan = machine.agent("verify", "--repair", "--plan")
+    assert plan.out.splitlines()[1].split()[:2] == ["repair", "t/db_run"]
+    done = machine.agent("verify", "--repair", "--json")
+    (row,) = done.data["deployments"]
+    assert (done.code, row["state"], row["repair"]) == (0, "ok", "done"), done
+    assert (path.exists(), hosts.runs[1:]) == (True, ["db_run UPDATE"])
+    path.unlink()
+    done = hosts.stack("check", "t")
+    assert (done.code, "db_run: drifted: on db1" in done.out) == (9, True), done
+    assert hosts.apply(template, None).code == 0
+    assert path.exists()
     hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = hosts.stack("check", "t")
+    assert "db_run: unknown: on db1: the host db1 is not reached" in done.out
     done = machine.agent("verify")
     assert done.code == 1
     assert (

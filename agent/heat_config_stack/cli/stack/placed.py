@@ -14,8 +14,10 @@ from heat_config_stack.definition import HOST, Definition
 from heat_config_stack.hosts import hosts_file
 from heat_config_stack.hosts.host import Host
 from heat_config_stack.hosts.hosts_file import Hosts
+from heat_config_stack.lifecycle.machine import source
 from heat_config_stack.records import listing, placing
 from heat_config_stack.records.exception import EntityNotFound
+from heat_config_stack.records.records import IN_PROGRESS
 from heat_config_stack.records.store import Store
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types.nested import StackResource
@@ -88,6 +90,8 @@ class Elsewhere(NamedTuple):
     stack: str
     deployment: str
     run: str
+    source: str
+    is_open: bool
 
 
 def elsewhere(settings: Settings, name: str) -> list[Elsewhere]:
@@ -105,6 +109,8 @@ def elsewhere(settings: Settings, name: str) -> list[Elsewhere]:
             root,
             each.id,
             each.config,
+            source(each),
+            each.status == IN_PROGRESS,
         )
         for each in store.deployments.values()
         if placing.is_elsewhere(each)

@@ -349,8 +349,11 @@ class _Verifying:
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._folder, self._settings = folder, settings
         self._opened: Verification | None = None
+        self._of_hosts: dict[str, Finding] | None = None
 
     def of(self, world: World, deployment: DeploymentRecord) -> Finding | None:
+        if placing.is_elsewhere(deployment):
+            return self._there(world).get(deployment.id)
         if self._opened is None:
             from heat_config_agent.runs.tools import Tools  # noqa: PLC0415  # only a check needs them
             from heat_config_stack.lifecycle.verification import Verification  # noqa: PLC0415
@@ -358,6 +361,18 @@ class _Verifying:
             tools = Tools(self._settings.hooks, warned)
             self._opened = Verification(self._folder, self._settings, tools)
         return self._opened.of(world, deployment)
+
+    def _there(self, world: World) -> dict[str, Finding]:
+        """Return the findings of all hosts, by the ids of the deployments; the first question asks the hosts."""
+        if self._of_hosts is None:
+            from heat_config_agent.cli import stack_package  # noqa: PLC0415  # few stacks have hosts
+            from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415
+
+            world.store.flush()
+            others = stack_package.elsewhere(self._settings, self._folder.name)
+            rows = elsewhere.verified(self._settings, others)
+            self._of_hosts = {target.deployment: found for target, found in rows}
+        return self._of_hosts
 
     def close(self) -> None:
         if self._opened is not None:
