@@ -89,6 +89,7 @@ def test_server_that_moves_is_deleted_where_it_was(machine: Machine) -> None:
     places = (hosts.folder / "places").read_text().splitlines()
     assert ["state-one" in each for each in places] == [True, True, False]
     assert "state-two" in places[2]
+    assert (kept(hosts, "one"), len(kept(hosts, "two"))) == ([], 1)
     # to this machine
     done = hosts.apply(template, machine.write({"db": "local"}, "hosts.yaml"))
     assert (done.code, hosts.runs[3:]) == (0, ["db_run DELETE", "db_run CREATE"])
@@ -202,6 +203,89 @@ def test_nodes_of_a_service_have_hosts(machine: Machine) -> None:
         (folder,) = kept(hosts, name)
         assert len(list((folder / "files").iterdir())) == 1
     assert hosts.stack("delete", "t", "--yes").code == 0
+
+
+WORKFLOW = SERVICE.replace(
+    "  node_templates:",
+    """\
+  workflows:
+    again: {steps: {one: {target: base, activities: [ {call_operation: Standard.create} ]}}}
+  node_templates:""",
+)
+
+
+def test_operation_that_a_workflow_calls_runs_on_the_host(machine: Machine) -> None:
+    """A workflow takes --hosts, too; the agent there has moved since."""
+    hosts = Hosts(machine, "one")
+    script = f'#!/bin/sh\necho "$HEAT_STACK_FILES" >>{hosts.log}\n'
+    (machine.folder / "create.sh").write_text(script)
+    first = hosts.moving("one")
+    done = hosts.apply(machine.write(WORKFLOW, "t.yaml"), hosts.file(db=first))
+    assert (done.code, len(hosts.runs)) == (0, 3), done
+    files = hosts.file(db=hosts.moving("one"))
+    done = hosts.stack("workflow", "run", "t", "again", "--hosts", str(files))
+    assert (done.code, len(hosts.runs)) == (0, 4), done
+    assert "state-one" in hosts.runs[3]
+
+
+LIFE = (
+    ("suspend", "t"),
+    ("resume", "t"),
+    ("check", "t"),
+    ("snapshot", "create", "t"),
+    ("delete", "t", "--yes"),
+)
+
+
+def test_every_command_reaches_hosts_as_a_file_says(machine: Machine) -> None:
+    """The agent on a host has another place each time; later commands keep what the last file has said."""
+    hosts = Hosts(machine, "one")
+    template = hosts.template("db")
+    text = template.read_text()
+    template.write_text(text.replace('"DELETE"', '"SUSPEND", "RESUME", "DELETE"'))
+    assert hosts.apply(template, hosts.file(db=hosts.moving("one"))).code == 0
+    for words in LIFE[:-1]:
+        files = hosts.file(db=hosts.moving("one"))
+        done = hosts.stack(*words, "--hosts", str(files))
+        assert done.code == 0, (words, done)
+    assert hosts.runs == [f"db_run {each}" for each in ("CREATE", "SUSPEND", "RESUME")]
+    done = hosts.stack("suspend", "t")
+    assert (done.code, hosts.runs[-1]) == (0, "db_run SUSPEND"), done
+    files = hosts.file(db=hosts.moving("one"))
+    done = hosts.stack("delete", "t", "--yes", "--hosts", str(files))
+    assert (done.code, hosts.runs[-1]) == (0, "db_run DELETE"), done
+    assert kept(hosts, "one") == []
+
+
+def test_update_reaches_earlier_deployments_as_its_file_says(machine: Machine) -> None:
+    """A deployment that leaves the template is deleted by the agent where it is now."""
+    hosts = Hosts(machine, "one")
+    template = hosts.template("db", "web")
+    assert hosts.apply(template, hosts.file(db=hosts.moving("one"))).code == 0
+    bare = hosts.template("db")
+    content = json.loads(bare.read_text())
+    del content["resources"]["db_run"]
+    bare.write_text(json.dumps(content))
+    done = hosts.apply(bare, hosts.file(db=hosts.moving("one")))
+    assert (done.code, "db_run DELETE" in hosts.runs) == (0, True), done
+
+
+@pytest.mark.parametrize("words", LIFE, ids=" ".join)
+@pytest.mark.parametrize("more", [(), ("--plan",)], ids=["", "plan"])
+def test_only_an_update_moves_a_server(
+    machine: Machine, words: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    """Another command with another host for it is refused, and so is an unknown server; nothing is begun."""
+    if more and words[0] == "snapshot":
+        more = ()
+    hosts = Hosts(machine, "one", "two")
+    assert hosts.apply(hosts.template("db"), hosts.file(db="one")).code == 0
+    done = hosts.stack(*words, *more, "--hosts", str(hosts.file(db="two")))
+    assert done.code == 2
+    assert "db is one, and not two: only an update moves a server" in done.err
+    done = hosts.stack(*words, *more, "--hosts", str(hosts.file(dbb="one")))
+    assert (done.code, "did you mean db?" in done.err) == (2, True), done
+    assert (hosts.runs, len(hosts.sessions)) == (["db_run CREATE"], 1)
 
 
 # Hosts files with mistakes.
@@ -789,7 +873,7 @@ def test_verification_is_asked_of_hosts(machine: Machine) -> None:
     assert path.exists()
     hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
     done = hosts.stack("check", "t")
-    assert "db_run: unknown: on db1: the host db1 is not reached" in done.out
+    assert "not verified: on db1: the host db1 is not reached" in done.out
     done = machine.agent("verify")
     assert done.code == 1
     assert (

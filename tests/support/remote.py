@@ -64,6 +64,7 @@ class Hosts:
         self.folder = machine.folder / "hosts"
         self.folder.mkdir()
         self.names = names
+        self._moves = 0
         self.log = machine.folder / "runs"
         self.go = machine.folder / "go"
         client = self.folder / "bin" / "ssh"
@@ -108,6 +109,15 @@ class Hosts:
     def banner(self, name: str, text: str) -> None:
         """Have the shell of a host print something first."""
         (self.folder / f"{name}.banner").write_text(text)
+
+    def moving(self, name: str) -> dict[str, Any]:
+        """Return a host whose agent is in a new place, and not where it was before."""
+        for each in self.folder.glob(f"agent-{name}-*"):
+            each.unlink()
+        self._moves += 1
+        agent = self.folder / f"agent-{name}-{self._moves}"
+        agent.symlink_to(BIN / "heat-config-agent")
+        return self.values(name, command=shlex.quote(str(agent)))
 
     def booted(self, name: str, **settings: str) -> dict[str, Any]:
         """Return a host that can be rebooted, with settings of its own."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from heat_config_stack.hosts.connection import Connection, Watcher
 from heat_config_stack.hosts.host import Host
@@ -130,18 +131,26 @@ class Fleet:
             poll.register(descriptor, select.POLLIN)
         poll.poll(max(seconds, 0.0) * 1000)
 
-    def forget(self, world: World, seconds: float) -> None:
-        """Have the hosts forget the stack, which is gone, and wait so many seconds at most until they have."""
-        from heat_config_hooks import processes  # noqa: PLC0415  # only for stacks that are deleted
+    def forget(
+        self, world: World, seconds: float, kept: Collection[tuple[Any, ...]] = ()
+    ) -> None:
+        """Have hosts forget the stack, and wait so many seconds at most until they have; not those that are `kept`."""
+        from heat_config_hooks import processes  # noqa: PLC0415  # only for stacks that leave a host
 
         end = processes.since_boot() + seconds
-        for connection in self._connections.values():
+        left = [each for place, each in self._connections.items() if place not in kept]
+        if not left:
+            return
+        for connection in left:
             connection.forget()
-        while self.busy and (left := end - processes.since_boot()) > 0:
+        while any(each.busy for each in left):
+            rest = end - processes.since_boot()
+            if rest <= 0:
+                break
             self.turn(world)
-            if self.busy:
-                self.wait(min(left, self.due or left), ())
-        for connection in self._connections.values():
+            if any(each.busy for each in left):
+                self.wait(min(rest, self.due or rest), ())
+        for connection in left:
             if connection.busy:
                 self._watcher.warn(
                     f"{connection.title} still has what it keeps of the stack: it has not answered"

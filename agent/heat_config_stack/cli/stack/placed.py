@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from heat_config_agent.model.errors import StateError
+from heat_config_agent.model.errors import StateError, UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
 from heat_config_stack.definition import HOST, Definition
 from heat_config_stack.hosts import hosts_file
 from heat_config_stack.hosts.host import Host
 from heat_config_stack.hosts.hosts_file import Hosts
+from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.machine import source
 from heat_config_stack.records import listing, placing
 from heat_config_stack.records.exception import EntityNotFound
@@ -79,6 +80,67 @@ def _servers(
             servers.add(name)
     named = set(forecast.servers(definition, types).values())
     return servers | (named - definition.resources.keys()), groups
+
+
+def reaching(
+    options: argparse.Namespace, definition: Definition | None
+) -> Callable[[Stack], None]:
+    """Return the function that has a stack reach its hosts as a new definition says, or else the file of --hosts.
+
+    Raises `Invalid`, UsageError.
+    """
+    if definition is not None:
+        known = kept(definition.source)
+        return lambda stack: placing.reach(stack.world.store, known)
+    read = hosts_file.read(options.hosts)
+    return lambda stack: _reach(stack, read)
+
+
+def agreed(stack: Stack, read: Hosts) -> dict[str, Json]:
+    """Return the hosts of a stack with the ways to reach them that a file has.
+
+    Raises `Invalid` for a name that is not that of a server, and UsageError for a server that would move.
+    """
+    known = kept(stack.record.source)
+    if stack.defined is not None:
+        read = read.only(*_servers(stack.defined, stack.world.types))
+    told = read.to_json()
+    for name in read.by_server:
+        old, new = known.get(name), told.get(name)
+        if placing.place(old) != placing.place(new):
+            raise UsageError(
+                f"{name} is {_title(old)}, and not {_title(new)}: only an update moves a server",
+                hint=f"`stack update --existing {stack.name} --hosts {read.file}` moves it",
+            )
+    return {name: told.get(name, host) for name, host in known.items()}
+
+
+def _title(host: Json) -> str:
+    return "this machine" if host is None else Host.from_json(host).title
+
+
+def _reach(stack: Stack, read: Hosts) -> None:
+    known = agreed(stack, read)
+    store, record = stack.world.store, stack.record
+    record.source = _reached(record.source, known)
+    record.source_before = _reached(record.source_before, known)
+    store.put(record)
+    for snapshot in store.snapshots.values():
+        snapshot.source = _reached(snapshot.source, known)
+        store.put(snapshot)
+    placing.reach(store, known)
+
+
+def _reached(source: Any, known: Mapping[str, Json]) -> Any:
+    """Return the source of a definition with other ways to reach the same hosts."""
+    hosts = kept(source)
+    if not hosts:
+        return source
+    by_place = {placing.place(host): host for host in known.values()}
+    changed = {
+        name: by_place.get(placing.place(host), host) for name, host in hosts.items()
+    }
+    return {**source, "hosts": changed}
 
 
 class Elsewhere(NamedTuple):

@@ -134,10 +134,12 @@ class _Watched:
         if self._opened is not None:
             self._opened.close()
 
-    def forget(self, world: World) -> None:
-        """Have other hosts forget the stack, which is gone."""
-        if self._fleet is not None:
-            self._fleet.forget(world, FORGETTING)
+    def forget(self, world: World, *, is_gone: bool) -> None:
+        """Have other hosts forget a stack that is gone, or that has nothing there any more."""
+        if self._fleet is None:
+            return
+        kept = set() if is_gone else placing.places(world.store)
+        self._fleet.forget(world, FORGETTING, kept)
 
     def deliver(self, deployment: DeploymentRecord) -> None:
         self._view.queued(self.progress.path_of(deployment.id), deployment.action)
@@ -291,8 +293,11 @@ def work(
     user_data: bool = False,
     definition: Definition | None = None,
     max_hosts: int = 0,
+    reach: Callable[[Stack], None] | None = None,
 ) -> Iterator[Session]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
+
+    `reach` is called with a stack that exists, before the work: it says how its hosts are reached from here on.
 
     With `user_data`, the scripts in the user data of new servers are carried out.
     Without types, a type that cannot be used is only a warning, because the stack will be forgotten.
@@ -336,9 +341,10 @@ def work(
         with contextlib.closing(opened) as session:
             try:
                 stack = session.root.id if session.root is not None else ""
+                if reach is not None and session.root is not None:
+                    reach(session.root)
                 yield session
-                if session.root is None and stack:
-                    machine.forget(opened.world)
+                machine.forget(opened.world, is_gone=bool(stack) and not session.root)
             finally:
                 view.clear()
 
