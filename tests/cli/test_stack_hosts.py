@@ -143,7 +143,7 @@ def test_few_hosts_at_once(machine: Machine) -> None:
     assert sorted(hosts.sessions) == ["a", "b", "c"]
 
 
-GROUP = {
+GROUP: dict[str, Any] = {
     "type": "OS::Heat::ResourceGroup",
     "properties": {"count": 2, "resource_def": {"type": "member.yaml"}},
 }
@@ -334,6 +334,10 @@ def test_only_an_update_moves_a_server(
         ),
         ("db: ssh://db1/srv\n", "'ssh://db1/srv' is not the place of a host"),
         ("db: {a: b\n", "hosts.yaml:"),
+        (
+            "db: {address: db1, user: me}\nother: {address: db1, command: x}\n",
+            "hosts.yaml:2:1: error: other: it is the same host as db, with another user and command",
+        ),
     ],
 )
 def test_mistake_in_a_hosts_file_has_its_place(
@@ -345,6 +349,60 @@ def test_mistake_in_a_hosts_file_has_its_place(
     assert (done.code, hosts.runs, hosts.sessions) == (2, [], [])
     assert sentence in done.err
     assert "secret" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("group/2/server", "group has no member '2' (it has 0 to 1)"),
+        ("group/x/server", "group has no member 'x' (it has 0 to 1)"),
+        (
+            "group/1/serverr",
+            "group/1 has no resource 'serverr' (did you mean server?)",
+        ),
+        ("group/1/server_run", "group/1/server_run is not a server"),
+        ("group/1/server/x", "group/1/server has no resources inside"),
+        ("group/1", "group/1 is not a server"),
+        ("group", "group is not a server"),
+        ("one/other", "one has no resource 'other'"),
+    ],
+)
+def test_server_that_is_not_inside_is_refused(
+    machine: Machine, name: str, sentence: str
+) -> None:
+    """A member that the group does not have, and what is not in a member or a nested stack, is a mistake."""
+    hosts = Hosts(machine, "a")
+    hosts.template("server").rename(machine.folder / "member.yaml")
+    resources = {"group": GROUP, "one": {"type": "member.yaml"}}
+    template = machine.write(
+        {"heat_template_version": "2018-08-31", "resources": resources}, "t.yaml"
+    )
+    files = hosts.file(**{"one/server": "a", name: "a"})
+    done = hosts.apply(template, files)
+    assert (done.code, hosts.sessions) == (2, [])
+    assert f"error: {name}: {sentence}" in done.err
+
+
+def test_members_after_a_removal_have_hosts(machine: Machine) -> None:
+    """A group that has removed its first member has others in its place, with higher numbers."""
+    hosts = Hosts(machine, "a")
+    hosts.template("server").rename(machine.folder / "member.yaml")
+
+    def write(**more: Any) -> Path:
+        properties = {**GROUP["properties"], **more}
+        content = {"group": {"type": GROUP["type"], "properties": properties}}
+        return machine.write(
+            {"heat_template_version": "2018-08-31", "resources": content}, "t.yaml"
+        )
+
+    assert hosts.apply(write(), None).code == 0
+    removed = [{"resource_list": ["0"]}]
+    assert hosts.apply(write(removal_policies=removed), None).code == 0
+    files = hosts.file(group__1__server="a", group__2__server="a")
+    done = hosts.apply(write(), files)
+    assert (done.code, hosts.sessions) == (0, ["a"]), done
+    done = hosts.apply(write(), hosts.file(group__0__server="a"))
+    assert "group has no member '0' (it has 1 to 2)" in done.err
 
 
 def test_missing_hosts_file_is_refused(machine: Machine) -> None:

@@ -739,12 +739,16 @@ def on_hosts(
     former: Json,
     types: Types,
     define: Callable[[], Definition],
+    stack: Stack | None = None,
 ) -> Definition:
-    """Return a definition with the hosts of its servers, if it has some. Raises `Invalid`, UsageError."""
+    """Return a definition with the hosts of its servers, if it has some. Raises `Invalid`, UsageError.
+
+    `stack` is the one that gets it; None for a new one.
+    """
     from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # most stacks have no hosts
 
     placed.choose(options, former)
-    return placed.checked(options, define(), types)
+    return placed.checked(options, define(), types, stack)
 
 
 def _new(options: argparse.Namespace, identity: Identity, types: Types) -> Definition:
@@ -765,7 +769,11 @@ def changed_definition(options: argparse.Namespace, stack: Stack) -> Definition:
     # After the rollback of a create, only the definition that failed is left.
     former = stack.record.source or stack.record.source_before
     return on_hosts(
-        options, former, stack.world.types, lambda: _changed(options, stack, former)
+        options,
+        former,
+        stack.world.types,
+        lambda: _changed(options, stack, former),
+        stack,
     )
 
 

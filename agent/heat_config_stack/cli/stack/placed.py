@@ -46,14 +46,22 @@ def kept(source: Json) -> dict[str, Json]:
 
 
 def checked(
-    options: argparse.Namespace, definition: Definition, types: Types
+    options: argparse.Namespace,
+    definition: Definition,
+    types: Types,
+    stack: Stack | None = None,
 ) -> Definition:
-    """Return the definition with the hosts of its servers only. Raises `Invalid` for hosts of others."""
+    """Return the definition with the hosts of its servers only. Raises `Invalid` for hosts of others.
+
+    `stack` is the one that gets the definition; None for a new one.
+    """
     read: Hosts | None = options.hosts_read
     if read is None:
         return definition
-    servers, groups = _servers(definition, types)
-    chosen = read.only(servers, groups).to_json()
+    from heat_config_stack.cli.stack.inner_servers import Inner  # noqa: PLC0415  # few commands name hosts
+
+    inner = Inner(definition, types, stack)
+    chosen = read.only(*_servers(definition, types), inner.missing).to_json()
     source: Any = definition.source
     if chosen == kept(source):
         return definition
@@ -76,7 +84,7 @@ def _servers(
             continue
         if mapped.template or issubclass(types.class_of(mapped), StackResource):
             groups.add(name)
-        elif mapped.type == HOST or mapped.type.endswith(_SERVERS):
+        elif is_server(mapped.type):
             servers.add(name)
     named = set(forecast.servers(definition, types).values())
     return servers | (named - definition.resources.keys()), groups
@@ -103,7 +111,11 @@ def agreed(stack: Stack, read: Hosts) -> dict[str, Json]:
     """
     known = kept(stack.record.source)
     if stack.defined is not None:
-        read = read.only(*_servers(stack.defined, stack.world.types))
+        from heat_config_stack.cli.stack.inner_servers import Inner  # noqa: PLC0415  # as above
+
+        types = stack.world.types
+        inner = Inner(stack.defined, types, stack)
+        read = read.only(*_servers(stack.defined, types), inner.missing)
     told = read.to_json()
     for name in read.by_server:
         old, new = known.get(name), told.get(name)
@@ -141,6 +153,11 @@ def _reached(source: Any, known: Mapping[str, Json]) -> Any:
         name: by_place.get(placing.place(host), host) for name, host in hosts.items()
     }
     return {**source, "hosts": changed}
+
+
+def is_server(type_: str) -> bool:
+    """Return whether a type of resources is one of servers."""
+    return type_ == HOST or type_.endswith(_SERVERS)
 
 
 class Elsewhere(NamedTuple):
