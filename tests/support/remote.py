@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shlex
@@ -34,17 +35,73 @@ exec sh -c "exec $3"
 """It takes the words of the OpenSSH client, and becomes the command that would run on the host."""
 
 
+_SLOW = """\
+#!PYTHON
+import json, os, subprocess, sys, threading, time, queue
+words = sys.argv[1:]
+host, task = words[words.index("--") + 1 :]
+with open("FOLDER/begun", "a") as begun:
+    begun.write(host + "\\n")
+process = subprocess.Popen(["sh", "-c", "exec " + task], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+sides = {">": (0, process.stdin.fileno()), "<": (process.stdout.fileno(), 1)}
+log = os.open("FOLDER/" + host + ".flights", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+def read(side, under_way):
+    while piece := os.read(sides[side][0], 1 << 16):
+        under_way.put((time.monotonic() + DELAY, piece))
+    under_way.put((time.monotonic() + DELAY, b""))
+
+def write(side, under_way):
+    rest = b""
+    while True:
+        due, piece = under_way.get()
+        time.sleep(max(due - time.monotonic(), 0))
+        if not piece:
+            os.close(sides[side][1])
+            return
+        *lines, rest = (rest + piece).split(b"\\n")
+        for line in lines:
+            message = json.loads(line[line.index(b"{") :]) if b"{" in line else {}
+            kind = message.get("is") or message.get("do")
+            if kind:
+                os.write(log, (side + kind + "\\n").encode())
+        while piece:
+            piece = piece[os.write(sides[side][1], piece) :]
+
+threads = []
+for side in sides:
+    under_way = queue.Queue()
+    for part in (read, write):
+        threads.append(threading.Thread(target=part, args=(side, under_way), daemon=True))
+for each in threads:
+    each.start()
+threads[3].join()
+sys.exit(process.wait())
+"""
+"""It delays each byte in both directions, and notes the messages in the order in which they arrive."""
+
 _BOOTED = """\
 #!PYTHON
-import sys
+import os, sys
 from pathlib import Path
 from heat_config_hooks import processes
-real, number = processes.boot_id(), Path("FOLDER/NAME.boot").read_text()
+real, number = processes.boot_id(), Path("FOLDER/NAME.boot").read_text().strip()
 processes.boot_id = lambda: f"{number}-{real}"
+
+def kept(flush):
+    def flushed(descriptor):
+        flush(descriptor)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.basename(path) in ("journal", "journal.new"):
+            with open(path, "rb") as file, open("FOLDER/NAME.kept", "wb") as copy:
+                copy.write(file.read())
+    return flushed
+
+os.fsync, os.fdatasync = kept(os.fsync), kept(os.fdatasync)
 from heat_config_agent.cli import agent
 sys.exit(agent.main([*sys.argv[1:3], "--config", "FOLDER/NAME.conf", *sys.argv[3:]]))
 """
-"""The agent on a host that can be rebooted."""
+"""The agent on a host that can be rebooted. It keeps a copy of what a power cut leaves of its journal."""
 
 _REBOOT = """\
 #!/bin/sh
@@ -136,6 +193,39 @@ class Hosts:
         lines = [f"{key} = {value}" for key, value in settings.items()]
         (folder / f"{name}.conf").write_text("\n".join(["[agent]", *lines, ""]))
         return self.values(name, command=shlex.quote(str(folder / f"{name}.agent")))
+
+    def slow(self, seconds: float) -> None:
+        """Have the client delay everything in both directions."""
+        client = self.folder / "bin" / "ssh"
+        text = _SLOW.replace("PYTHON", sys.executable).replace("DELAY", str(seconds))
+        client.write_text(text.replace("FOLDER", str(self.folder)))
+
+    def flights(self, name: str) -> list[str]:
+        """Return the messages of a slow connection that went in one direction without waiting, `>` to the host."""
+        path = self.folder / f"{name}.flights"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [
+            f"{side}{' '.join(line[1:] for line in each)}"
+            for side, each in itertools.groupby(lines, lambda line: line[0])
+        ]
+
+    def journal(self, name: str) -> Path:
+        """Return the journal of the only stack on a host."""
+        (path,) = (self.state(name) / "hosted").glob("*/journal")
+        return path
+
+    def cut_power(self, name: str) -> None:
+        """Have the power of a host that can be rebooted go: nothing runs on, and what was not flushed is lost.
+
+        The host stays away until it is back.
+        """
+        self.says(name, f"ssh: connect to host {name} port 22: No route to host\n")
+        wait_until(
+            lambda: not endings.kill(*self.machine.processes_with(self.state(name)))
+        )
+        boot = self.folder / f"{name}.boot"
+        boot.write_text(f"{boot.read_text()}x")
+        self.journal(name).write_bytes((self.folder / f"{name}.kept").read_bytes())
 
     def stays_away(self, name: str, text: str) -> None:
         """Have the client fail for a host from its next reboot on."""
