@@ -6,8 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from heat_config_agent.diagnostics.words import meant
-from heat_config_stack.cli.stack import placed
-from heat_config_stack.definition import Definition
+from heat_config_stack.definition import HOST, Definition
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import placing
@@ -22,6 +21,14 @@ Why = tuple[str, str]
 """The reason why there is no such server, and a hint; both empty if there is one, or if it is not known yet."""
 
 _NOTHING: Why = "", ""
+
+_SERVERS = ("Server", "::Instance")
+"""The endings of the types of servers."""
+
+
+def is_server(type_: str) -> bool:
+    """Return whether a type of resources is one of servers."""
+    return type_ == HOST or type_.endswith(_SERVERS)
 
 
 class Inner:
@@ -65,8 +72,8 @@ class Inner:
             return _NOTHING
         is_outer = isinstance(resource, StackResource)
         if not rest:
-            is_server = placed.is_server(resource.type())
-            return _NOTHING if is_server else (f"{'/'.join(shown)} is not a server", "")
+            wrong = (f"{'/'.join(shown)} is not a server", "")
+            return _NOTHING if is_server(resource.type()) else wrong
         if not is_outer:
             return f"{'/'.join(shown)} has no resources inside", ""
         child, inner = self._children.get(key), rest[0]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from heat_config_agent.model.errors import StateError, UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
-from heat_config_stack.definition import HOST, Definition
+from heat_config_stack.definition import Definition
 from heat_config_stack.hosts import hosts_file
 from heat_config_stack.hosts.host import Host
 from heat_config_stack.hosts.hosts_file import Hosts
@@ -22,9 +22,6 @@ from heat_config_stack.records.records import IN_PROGRESS
 from heat_config_stack.records.store import Store
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types.nested import StackResource
-
-_SERVERS = ("Server", "::Instance")
-"""The endings of the types of servers."""
 
 
 def choose(options: argparse.Namespace, former: Json) -> None:
@@ -73,7 +70,7 @@ def _servers(
     definition: Definition, types: Types
 ) -> tuple[Collection[str], Collection[str]]:
     """Return the names of the servers of a template, and of the resources that may have some inside."""
-    from heat_config_stack.cli.stack import forecast  # noqa: PLC0415  # few commands name hosts
+    from heat_config_stack.cli.stack import forecast, inner_servers  # noqa: PLC0415  # few commands name hosts
 
     servers: set[str] = set()
     groups: set[str] = set()
@@ -84,7 +81,7 @@ def _servers(
             continue
         if mapped.template or issubclass(types.class_of(mapped), StackResource):
             groups.add(name)
-        elif is_server(mapped.type):
+        elif inner_servers.is_server(mapped.type):
             servers.add(name)
     named = set(forecast.servers(definition, types).values())
     return servers | (named - definition.resources.keys()), groups
@@ -153,11 +150,6 @@ def _reached(source: Any, known: Mapping[str, Json]) -> Any:
         name: by_place.get(placing.place(host), host) for name, host in hosts.items()
     }
     return {**source, "hosts": changed}
-
-
-def is_server(type_: str) -> bool:
-    """Return whether a type of resources is one of servers."""
-    return type_ == HOST or type_.endswith(_SERVERS)
 
 
 class Elsewhere(NamedTuple):
