@@ -15,7 +15,6 @@ from heat_config_stack.hosts import hosts_file
 from heat_config_stack.hosts.host import Host
 from heat_config_stack.hosts.hosts_file import Hosts
 from heat_config_stack.lifecycle.live import Stack
-from heat_config_stack.lifecycle.machine import source
 from heat_config_stack.records import listing, placing
 from heat_config_stack.records.exception import EntityNotFound
 from heat_config_stack.records.records import IN_PROGRESS
@@ -167,6 +166,8 @@ class Elsewhere(NamedTuple):
 
 def elsewhere(settings: Settings, name: str) -> list[Elsewhere]:
     """Return the deployments of a stack that other hosts carry out; none if its records cannot be read."""
+    from heat_config_stack.lifecycle.machine import source  # noqa: PLC0415  # slow to load
+
     try:
         store = Store(listing.folder(settings.state, name), write=False)
     except StateError:
