@@ -745,6 +745,33 @@ def test_failed_reboot_of_a_host_fails_its_deployment(machine: Machine) -> None:
     assert "it asked for a reboot, and «/bin/false» ended with exit code 1" in done.err
 
 
+def test_session_while_a_host_goes_down_waits_for_the_reboot(machine: Machine) -> None:
+    """The reboot command, which fails while the machine goes down, is not started a second time."""
+    hosts = Hosts(machine, "db1")
+    command = hosts.folder / "goes-down"
+    asked = hosts.folder / "asked"
+    command.write_text(
+        f"#!/bin/sh\n[ -e {asked} ] && exit 1\n"
+        f"cp {hosts.folder}/db1.pid {asked}.new && mv {asked}.new {asked}\n"
+        f'kill -KILL "$(cat {asked})"\n'
+    )
+    command.chmod(0o755)
+    files = hosts.file(db=hosts.booted("db1", reboot_command=str(command)))
+    process = machine.start_apply(
+        hosts.template("db", then=REBOOTS), "--hosts", str(files)
+    )
+    try:
+        wait_until(asked.exists)
+        former = int(asked.read_text())
+        for end in (hosts.kill, hosts.reboot):
+            wait_until(lambda pid=former: hosts.pid("db1") not in (0, pid))  # type: ignore[misc]
+            former = hosts.pid("db1")
+            end("db1")
+    finally:
+        _, err = process.communicate(timeout=pace.seconds(60))
+    assert (process.returncode, hosts.runs) == (0, ["db_run CREATE"] * 2), err
+
+
 def test_reboot_waits_for_runs_of_other_stacks(machine: Machine) -> None:
     """A run of another stack on the host is not cut short."""
     hosts = Hosts(machine, "db1")

@@ -107,8 +107,9 @@ _REBOOT = """\
 #!/bin/sh
 echo NAME >>FOLDER/reboots
 [ -e "FOLDER/NAME.away" ] && { echo 255 >"FOLDER/NAME.code"; cp "FOLDER/NAME.away" "FOLDER/NAME.says"; }
-kill -KILL "$(cat "FOLDER/NAME.pid")"
-echo "$(cat "FOLDER/NAME.boot")x" >"FOLDER/NAME.boot"
+echo "$(cat "FOLDER/NAME.boot")x" >"FOLDER/NAME.boot.new"
+mv "FOLDER/NAME.boot.new" "FOLDER/NAME.boot"
+kill -KILL "$(cat "FOLDER/NAME.pid")" 2>/dev/null || true
 """
 """The reboot of a host: its session ends, and the next one is in another boot."""
 
@@ -252,9 +253,14 @@ class Hosts:
         """The commands that the client was given."""
         return (self.folder / "commands").read_text()
 
+    def pid(self, name: str) -> int:
+        """Return the id of the process that is the last session on a host; 0 where it is not there yet."""
+        text = (self.folder / f"{name}.pid").read_text()
+        return int(text or 0)
+
     def kill(self, name: str) -> None:
         """Kill the session on a host, and with it the connection."""
-        pid = int((self.folder / f"{name}.pid").read_text())
+        pid = self.pid(name)
         with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
             process = psutil.Process(pid)
             os.kill(pid, signal.SIGKILL)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent import __version__
-from heat_config_agent.daemon.reboot import Reboot
+from heat_config_agent.daemon.reboot import SECONDS, Reboot
 from heat_config_agent.engine import events
 from heat_config_agent.engine.events import Event, Report
 from heat_config_agent.engine.workplace import open_state
@@ -51,8 +51,13 @@ _TURN = 5.0
 _LOOK = 1.0
 """The longest turn in seconds while a deployment waits for a reboot of the host."""
 
+_GOING_DOWN = ".reboot"
+"""The file in `FOLDER` with the boot in which the reboot command was started, and since when, in seconds since boot."""
+
 SOON, BY_HAND = "soon", "by hand"
 """The end of a wait for a reboot: the agent reboots the host, or leaves that to people."""
+
+_REBOOTED = "the host is being rebooted"
 
 _REMOVED = "its deployment was removed from the stack"
 
@@ -281,7 +286,9 @@ class _Carrier:
             place.applier,
             place.announcer,
         )
-        self._reboot = Reboot(self._applier, told)
+        self._reboot = Reboot(self._applier, told, self._mark_reboot)
+        self._going_down = folder.parent / _GOING_DOWN
+        self._is_marked = False
         self._wanted: dict[str, Document] = {}
         """The deployments that the coordinator asks for and whose results it does not have, by key."""
         self._beside: dict[str, Document] = {}
@@ -473,6 +480,8 @@ class _Carrier:
         elif waiting := self._applier.work.reboots:
             names = {entry.key: entry.name for entry in waiting}
             why, reboot = self._reboot_in_words(", ".join(names.values()))
+        elif self._applier.work.queue.hold and self._applier.work.queue:
+            why, reboot = "it is rebooted for another stack", SOON
         if (why, reboot) != self._said:
             self._said = why, reboot
             self._frames.send(
@@ -483,17 +492,42 @@ class _Carrier:
 
     def _tend_reboot(self) -> None:
         """Reboot the host if a deployment waits for it and nothing else runs there, or see what became of that."""
-        reboot = self._reboot
-        if reboot.is_under_way or (reboot.is_wanted and not self._others_run()):
+        reboot, before = self._reboot, self._reboot.is_under_way
+        if not before and self._goes_down:
+            self._applier.work.queue.hold = _REBOOTED
+            return
+        if before or (reboot.is_wanted and not self._others_run()):
             reboot.tend(self._settings)
-        hold = "the host is being rebooted" if reboot.is_under_way else ""
-        self._applier.work.queue.hold = hold
+        if self._is_marked and not reboot.is_under_way:  # it has failed
+            self._is_marked = False
+            self._going_down.unlink(missing_ok=True)
+        self._applier.work.queue.hold = _REBOOTED if reboot.is_under_way else ""
+
+    def _mark_reboot(self) -> None:
+        since = f"{processes.boot_id()} {processes.since_boot()}"
+        self._is_marked = True
+        with contextlib.suppress(OSError):  # as on a full disk
+            files.replace(self._going_down, since.encode())
+
+    @property
+    def _goes_down(self) -> bool:
+        """True if an earlier session, or that of another stack, has started the reboot command a while ago at most.
+
+        While the machine goes down, the command may fail where it is started again.
+        """
+        try:
+            content = files.read(self._going_down).decode()
+            boot, since = content.rsplit(" ", 1)
+            age = processes.since_boot() - float(since)
+        except (OSError, ValueError):
+            return False
+        return boot == processes.boot_id() and age < SECONDS
 
     def _reboot_in_words(self, names: str) -> tuple[str, str]:
         """Return why a reboot is waited for, and whether the agent brings it about."""
         wish = f"{names} asked for a reboot of the host"
         work, settings = self._applier.work, self._settings
-        if self._reboot.is_under_way:
+        if self._reboot.is_under_way or self._goes_down:
             return f"it is rebooted: {names} asked for it", SOON
         if not settings.flag("may_reboot"):
             is_last = not (work.running or work.delivery.busy)
