@@ -20,10 +20,13 @@ _SSH = """\
 while [ "$1" != -- ]; do shift; done
 init=$(cat FOLDER/init)
 [ -e "/proc/$init" ] || { echo "ssh: connect to host $2 port 22: No route to host" >&2; exit 255; }
-exec nsenter --target "$init" --all env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
-    HOME=/root LANG=C.UTF-8 sh -c "cd /; exec $3"
+exec nsenter --target "$init" --all --no-fork env -i HOME=/root LANG=C.UTF-8 \\
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh -c "cd /; $3; exit \\$?"
 """
-"""It takes the words of the OpenSSH client, and becomes the command in the machine, as long as that is up."""
+"""It takes the words of the OpenSSH client, and runs the command in the machine, as long as that is up.
+
+A shell waits for the command: nsenter would stop with a child that the shutdown of the machine stops, and not reap it.
+"""
 
 RAN = "root/ran"
 
