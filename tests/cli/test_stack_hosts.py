@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support import pace
+from support.loopback import wait_until
 from support.machine import Machine
 from support.remote import Hosts
 
@@ -88,6 +89,7 @@ def test_server_that_moves_is_deleted_where_it_was(machine: Machine) -> None:
     places = (hosts.folder / "places").read_text().splitlines()
     assert ["state-one" in each for each in places] == [True, True, False]
     assert "state-two" in places[2]
+    assert (kept(hosts, "one"), len(kept(hosts, "two"))) == ([], 1)
     # to this machine
     done = hosts.apply(template, machine.write({"db": "local"}, "hosts.yaml"))
     assert (done.code, hosts.runs[3:]) == (0, ["db_run DELETE", "db_run CREATE"])
@@ -141,7 +143,7 @@ def test_few_hosts_at_once(machine: Machine) -> None:
     assert sorted(hosts.sessions) == ["a", "b", "c"]
 
 
-GROUP = {
+GROUP: dict[str, Any] = {
     "type": "OS::Heat::ResourceGroup",
     "properties": {"count": 2, "resource_def": {"type": "member.yaml"}},
 }
@@ -203,6 +205,89 @@ def test_nodes_of_a_service_have_hosts(machine: Machine) -> None:
     assert hosts.stack("delete", "t", "--yes").code == 0
 
 
+WORKFLOW = SERVICE.replace(
+    "  node_templates:",
+    """\
+  workflows:
+    again: {steps: {one: {target: base, activities: [ {call_operation: Standard.create} ]}}}
+  node_templates:""",
+)
+
+
+def test_operation_that_a_workflow_calls_runs_on_the_host(machine: Machine) -> None:
+    """A workflow takes --hosts, too; the agent there has moved since."""
+    hosts = Hosts(machine, "one")
+    script = f'#!/bin/sh\necho "$HEAT_STACK_FILES" >>{hosts.log}\n'
+    (machine.folder / "create.sh").write_text(script)
+    first = hosts.moving("one")
+    done = hosts.apply(machine.write(WORKFLOW, "t.yaml"), hosts.file(db=first))
+    assert (done.code, len(hosts.runs)) == (0, 3), done
+    files = hosts.file(db=hosts.moving("one"))
+    done = hosts.stack("workflow", "run", "t", "again", "--hosts", str(files))
+    assert (done.code, len(hosts.runs)) == (0, 4), done
+    assert "state-one" in hosts.runs[3]
+
+
+LIFE = (
+    ("suspend", "t"),
+    ("resume", "t"),
+    ("check", "t"),
+    ("snapshot", "create", "t"),
+    ("delete", "t", "--yes"),
+)
+
+
+def test_every_command_reaches_hosts_as_a_file_says(machine: Machine) -> None:
+    """The agent on a host has another place each time; later commands keep what the last file has said."""
+    hosts = Hosts(machine, "one")
+    template = hosts.template("db")
+    text = template.read_text()
+    template.write_text(text.replace('"DELETE"', '"SUSPEND", "RESUME", "DELETE"'))
+    assert hosts.apply(template, hosts.file(db=hosts.moving("one"))).code == 0
+    for words in LIFE[:-1]:
+        files = hosts.file(db=hosts.moving("one"))
+        done = hosts.stack(*words, "--hosts", str(files))
+        assert done.code == 0, (words, done)
+    assert hosts.runs == [f"db_run {each}" for each in ("CREATE", "SUSPEND", "RESUME")]
+    done = hosts.stack("suspend", "t")
+    assert (done.code, hosts.runs[-1]) == (0, "db_run SUSPEND"), done
+    files = hosts.file(db=hosts.moving("one"))
+    done = hosts.stack("delete", "t", "--yes", "--hosts", str(files))
+    assert (done.code, hosts.runs[-1]) == (0, "db_run DELETE"), done
+    assert kept(hosts, "one") == []
+
+
+def test_update_reaches_earlier_deployments_as_its_file_says(machine: Machine) -> None:
+    """A deployment that leaves the template is deleted by the agent where it is now."""
+    hosts = Hosts(machine, "one")
+    template = hosts.template("db", "web")
+    assert hosts.apply(template, hosts.file(db=hosts.moving("one"))).code == 0
+    bare = hosts.template("db")
+    content = json.loads(bare.read_text())
+    del content["resources"]["db_run"]
+    bare.write_text(json.dumps(content))
+    done = hosts.apply(bare, hosts.file(db=hosts.moving("one")))
+    assert (done.code, "db_run DELETE" in hosts.runs) == (0, True), done
+
+
+@pytest.mark.parametrize("words", LIFE, ids=" ".join)
+@pytest.mark.parametrize("more", [(), ("--plan",)], ids=["", "plan"])
+def test_only_an_update_moves_a_server(
+    machine: Machine, words: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    """Another command with another host for it is refused, and so is an unknown server; nothing is begun."""
+    if more and words[0] == "snapshot":
+        more = ()
+    hosts = Hosts(machine, "one", "two")
+    assert hosts.apply(hosts.template("db"), hosts.file(db="one")).code == 0
+    done = hosts.stack(*words, *more, "--hosts", str(hosts.file(db="two")))
+    assert done.code == 2
+    assert "db is one, and not two: only an update moves a server" in done.err
+    done = hosts.stack(*words, *more, "--hosts", str(hosts.file(dbb="one")))
+    assert (done.code, "did you mean db?" in done.err) == (2, True), done
+    assert (hosts.runs, len(hosts.sessions)) == (["db_run CREATE"], 1)
+
+
 # Hosts files with mistakes.
 
 
@@ -249,6 +334,10 @@ def test_nodes_of_a_service_have_hosts(machine: Machine) -> None:
         ),
         ("db: ssh://db1/srv\n", "'ssh://db1/srv' is not the place of a host"),
         ("db: {a: b\n", "hosts.yaml:"),
+        (
+            "db: {address: db1, user: me}\nother: {address: db1, command: x}\n",
+            "hosts.yaml:2:1: error: other: it is the same host as db, with another user and command",
+        ),
     ],
 )
 def test_mistake_in_a_hosts_file_has_its_place(
@@ -260,6 +349,60 @@ def test_mistake_in_a_hosts_file_has_its_place(
     assert (done.code, hosts.runs, hosts.sessions) == (2, [], [])
     assert sentence in done.err
     assert "secret" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("group/2/server", "group has no member '2' (it has 0 to 1)"),
+        ("group/x/server", "group has no member 'x' (it has 0 to 1)"),
+        (
+            "group/1/serverr",
+            "group/1 has no resource 'serverr' (did you mean server?)",
+        ),
+        ("group/1/server_run", "group/1/server_run is not a server"),
+        ("group/1/server/x", "group/1/server has no resources inside"),
+        ("group/1", "group/1 is not a server"),
+        ("group", "group is not a server"),
+        ("one/other", "one has no resource 'other'"),
+    ],
+)
+def test_server_that_is_not_inside_is_refused(
+    machine: Machine, name: str, sentence: str
+) -> None:
+    """A member that the group does not have, and what is not in a member or a nested stack, is a mistake."""
+    hosts = Hosts(machine, "a")
+    hosts.template("server").rename(machine.folder / "member.yaml")
+    resources = {"group": GROUP, "one": {"type": "member.yaml"}}
+    template = machine.write(
+        {"heat_template_version": "2018-08-31", "resources": resources}, "t.yaml"
+    )
+    files = hosts.file(**{"one/server": "a", name: "a"})
+    done = hosts.apply(template, files)
+    assert (done.code, hosts.sessions) == (2, [])
+    assert f"error: {name}: {sentence}" in done.err
+
+
+def test_members_after_a_removal_have_hosts(machine: Machine) -> None:
+    """A group that has removed its first member has others in its place, with higher numbers."""
+    hosts = Hosts(machine, "a")
+    hosts.template("server").rename(machine.folder / "member.yaml")
+
+    def write(**more: Any) -> Path:
+        properties = {**GROUP["properties"], **more}
+        content = {"group": {"type": GROUP["type"], "properties": properties}}
+        return machine.write(
+            {"heat_template_version": "2018-08-31", "resources": content}, "t.yaml"
+        )
+
+    assert hosts.apply(write(), None).code == 0
+    removed = [{"resource_list": ["0"]}]
+    assert hosts.apply(write(removal_policies=removed), None).code == 0
+    files = hosts.file(group__1__server="a", group__2__server="a")
+    done = hosts.apply(write(), files)
+    assert (done.code, hosts.sessions) == (0, ["a"]), done
+    done = hosts.apply(write(), hosts.file(group__0__server="a"))
+    assert "group has no member '0' (it has 1 to 2)" in done.err
 
 
 def test_missing_hosts_file_is_refused(machine: Machine) -> None:
@@ -521,6 +664,138 @@ def test_stack_is_deleted_without_a_host_that_is_gone(machine: Machine) -> None:
     assert "db1 still has" in done.err
 
 
+# Reboots that a deployment asks for.
+
+REBOOTS = '[ -n "$HEAT_REBOOTS" ] || exit 194\n' + OUT.replace("VALUE", "over")
+
+
+def test_deployment_has_its_host_rebooted(machine: Machine) -> None:
+    """The run continues after the reboot, which the coordinator waits for and names; another host goes on."""
+    hosts = Hosts(machine, "db1", "web1")
+    template = hosts.template(
+        "db",
+        then=REBOOTS,
+        resources={
+            "web": {
+                "type": "OS::Nova::Server",
+                "properties": {"image": "x", "flavor": "y"},
+            },
+            **hosts.deployment("web"),
+        },
+        outputs={"out": {"value": {"get_attr": ["db_run", "out"]}}},
+    )
+    files = hosts.file(db=hosts.booted("db1"), web="web1")
+    done = hosts.apply(template, files)
+    assert (done.code, hosts.reboots) == (0, ["db1"]), done
+    assert sorted(hosts.runs) == ["db_run CREATE"] * 2 + ["web_run CREATE"]
+    assert "out = over" in done.out
+    assert "db1 is waited for: it is rebooted: db_run asked for it\n" in done.err
+    assert "db1 goes on" in done.err
+    assert "cannot be used" not in done.err
+
+
+def test_reboot_outlasts_the_timeout(machine: Machine) -> None:
+    """A host that is not back within the timeout of its deployments is waited for, whatever the client says."""
+    hosts = Hosts(machine, "db1")
+    files = hosts.file(db=hosts.booted("db1"))
+    hosts.stays_away(
+        "db1", "ssh: Could not resolve hostname db1: Name or service not known\n"
+    )
+    process = machine.start_apply(
+        hosts.template("db", then=REBOOTS), "--hosts", str(files), "--timeout", "1"
+    )
+    assert process.stderr is not None
+    wait_until(lambda: len(hosts.sessions) > 3)
+    hosts.is_back("db1")
+    _, err = process.communicate(timeout=pace.seconds(60))
+    assert (process.returncode, hosts.reboots) == (0, ["db1"]), err
+    assert "Could not resolve" not in err
+
+
+def test_reboot_is_left_to_people_where_the_settings_say_so(machine: Machine) -> None:
+    """The others go on, the command ends with the code of a reboot, and the same command continues after it."""
+    hosts = Hosts(machine, "db1", "web1")
+    template = hosts.template("db", "web", then=REBOOTS)
+    files = hosts.file(
+        db=hosts.booted("db1", may_reboot="no"), web=hosts.booted("web1")
+    )
+    for _ in range(2):
+        done = hosts.apply(template, files)
+        assert (done.code, hosts.reboots) == (6, ["web1"]), done
+        assert (
+            "db1: db_run asked for a reboot of the host, which its settings leave to people (may_reboot)"
+            in done.err
+        )
+        assert "reboot db1, and run the command again to continue" in done.err
+        assert hosts.runs.count("web_run CREATE") == 2
+    hosts.reboot("db1")
+    done = hosts.apply(template, None)
+    assert (done.code, sorted(hosts.runs)) == (
+        0,
+        ["db_run CREATE"] * 2 + ["web_run CREATE"] * 2,
+    ), done
+
+
+def test_failed_reboot_of_a_host_fails_its_deployment(machine: Machine) -> None:
+    """The reason is that of the command there."""
+    hosts = Hosts(machine, "db1")
+    files = hosts.file(db=hosts.booted("db1", reboot_command="/bin/false"))
+    done = hosts.apply(hosts.template("db", then=REBOOTS), files)
+    assert (done.code, hosts.runs) == (1, ["db_run CREATE"]), done
+    assert "it asked for a reboot, and «/bin/false» ended with exit code 1" in done.err
+
+
+def test_session_while_a_host_goes_down_waits_for_the_reboot(machine: Machine) -> None:
+    """The reboot command, which fails while the machine goes down, is not started a second time."""
+    hosts = Hosts(machine, "db1")
+    command = hosts.folder / "goes-down"
+    asked = hosts.folder / "asked"
+    command.write_text(
+        f"#!/bin/sh\n[ -e {asked} ] && exit 1\n"
+        f"cp {hosts.folder}/db1.pid {asked}.new && mv {asked}.new {asked}\n"
+        f'kill -KILL "$(cat {asked})"\n'
+    )
+    command.chmod(0o755)
+    files = hosts.file(db=hosts.booted("db1", reboot_command=str(command)))
+    process = machine.start_apply(
+        hosts.template("db", then=REBOOTS), "--hosts", str(files)
+    )
+    try:
+        wait_until(asked.exists)
+        former = int(asked.read_text())
+        for end in (hosts.kill, hosts.reboot):
+            wait_until(lambda pid=former: hosts.pid("db1") not in (0, pid))  # type: ignore[misc]
+            former = hosts.pid("db1")
+            end("db1")
+    finally:
+        _, err = process.communicate(timeout=pace.seconds(60))
+    assert (process.returncode, hosts.runs) == (0, ["db_run CREATE"] * 2), err
+
+
+def test_reboot_waits_for_runs_of_other_stacks(machine: Machine) -> None:
+    """A run of another stack on the host is not cut short."""
+    hosts = Hosts(machine, "db1")
+    files = hosts.file(db=hosts.booted("db1"))
+    other = hosts.template("db", then=hosts.until_go).rename(
+        machine.folder / "other.yaml"
+    )
+    first = machine.start_apply(other, "--hosts", str(files))
+    hosts.waits_for_run("db_run CREATE")
+    template = hosts.template("db", then=REBOOTS)
+    second = machine.start_apply(template, "--hosts", str(files))
+    assert second.stderr is not None
+    assert (
+        "db1 is waited for: db_run asked for a reboot of the host, which waits for the end of other runs there"
+        in second.stderr.readline()
+    )
+    assert hosts.reboots == []
+    hosts.go.touch()
+    for process in (first, second):
+        _, err = process.communicate(timeout=pace.seconds(60))
+        assert process.returncode == 0, err
+    assert (hosts.reboots, len(hosts.runs)) == (["db1"], 3)
+
+
 # The check.
 
 
@@ -573,11 +848,61 @@ def test_output_of_a_run_is_asked_of_its_host(machine: Machine) -> None:
     (run,) = machine.agent("log", "t/db_run", "--json").data["runs"]
     assert run["stdout"] == "printed\n"
     assert "host         db1" in machine.agent("show", "t/db_run").out
-    assert "other hosts have that of t/db_run" in machine.agent("log", "t").err
+    assert machine.agent("log", "t").out == "t/db_run  | printed\n"
+    (run,) = machine.agent("log", "t", "--json").data["runs"]
+    assert (run["name"], run["stdout"]) == ("t/db_run", "printed\n")
     hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
     done = machine.agent("log", "t/db_run")
     assert done.code == 1
     assert "the host db1, which has it, is not reached" in done.err
+    done = machine.agent("log", "t")
+    assert (done.code, done.out) == (1, "")
+    assert (
+        "the output of t/db_run is not shown: the host db1 is not reached" in done.err
+    )
+
+
+def test_earlier_runs_are_asked_of_their_host(machine: Machine) -> None:
+    """`log --run N` counts all runs of the deployment there, and `--failed` finds the last failure."""
+    hosts = Hosts(machine, "db1")
+    then = f'echo "of $deploy_action"; [ -e {hosts.go} ] || exit 3'
+    template = hosts.template("db", then=then)
+    assert hosts.apply(template, hosts.file(db="db1")).code == 1
+    hosts.go.touch()
+    assert hosts.apply(template, None).code == 0
+    template = hosts.template("db", then=f"{then}\n# other")
+    assert hosts.apply(template, None).code == 0
+    assert machine.agent("log", "t/db_run").out == "of UPDATE\n"
+    assert machine.agent("log", "t/db_run", "--run", "-1").out == "of CREATE\n"
+    assert machine.agent("log", "t/db_run", "--run", "1").out == "of CREATE\n"
+    (run,) = machine.agent("log", "t/db_run", "--run", "0", "--json").data["runs"]
+    assert (run["action"], run["stdout"]) == ("UPDATE", "of UPDATE\n")
+    for name in ("t", "t/db_run"):
+        (run,) = machine.agent("log", name, "--failed", "--json").data["runs"]
+        assert (run["state"], run["stdout"]) == ("failed", "of CREATE\n")
+    assert machine.agent("log", "t/db_run", "--run", "9").code == 8
+
+
+@pytest.mark.parametrize("name", ["t", "t/db_run"])
+def test_run_on_a_host_is_stopped(machine: Machine, name: str) -> None:
+    """Its host ends it, the coordinator takes the failure over, and others go on."""
+    hosts = Hosts(machine, "db1")
+    template = hosts.template("db", then=hosts.until_go)
+    process = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    hosts.waits_for_run("db_run CREATE")
+    plan = machine.agent("stop", name, "--plan")
+    assert (plan.code, "on db1" in plan.out) == (0, True), plan
+    done = machine.agent("stop", name, "--yes", "--wait")
+    assert done.code == 0, done
+    assert "t/db_run: on db1: stop of " in done.out
+    _, err = process.communicate(timeout=pace.seconds(60))
+    assert process.returncode == 1
+    assert "stopped by" in err
+    done = machine.agent("stop", "t/db_run", "--yes")
+    assert (done.code, "does not run" in done.err) == (1, True), done
+    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = machine.agent("stop", "t/db_run", "--yes", "--json")
+    assert "the host db1 is not reached" in done.json["error"]["message"]
 
 
 def test_deployment_on_a_host_is_run_again(machine: Machine) -> None:
@@ -611,6 +936,8 @@ def test_verification_is_asked_of_hosts(machine: Machine) -> None:
         0,
         ["t/db_run", "ok"],
     ), done
+    done = hosts.stack("check", "t")
+    assert (done.code, "1 deployment: 1 ok" in done.out) == (0, True), done
     path.unlink()
     for words in ([], ["t"], ["t/db_run"]):
         done = machine.agent("verify", *words, "--json")
@@ -618,7 +945,20 @@ def test_verification_is_asked_of_hosts(machine: Machine) -> None:
         assert (done.code, row["name"], row["state"]) == (9, "t/db_run", "drifted"), (
             done
         )
+    plan = machine.agent("verify", "--repair", "--plan")
+    assert plan.out.splitlines()[1].split()[:2] == ["repair", "t/db_run"]
+    done = machine.agent("verify", "--repair", "--json")
+    (row,) = done.data["deployments"]
+    assert (done.code, row["state"], row["repair"]) == (0, "ok", "done"), done
+    assert (path.exists(), hosts.runs[1:]) == (True, ["db_run UPDATE"])
+    path.unlink()
+    done = hosts.stack("check", "t")
+    assert (done.code, "db_run: drifted: on db1" in done.out) == (9, True), done
+    assert hosts.apply(template, None).code == 0
+    assert path.exists()
     hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+    done = hosts.stack("check", "t")
+    assert "not verified: on db1: the host db1 is not reached" in done.out
     done = machine.agent("verify")
     assert done.code == 1
     assert (

@@ -124,6 +124,20 @@ def test_a_deployment_that_asks_for_a_reboot(
     assert machine.status()["d1"]["reboots"] == 1
 
 
+def test_reboot_is_left_to_people_where_the_settings_say_so(
+    daemon: Daemon, machine: Machine, reboots: Path, heat: SignalServer
+) -> None:
+    """The machine is not rebooted, and the health file says what is waited for."""
+    daemon.configure(may_reboot="no")
+    daemon.put([deployment("d1", counting(machine, "d1", ASK), signal=heat.url("d1"))])
+    daemon.start()
+    wait_until(lambda: "waits for a reboot" in daemon.health()["doing"], LONG)
+    assert (lines(reboots), heat.values("d1")) == ([], [])
+    daemon.configure(may_reboot="yes")
+    daemon.send(signal.SIGHUP)
+    wait_until(lambda: len(lines(reboots)) == 1, LONG)
+
+
 @pytest.mark.slow
 def test_asking_again_and_again(
     daemon: Daemon,

@@ -271,8 +271,12 @@ class Machine:
         """
         return [each for each in self._all() if WATCHER not in endings.words(each)]
 
-    def _all(self) -> list[psutil.Process]:
-        ids, place = [], os.fsencode(self.state)
+    def processes_with(self, state: Path) -> list[psutil.Process]:
+        """Return the processes whose environment or command line names another state directory."""
+        return [each for each in self._all(state) if not endings.has_ended(each)]
+
+    def _all(self, state: Path | None = None) -> list[psutil.Process]:
+        ids, place = [], os.fsencode(state or self.state)
         for pid in psutil.pids():
             # after each test: read as it is, which takes a third of psutil's time
             try:
@@ -363,9 +367,12 @@ def deployment(
 
 
 @contextlib.contextmanager
-def small_disk(machine: Machine, size: str) -> Iterator[Path]:
-    """Have the state directory be a file system of that size; whatever runs on the machine is ended with it."""
-    machine.state.mkdir(mode=0o700)
+def small_disk(
+    machine: Machine, size: str, state: Path | None = None
+) -> Iterator[Path]:
+    """Have the state directory be a file system of that size, or that of a host; whatever runs is ended with it."""
+    state = state or machine.state
+    state.mkdir(mode=0o700)
     if os.geteuid() != 0:
         pytest.skip("only root may mount a small file system: run the tests as root")
     mount = [
@@ -375,13 +382,13 @@ def small_disk(machine: Machine, size: str) -> Iterator[Path]:
         "-o",
         f"size={size},mode=0700",
         "tmpfs",
-        str(machine.state),
+        str(state),
     ]
     done = subprocess.run(mount, check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
     try:
-        yield machine.state
+        yield state
     finally:
         machine.end()
-        subprocess.run(["umount", "--lazy", machine.state], check=True)
+        subprocess.run(["umount", "--lazy", state], check=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,85 @@ If a variable names the state directory of the caller, that of the host is the o
 """
 
 
+_SLOW = """\
+#!PYTHON
+import json, os, subprocess, sys, threading, time, queue
+words = sys.argv[1:]
+host, task = words[words.index("--") + 1 :]
+with open("FOLDER/begun", "a") as begun:
+    begun.write(host + "\\n")
+process = subprocess.Popen(["sh", "-c", "exec " + task], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+sides = {">": (0, process.stdin.fileno()), "<": (process.stdout.fileno(), 1)}
+log = os.open("FOLDER/" + host + ".flights", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+def read(side, under_way):
+    while piece := os.read(sides[side][0], 1 << 16):
+        under_way.put((time.monotonic() + DELAY, piece))
+    under_way.put((time.monotonic() + DELAY, b""))
+
+def write(side, under_way):
+    rest = b""
+    while True:
+        due, piece = under_way.get()
+        time.sleep(max(due - time.monotonic(), 0))
+        if not piece:
+            os.close(sides[side][1])
+            return
+        *lines, rest = (rest + piece).split(b"\\n")
+        for line in lines:
+            message = json.loads(line[line.index(b"{") :]) if b"{" in line else {}
+            kind = message.get("is") or message.get("do")
+            if kind:
+                os.write(log, (side + kind + "\\n").encode())
+        while piece:
+            piece = piece[os.write(sides[side][1], piece) :]
+
+threads = []
+for side in sides:
+    under_way = queue.Queue()
+    for part in (read, write):
+        threads.append(threading.Thread(target=part, args=(side, under_way), daemon=True))
+for each in threads:
+    each.start()
+threads[3].join()
+sys.exit(process.wait())
+"""
+"""It delays each byte in both directions, and notes the messages in the order in which they arrive."""
+
+_BOOTED = """\
+#!PYTHON
+import os, sys
+from pathlib import Path
+from heat_config_hooks import processes
+real, number = processes.boot_id(), Path("FOLDER/NAME.boot").read_text().strip()
+processes.boot_id = lambda: f"{number}-{real}"
+
+def kept(flush):
+    def flushed(descriptor):
+        flush(descriptor)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.basename(path) in ("journal", "journal.new"):
+            with open(path, "rb") as file, open("FOLDER/NAME.kept", "wb") as copy:
+                copy.write(file.read())
+    return flushed
+
+os.fsync, os.fdatasync = kept(os.fsync), kept(os.fdatasync)
+from heat_config_agent.cli import agent
+sys.exit(agent.main([*sys.argv[1:3], "--config", "FOLDER/NAME.conf", *sys.argv[3:]]))
+"""
+"""The agent on a host that can be rebooted. It keeps a copy of what a power cut leaves of its journal."""
+
+_REBOOT = """\
+#!/bin/sh
+echo NAME >>FOLDER/reboots
+[ -e "FOLDER/NAME.away" ] && { echo 255 >"FOLDER/NAME.code"; cp "FOLDER/NAME.away" "FOLDER/NAME.says"; }
+echo "$(cat "FOLDER/NAME.boot")x" >"FOLDER/NAME.boot.new"
+mv "FOLDER/NAME.boot.new" "FOLDER/NAME.boot"
+kill -KILL "$(cat "FOLDER/NAME.pid")" 2>/dev/null || true
+"""
+"""The reboot of a host: its session ends, and the next one is in another boot."""
+
+
 class Hosts:
     """Hosts that are reached by a program in the place of ssh."""
 
@@ -45,6 +126,7 @@ class Hosts:
         self.folder = machine.folder / "hosts"
         self.folder.mkdir()
         self.names = names
+        self._moves = 0
         self.log = machine.folder / "runs"
         self.go = machine.folder / "go"
         client = self.folder / "bin" / "ssh"
@@ -90,6 +172,80 @@ class Hosts:
         """Have the shell of a host print something first."""
         (self.folder / f"{name}.banner").write_text(text)
 
+    def moving(self, name: str) -> dict[str, Any]:
+        """Return a host whose agent is in a new place, and not where it was before."""
+        for each in self.folder.glob(f"agent-{name}-*"):
+            each.unlink()
+        self._moves += 1
+        agent = self.folder / f"agent-{name}-{self._moves}"
+        agent.symlink_to(BIN / "heat-config-agent")
+        return self.values(name, command=shlex.quote(str(agent)))
+
+    def booted(self, name: str, **settings: str) -> dict[str, Any]:
+        """Return a host that can be rebooted, with settings of its own."""
+        folder = self.folder
+        (folder / f"{name}.boot").write_text("1")
+        places = {"PYTHON": sys.executable, "FOLDER": str(folder), "NAME": name}
+        programs = {"agent": _BOOTED, "reboot": _REBOOT}
+        for program, text in programs.items():
+            filled = text
+            for word, place in places.items():
+                filled = filled.replace(word, place)
+            path = folder / f"{name}.{program}"
+            path.write_text(filled)
+            path.chmod(0o755)
+        settings = {"reboot_command": str(folder / f"{name}.reboot"), **settings}
+        lines = [f"{key} = {value}" for key, value in settings.items()]
+        (folder / f"{name}.conf").write_text("\n".join(["[agent]", *lines, ""]))
+        return self.values(name, command=shlex.quote(str(folder / f"{name}.agent")))
+
+    def slow(self, seconds: float) -> None:
+        """Have the client delay everything in both directions."""
+        client = self.folder / "bin" / "ssh"
+        text = _SLOW.replace("PYTHON", sys.executable).replace("DELAY", str(seconds))
+        client.write_text(text.replace("FOLDER", str(self.folder)))
+
+    def flights(self, name: str) -> list[str]:
+        """Return the messages of a slow connection that went in one direction without waiting, `>` to the host."""
+        path = self.folder / f"{name}.flights"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [
+            f"{side}{' '.join(line[1:] for line in each)}"
+            for side, each in itertools.groupby(lines, lambda line: line[0])
+        ]
+
+    def journal(self, name: str) -> Path:
+        """Return the journal of the only stack on a host."""
+        (path,) = (self.state(name) / "hosted").glob("*/journal")
+        return path
+
+    def cut_power(self, name: str) -> None:
+        """Have the power of a host that can be rebooted go: nothing runs on, and what was not flushed is lost.
+
+        The host stays away until it is back.
+        """
+        self.says(name, f"ssh: connect to host {name} port 22: No route to host\n")
+        wait_until(
+            lambda: not endings.kill(*self.machine.processes_with(self.state(name)))
+        )
+        boot = self.folder / f"{name}.boot"
+        boot.write_text(f"{boot.read_text()}x")
+        self.journal(name).write_bytes((self.folder / f"{name}.kept").read_bytes())
+
+    def stays_away(self, name: str, text: str) -> None:
+        """Have the client fail for a host from its next reboot on."""
+        (self.folder / f"{name}.away").write_text(text)
+
+    def reboot(self, name: str) -> None:
+        """Reboot a host as people do."""
+        subprocess.run([str(self.folder / f"{name}.reboot")], check=True)
+
+    @property
+    def reboots(self) -> list[str]:
+        """The names of the hosts that were rebooted, in order."""
+        path = self.folder / "reboots"
+        return path.read_text().split() if path.exists() else []
+
     @property
     def sessions(self) -> list[str]:
         """The names of the hosts to which sessions have begun, in order."""
@@ -101,9 +257,14 @@ class Hosts:
         """The commands that the client was given."""
         return (self.folder / "commands").read_text()
 
+    def pid(self, name: str) -> int:
+        """Return the id of the process that is the last session on a host; 0 where it is not there yet."""
+        text = (self.folder / f"{name}.pid").read_text()
+        return int(text or 0)
+
     def kill(self, name: str) -> None:
         """Kill the session on a host, and with it the connection."""
-        pid = int((self.folder / f"{name}.pid").read_text())
+        pid = self.pid(name)
         with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
             process = psutil.Process(pid)
             os.kill(pid, signal.SIGKILL)

@@ -122,6 +122,12 @@ class Booted:
                     "systemctl", "is-system-running", "--wait", seconds=seconds
                 ).out.strip()
 
+    @property
+    def init(self) -> int:
+        """The id of its first process, as seen from here."""
+        assert self._init is not None
+        return self._init.pid
+
     def crash(self) -> None:
         """Kill everything that runs in it, at once. It can be booted again, with the disk as it is then."""
         self._init = None

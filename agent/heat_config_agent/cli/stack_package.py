@@ -302,6 +302,10 @@ class Elsewhere:
     """Its id in the stack."""
     run: str
     """The id of the last run."""
+    source: str
+    """The name that stands for all its runs on the host."""
+    is_open: bool
+    """True if its last run has not ended, as far as this machine knows."""
 
 
 def elsewhere(
@@ -318,6 +322,8 @@ def elsewhere(
             stack=each.stack,
             deployment=each.deployment,
             run=each.run,
+            source=each.source,
+            is_open=each.is_open,
         )
         for each in placed.elsewhere(settings, stack)
         if path in (None, each.path)
@@ -325,10 +331,36 @@ def elsewhere(
 
 
 def log_elsewhere(one: Elsewhere, words: Sequence[str]) -> int:
-    """Print the output of a deployment as its host has it, and return the exit code of the command there."""
+    """Print the output of a deployment as its host has it, and return the exit code of the command there.
+
+    If the words choose a run, it is one of all runs of the deployment.
+    """
     from heat_config_stack.hosts import asking  # noqa: PLC0415  # few stacks have hosts
 
-    return asking.ask(one.host, one.stack, "log", [*words, one.run])
+    chooses = any(each in ("--run", "--failed") for each in words)
+    name = one.source if chooses else one.run
+    return asking.ask(one.host, one.stack, "log", [*words, name])
+
+
+def logs_elsewhere(ones: Sequence[Elsewhere], words: Sequence[str]) -> str:
+    """Return what `log --json` prints about each of some deployments of one host. Raises AgentError."""
+    from heat_config_stack.hosts import asking  # noqa: PLC0415  # as above
+
+    first = ones[0]
+    chooses = "--failed" in words
+    names = [each.source if chooses else each.run for each in ones]
+    return asking.answer(first.host, first.stack, "logs", [*names, "--json", *words])
+
+
+def stop_elsewhere(ones: Sequence[Elsewhere], words: Sequence[str]) -> str:
+    """Return what `stop --json` prints about deployments of one host there. Raises AgentError."""
+    from heat_config_stack.hosts import asking  # noqa: PLC0415  # as above
+
+    first = ones[0]
+    names = [each.run for each in ones]
+    return asking.answer(
+        first.host, first.stack, "stop", ["--json", "--yes", *words, *names]
+    )
 
 
 def verify_elsewhere(ones: Sequence[Elsewhere]) -> str:

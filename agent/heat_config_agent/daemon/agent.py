@@ -395,6 +395,7 @@ class Agent:
             next_try=self._looked + LOOK_INTERVAL,
             reboots=tuple(entry.title for entry in self.applier.work.reboots),
             rebooting=rebooting,
+            may_reboot=self.settings.flag("may_reboot"),
             paused=self.paused,
             conditions=self.collection.conditions(),
             next_poll=self.collection.due,

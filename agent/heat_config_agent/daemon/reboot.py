@@ -19,7 +19,7 @@ from heat_config_hooks import processes
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from heat_config_agent.state.followed import (
         Followed,
@@ -38,10 +38,16 @@ LAST_WORDS = 10.0
 class Reboot:
     """The reboot that deployments wait for, if there is one."""
 
-    def __init__(self, applier: Applier, report: Report) -> None:
-        """Reboot the machine for the deployments of an applier."""
+    def __init__(
+        self,
+        applier: Applier,
+        report: Report,
+        begins: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Reboot the machine for the deployments of an applier. `begins` is called right before the reboot command."""
         self._applier = applier
         self._report = report
+        self._begins = begins
         self._asked: float | None = None
         """Since when deployments wait, in monotonic seconds."""
         self._told: tuple[subprocess.Popen[bytes], tuple[str, ...], float] | None = None
@@ -83,7 +89,7 @@ class Reboot:
         self._followed = tuple(waiting) if now >= self._not_before else ()
         if self._told is not None:
             self._wait(*self._told)
-        elif not self.is_wanted:
+        elif not self.is_wanted or not settings.flag("may_reboot"):
             self._asked = None
         elif len(begun) > len(waiting):
             return  # another stack is worked on
@@ -106,6 +112,7 @@ class Reboot:
             f"rebooting the machine with «{' '.join(command)}»: {names} asked for it"
         )
         self._applier.settle()
+        self._begins()
         try:
             process = subprocess.Popen(
                 command,

@@ -56,6 +56,8 @@ class Snapshot:
     """The names of the deployments that wait for a reboot of the machine."""
     rebooting: bool
     """True if the reboot command was started."""
+    may_reboot: bool
+    """True if the settings let the agent reboot the machine."""
     paused: str
     """A line that says that the agent is paused, and why; empty if it is not."""
     conditions: Mapping[Hashable, Condition]
@@ -244,7 +246,8 @@ class StatusWriter:
         if names:
             parts.append(f"carrying out a revision of {', '.join(names)}")
         if snapshot.reboots:
-            parts.append("rebooting" if snapshot.rebooting else "about to reboot")
+            waiting = "about to reboot" if snapshot.may_reboot else "waits for a reboot"
+            parts.append("rebooting" if snapshot.rebooting else waiting)
         silent = [
             each.name
             for each in snapshot.conditions.values()

@@ -232,6 +232,12 @@ SETTINGS: tuple[Setting, ...] = (
             "the command that reboots the machine when a hook asks for it (exit code 194)",
         ),
         _row(
+            "may_reboot",
+            FLAG,
+            True,
+            "whether the machine is rebooted when a hook asks for it; if not, its deployment waits until people do it",
+        ),
+        _row(
             "keep_for",
             SECONDS,
             30 * DAY,

@@ -39,8 +39,8 @@ exit codes:
 """
 
 _ASK = """\
-: Carry out a command that only reads, such as log, about the deployments of a stack of another machine. Only the agent
-there starts it, by ssh.
+: Carry out a command, such as log, about the deployments of a stack of another machine. Only the agent there starts
+it, by ssh.
 """
 
 _ASK_CODES = """\
@@ -154,16 +154,21 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def answer(options: argparse.Namespace) -> int:
-    """Carry out a command that only reads."""
+    """Carry out a command about deployments of a stack of another machine."""
     from heat_config_agent.cli import agent  # noqa: PLC0415  # it is loaded
     from heat_config_stack.hosts import asking, far_side  # noqa: PLC0415  # slow to load
 
     command, *words = options.words
-    if command not in asking.READING:
+    if command not in asking.COMMANDS:
         raise UsageError(f"a host does not carry out {command!r} for another machine")
     folder = far_side.folder_of(state_options.of(options), options.stack)
     if not folder.is_dir():
         raise NotFoundError(
             "nothing is kept of the stack", subject=("stack", options.stack)
         )
-    return agent.main([command, "--state-dir", str(folder), *words])
+    place = ["--state-dir", str(folder)]
+    if command != "logs":
+        return agent.main([command, *place, *words])
+    first = next((n for n, word in enumerate(words) if word.startswith("-")), None)
+    names, rest = words[:first], [] if first is None else words[first:]
+    return max(agent.main(["log", *place, *rest, "--", each]) for each in names)

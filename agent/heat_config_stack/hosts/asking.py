@@ -1,4 +1,4 @@
-"""Commands that only read, carried out on the host that has what they are about: its output, its state."""
+"""Commands about deployments, carried out on the host that has what they are about: output, state, running runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.positions import Json
 from heat_config_stack.hosts.host import Host
 
-READING = ("log", "verify")
-"""The commands that a host carries out for another machine."""
+COMMANDS = ("log", "logs", "verify", "stop")
+"""The commands that a host carries out for another machine; `logs` is `log` for each of some deployments."""
 
 _NO_CONNECTION = 255
 """The exit code of the client if it has not reached the host."""

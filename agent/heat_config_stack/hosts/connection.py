@@ -18,7 +18,7 @@ from heat_config_agent.model import wording
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import files, processes, protocol
 from heat_config_stack.hosts.client import Client
-from heat_config_stack.hosts.far_side import SILENCE
+from heat_config_stack.hosts.far_side import BY_HAND, SILENCE, SOON
 from heat_config_stack.hosts.frames import PROTOCOL, Frames
 from heat_config_stack.hosts.host import PATIENCE, Host
 from heat_config_stack.lifecycle import deployments
@@ -27,7 +27,7 @@ from heat_config_stack.lifecycle.machine import signatures_of, source
 from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
 
 _SIGNS_OF_WORK = frozenset(
-    {"began", "result", "lacks", "stopped", "withdrawn", "forgotten", "pong"}
+    {"began", "result", "lacks", "stopped", "withdrawn", "forgotten"}
 )
 """The messages of a host that does what it was asked for."""
 
@@ -36,6 +36,10 @@ TASK = ("hosts", "session")
 
 _LONGEST_DELAY = 30.0
 """The longest time in seconds between two tries to reach a host."""
+
+
+BOOTING = 900.0
+"""Seconds that a host has at least to be back after a reboot that a deployment has asked for."""
 
 
 class Watcher(Protocol):
@@ -68,6 +72,8 @@ class Connection:
         """The deployments whose results are not here yet, by the key of their configs."""
         self.waits_for = ""
         """The reason why nothing goes on; empty if there is none."""
+        self.leaves_reboot = False
+        """True if nothing goes on before people reboot the host."""
         self._watcher, self._limit, self._words = watcher, limit, words
         self._new: dict[str, None] = {}
         """The keys of pending deployments that the session has not been asked for."""
@@ -86,6 +92,12 @@ class Connection:
         self._client: Client | None = None
         self._is_open = False
         self._heard = self._pinged = 0.0
+        self._has_said = False
+        """True if the reason is one of the host itself."""
+        self._is_rebooted = False
+        """True if the host is about to be rebooted, or goes down and comes back."""
+        self._last_words = ""
+        """The reason why the last session has ended, or has not begun."""
         self._silent_since: float | None = None
         """Since when the host has not answered, in seconds since boot; None while it does."""
         self._silent_at = 0.0
@@ -289,7 +301,14 @@ class Connection:
             case "warning":
                 self._watcher.warn(f"{self.title}: {message['text']}")
             case "waits":
-                self._wait_for(str(message["why"]))
+                self._is_rebooted = message.get("reboot") == SOON
+                self.leaves_reboot = message.get("reboot") == BY_HAND
+                self._wait_for(self._with_paths(world, message))
+                self._has_said = bool(self.waits_for)
+            case "pong":
+                self._silent_since, self._tries = None, 0
+                if not (self._has_said or self._is_rebooted):
+                    self._goes_on()
             case "stopped":
                 self._stopping = ""
                 kept = set(message["keys"])
@@ -300,6 +319,15 @@ class Connection:
                 self._ending.pop(str(message["source"]), None)
             case "forgotten":
                 self._forgetting = False
+
+    def _with_paths(self, world: World, message: dict[str, Any]) -> str:
+        """Return why a host waits, with the paths of resources in place of the names that their entries have."""
+        why = str(message["why"])
+        for key, name in (message.get("names") or {}).items():
+            if deployment := self.pending.get(key):
+                path = deployments.path_of(world.store, deployment.id)
+                why = why.replace(str(name), path)
+        return why
 
     def _greet(self, world: World, hello: dict[str, Any]) -> None:
         """Begin the work of the session, or refuse another version."""
@@ -373,7 +401,7 @@ class Connection:
             client, self._client = self._client, None
             client.close(at_once=True)
         self._is_open = False
-        if lasting:
+        if lasting and not self._is_rebooted:
             self._refuse(world, why)
         self._later(why)
 
@@ -385,7 +413,8 @@ class Connection:
             min(2.0 ** (self._tries - 2), _LONGEST_DELAY) if self._tries > 1 else 0.2
         )
         self._next_try = now + delay
-        if self.busy:
+        self._last_words, self._has_said, self.leaves_reboot = why, False, False
+        if self.busy and not self._is_rebooted:
             self._wait_for(why)
 
     def _goes_on(self) -> None:
@@ -393,6 +422,7 @@ class Connection:
         if self._silent_since is not None or self.waits_for:
             self._watcher.warn(f"{self.title} goes on")
         self._silent_since, self._tries, self.waits_for = None, 0, ""
+        self._has_said = self._is_rebooted = self.leaves_reboot = False
 
     def _wait_for(self, why: str) -> None:
         """Warn of what keeps the host from going on, once for each reason."""
@@ -415,14 +445,16 @@ class Connection:
             return
         now = processes.since_boot()
         since = wording.stamp(self._silent_at)
+        limit = max(self._limit, BOOTING) if self._is_rebooted else self._limit
+        after = " its reboot" if self._is_rebooted else ""
         for key, delivered in list(self._delivered.items()):
-            if now - max(self._silent_since, delivered) > self._limit:
-                why = f"the host {self.title} has not answered since {since}: {self.waits_for}"
+            if now - max(self._silent_since, delivered) > limit:
+                why = f"the host {self.title} has not answered since{after} {since}: {self._last_words}"
                 self._fail(
                     world, key, f"{why}; it is not known how the run there has ended"
                 )
-        if now - self._silent_since > self._limit:
-            self._drop_wishes(self.waits_for)
+        if now - self._silent_since > limit:
+            self._drop_wishes(self._last_words)
 
     def _fail(self, world: World, key: str, sentence: str) -> None:
         deployment = self.pending.pop(key)

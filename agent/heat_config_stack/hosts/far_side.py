@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent import __version__
+from heat_config_agent.daemon.reboot import SECONDS, Reboot
 from heat_config_agent.engine import events
 from heat_config_agent.engine.events import Event, Report
 from heat_config_agent.engine.workplace import open_state
@@ -24,10 +25,12 @@ from heat_config_agent.model.deployment import Document, Target
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, StateError
 from heat_config_agent.model.waking import Waker
+from heat_config_agent.runs import supervisor
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_agent.state import asked, lock
+from heat_config_agent.state import asked, journal, lock, record_file
+from heat_config_agent.state.records import Reader
 from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.values import replace
 from heat_config_stack.hosts.frames import PROTOCOL, Frames
@@ -44,6 +47,17 @@ _AGAIN = 5.0
 _TURN = 5.0
 """The longest turn in seconds."""
 
+
+_LOOK = 1.0
+"""The longest turn in seconds while a deployment waits for a reboot of the host."""
+
+_GOING_DOWN = ".reboot"
+"""The file in `FOLDER` with the boot in which the reboot command was started, and since when, in seconds since boot."""
+
+SOON, BY_HAND = "soon", "by hand"
+"""The end of a wait for a reboot: the agent reboots the host, or leaves that to people."""
+
+_REBOOTED = "the host is being rebooted"
 
 _REMOVED = "its deployment was removed from the stack"
 
@@ -248,15 +262,16 @@ class _Carrier:
 
     def __init__(self, settings: Settings, folder: Path, frames: Frames) -> None:
         """Open the folder, whose lock the caller holds. Raises AgentError."""
-        self._folder, self._frames = folder, frames
+        self._settings, self._folder, self._frames = settings, folder, frames
         self._tray = Tray()
+        told = _Told(frames)
         self._files = folder / "files"
         environment = dict(settings.run_settings.environment)
         environment[protocol.STACK_FILES] = str(self._files)
         place = open_state(
             settings,
             self._tray,
-            _Told(frames),
+            told,
             run_settings=replace(
                 settings.run_settings,
                 state=folder,
@@ -271,6 +286,9 @@ class _Carrier:
             place.applier,
             place.announcer,
         )
+        self._reboot = Reboot(self._applier, told, self._mark_reboot)
+        self._going_down = folder.parent / _GOING_DOWN
+        self._is_marked = False
         self._wanted: dict[str, Document] = {}
         """The deployments that the coordinator asks for and whose results it does not have, by key."""
         self._beside: dict[str, Document] = {}
@@ -283,7 +301,7 @@ class _Carrier:
         """The keys of the results that were sent."""
         self._is_new = False
         self._offer_again = 0.0
-        self._said = ""
+        self._said = "", ""
         self._heard = time.monotonic()
         self._is_forgotten = False
 
@@ -310,9 +328,11 @@ class _Carrier:
             if self._is_new or self._is_due:
                 self._offer()
             busy = self._frames.is_blocked
-            self._applier.turn(0.05 if busy else _TURN, [self._frames.reader])
+            turn = _LOOK if self._reboot.is_wanted else _TURN
+            self._applier.turn(0.05 if busy else turn, [self._frames.reader])
             self._answer()
             self._frames.flush()
+            self._tend_reboot()
             messages = self._frames.receive()
         return self._is_forgotten
 
@@ -452,16 +472,92 @@ class _Carrier:
                 self._frames.send(_result(entry))
                 if entry.settled:  # it was delivered before, or no result is waited for
                     self._wanted.pop(key)
-        why = ""
+        why, reboot = "", ""
+        names: dict[str, str] = {}
         if self._applier.postponed:
             why = self._applier.postponed
             self._offer_again = self._offer_again or time.monotonic() + _AGAIN
         elif waiting := self._applier.work.reboots:
-            names = ", ".join(entry.name for entry in waiting)
-            why = f"{names} asked for a reboot of the host, and waits for it"
-        if why != self._said:
-            self._said = why
-            self._frames.send({"is": "waits", "why": why})
+            names = {entry.key: entry.name for entry in waiting}
+            why, reboot = self._reboot_in_words(", ".join(names.values()))
+        elif self._applier.work.queue.hold and self._applier.work.queue:
+            why, reboot = "it is rebooted for another stack", SOON
+        if (why, reboot) != self._said:
+            self._said = why, reboot
+            self._frames.send(
+                {"is": "waits", "why": why, "reboot": reboot, "names": names}
+            )
+
+    # The reboot of the host, for deployments whose commands have ended with exit code 194.
+
+    def _tend_reboot(self) -> None:
+        """Reboot the host if a deployment waits for it and nothing else runs there, or see what became of that."""
+        reboot, before = self._reboot, self._reboot.is_under_way
+        if not before and self._goes_down:
+            self._applier.work.queue.hold = _REBOOTED
+            return
+        if before or (reboot.is_wanted and not self._others_run()):
+            reboot.tend(self._settings)
+        if self._is_marked and not reboot.is_under_way:  # it has failed
+            self._is_marked = False
+            self._going_down.unlink(missing_ok=True)
+        self._applier.work.queue.hold = _REBOOTED if reboot.is_under_way else ""
+
+    def _mark_reboot(self) -> None:
+        since = f"{processes.boot_id()} {processes.since_boot()}"
+        self._is_marked = True
+        with contextlib.suppress(OSError):  # as on a full disk
+            files.replace(self._going_down, since.encode())
+
+    @property
+    def _goes_down(self) -> bool:
+        """True if an earlier session, or that of another stack, has started the reboot command a while ago at most.
+
+        While the machine goes down, the command may fail where it is started again.
+        """
+        try:
+            content = files.read(self._going_down).decode()
+            boot, since = content.rsplit(" ", 1)
+            age = processes.since_boot() - float(since)
+        except (OSError, ValueError):
+            return False
+        return boot == processes.boot_id() and age < SECONDS
+
+    def _reboot_in_words(self, names: str) -> tuple[str, str]:
+        """Return why a reboot is waited for, and whether the agent brings it about."""
+        wish = f"{names} asked for a reboot of the host"
+        work, settings = self._applier.work, self._settings
+        if self._reboot.is_under_way or self._goes_down:
+            return f"it is rebooted: {names} asked for it", SOON
+        if not settings.flag("may_reboot"):
+            is_last = not (work.running or work.delivery.busy)
+            why = f"{wish}, which its settings leave to people (may_reboot)"
+            return why, BY_HAND if is_last else ""
+        if pause := asked.paused(settings.state):
+            return f"{wish}, and the agent is paused ({pause[0]})", ""
+        if work.running or self._others_run():
+            return f"{wish}, which waits for the end of other runs there", SOON
+        return f"it is rebooted: {names} asked for it", SOON
+
+    def _others_run(self) -> bool:
+        """Return whether something runs on the host that is not of this stack, and that a reboot would cut short."""
+        state = self._settings.state
+        folders = [state, *(state / FOLDER).glob("*"), *(state / "stacks").glob("*")]
+        return any(_runs(each) for each in folders if each != self._folder)
+
+
+def _runs(folder: Path) -> bool:
+    """Return whether a run goes on of the deployments in a folder's journal."""
+    try:
+        entries = Reader(record_file.read(folder / journal.FILE)).entries
+    except OSError:
+        return False
+    return any(
+        entry.state is State.RUNNING
+        and entry.run is not None
+        and supervisor.going_on(entry.run)
+        for entry in entries.values()
+    )
 
 
 def _document(item: Mapping[str, Any]) -> Document:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from heat_config_stack.hosts.connection import Connection, Watcher
 from heat_config_stack.hosts.host import Host
 from heat_config_stack.lifecycle.live import World
+from heat_config_stack.lifecycle.machine import RebootError
 from heat_config_stack.records.placing import is_elsewhere
 from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
 
@@ -99,6 +101,16 @@ class Fleet:
                 connection.acknowledge()
         return before != sum(len(each.pending) for each in self._connections.values())
 
+    def raise_if_stuck(self) -> None:
+        """Raise RebootError if nothing goes on before people reboot hosts."""
+        busy = [each for each in self._connections.values() if each.busy]
+        if busy and all(each.leaves_reboot for each in busy):
+            hosts = ", ".join(each.title for each in busy)
+            raise RebootError(
+                "; ".join(f"{each.title}: {each.waits_for}" for each in busy),
+                hint=f"reboot {hosts}, and run the command again to continue",
+            )
+
     def _in_order(self) -> list[Connection]:
         """Return the connections that have their turn: those with a session, and others as far as there is room."""
         every = list(self._connections.values())
@@ -119,18 +131,26 @@ class Fleet:
             poll.register(descriptor, select.POLLIN)
         poll.poll(max(seconds, 0.0) * 1000)
 
-    def forget(self, world: World, seconds: float) -> None:
-        """Have the hosts forget the stack, which is gone, and wait so many seconds at most until they have."""
-        from heat_config_hooks import processes  # noqa: PLC0415  # only for stacks that are deleted
+    def forget(
+        self, world: World, seconds: float, kept: Collection[tuple[Any, ...]] = ()
+    ) -> None:
+        """Have hosts forget the stack, and wait so many seconds at most until they have; not those that are `kept`."""
+        from heat_config_hooks import processes  # noqa: PLC0415  # only for stacks that leave a host
 
         end = processes.since_boot() + seconds
-        for connection in self._connections.values():
+        left = [each for place, each in self._connections.items() if place not in kept]
+        if not left:
+            return
+        for connection in left:
             connection.forget()
-        while self.busy and (left := end - processes.since_boot()) > 0:
+        while any(each.busy for each in left):
+            rest = end - processes.since_boot()
+            if rest <= 0:
+                break
             self.turn(world)
-            if self.busy:
-                self.wait(min(left, self.due or left), ())
-        for connection in self._connections.values():
+            if any(each.busy for each in left):
+                self.wait(min(rest, self.due or rest), ())
+        for connection in left:
             if connection.busy:
                 self._watcher.warn(
                     f"{connection.title} still has what it keeps of the stack: it has not answered"

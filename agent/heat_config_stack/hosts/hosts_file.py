@@ -9,7 +9,7 @@ group/0/server: local
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,8 @@ _KEYS: Mapping[str, type] = {
     "become": bool,
     "ssh_config": str,
 }
+_WAYS = ("user", "command", "become", "ssh_config")
+"""The values of a host that say how it is reached, and not which one it is."""
 _NOUNS = {str: "a text", int: "a number", bool: "true or false"}
 _ANSIBLE = frozenset({"all", "ungrouped"})
 """The first key of an inventory of Ansible in YAML."""
@@ -62,10 +64,16 @@ class Hosts:
             if host is not None
         }
 
-    def only(self, servers: Collection[str], groups: Collection[str]) -> Hosts:
+    def only(
+        self,
+        servers: Collection[str],
+        groups: Collection[str],
+        inner: Callable[[str], tuple[str, str]] = lambda _name: ("", ""),
+    ) -> Hosts:
         """Return the hosts of servers of a template. Raises `Invalid` for names of others.
 
-        `groups` are its resources with servers of their own, whose names are known only later.
+        `groups` are its resources with servers of their own; `inner` returns why there is no server of such a name, and
+        a hint, or nothing if there is one, or if that is not known yet.
         """
         chosen = [
             name
@@ -73,9 +81,11 @@ class Hosts:
             if name in servers or name.partition("/")[0] in groups
         ]
         if self.is_inventory and chosen:
-            return replace(
-                self, by_server={name: self.by_server[name] for name in chosen}
-            )
+            chosen = [name for name in chosen if name in servers or not inner(name)[0]]
+            by_server = {name: self.by_server[name] for name in chosen}
+            if twice := list(_of_one_place(by_server, self.places)):
+                raise Invalid(twice, OPEN)
+            return replace(self, by_server=by_server)
         wrong = [
             Mistake(
                 f"the template has no server {name!r}",
@@ -87,9 +97,35 @@ class Hosts:
             for name in self.by_server
             if name not in chosen
         ]
+        for name in chosen:
+            problem, hint = ("", "") if name in servers else inner(name)
+            if problem:
+                place = self.places.get(name)
+                code = "server-unknown"
+                wrong.append(Mistake(problem, (name,), place, hint, code=code))
         if wrong:
             raise Invalid(wrong, OPEN)
         return self
+
+
+def _of_one_place(
+    by_server: Mapping[str, Host | None], places: Mapping[str, Place]
+) -> Iterator[Mistake]:
+    """Yield the servers whose host is that of an earlier one, but is reached in another way: there is one session."""
+    first: dict[object, tuple[str, Host]] = {}
+    for name, host in by_server.items():
+        if host is None:
+            continue
+        other, same = first.setdefault(host.place, (name, host))
+        different = [key for key in _WAYS if getattr(host, key) != getattr(same, key)]
+        if different:
+            yield Mistake(
+                f"it is the same host as {other}, with another {' and '.join(different)}",
+                (name,),
+                places.get(name),
+                "write the same for both, or give each a state_dir of its own",
+                code="hosts",
+            )
 
 
 def _hint(name: str, servers: Collection[str]) -> str:
@@ -158,12 +194,13 @@ class _Reading:
         else:
             for name, given in value.items():
                 by_server[str(name)] = self._host(str(name), given)
-        if self._mistakes:
-            raise Invalid(self._mistakes, OPEN)
         places = {
             name: self._text.place((name,)) or Place(self._path, 1, 1)
             for name in by_server
         }
+        self._mistakes += _of_one_place(by_server, places)
+        if self._mistakes:
+            raise Invalid(self._mistakes, OPEN)
         return Hosts(self._path, by_server, places)
 
     def _host(self, name: str, given: Json) -> Host | None:

@@ -67,6 +67,26 @@ def place(host: Json) -> tuple[Json, Json, Json] | None:
     return host["address"], host.get("port", 0), host.get("state_dir", "")
 
 
+def places(store: Memory) -> set[tuple[Json, Json, Json]]:
+    """Return the places of all hosts that a stack has servers or deployments on."""
+    every = [each.host for each in store.deployments.values()]
+    return {
+        found
+        for host in (*every, *hosts(store).values())
+        if (found := place(host)) is not None
+    }
+
+
+def reach(store: Memory, known: Mapping[str, Any]) -> None:
+    """Have the deployments on hosts reach them as the hosts of servers say: with another user or command, perhaps."""
+    by_place = {place(host): host for host in known.values()}
+    for deployment in store.deployments.values():
+        host = by_place.get(place(deployment.host)) if deployment.host else None
+        if host is not None and host != deployment.host:
+            deployment.host = host
+            store.put(deployment)
+
+
 def is_elsewhere(deployment: DeploymentRecord) -> bool:
     """Return whether another host carries out a deployment."""
     return deployment.host is not None

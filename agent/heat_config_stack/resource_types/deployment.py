@@ -289,14 +289,12 @@ class SoftwareDeployment(Resource):
         """Return why the machine cannot be verified; empty if it can, and if the check before has failed."""
         if self._left:
             return self.left_out()
-        finding, found = self._finding(), self._deployment
+        finding = self._finding()
         if finding is not None and (
             finding.state in _SEEN or self.record.data.get(DRIFTED)
         ):
             return ""
         why = "" if finding is None else finding.reason
-        if found is not None and placing.is_elsewhere(found):
-            why = "it is on another host"
         told = f"; {records.NOT_VERIFIED}: {why}" if why else ""
         return f"CHECK not supported for {self.type()}{told}"
 

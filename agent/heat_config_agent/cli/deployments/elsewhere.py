@@ -1,9 +1,13 @@
-"""The deployments of stacks that other hosts carry out: as things that are named, and as their hosts verify them."""
+"""The deployments of stacks that other hosts carry out: as things that are named, and as their hosts know them.
+
+Hosts are asked at the same time. One that is not reached has its reason, and holds up no other.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from heat_config_agent.cli import stack_package
@@ -16,36 +20,124 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.verification.machine import Finding
 from heat_config_hooks.verdict import Change, Standing, Verdict
 
+_AT_ONCE = 16
+"""The most hosts that are asked at the same time."""
+
+
+def _of_each(
+    chosen: Sequence[Elsewhere], ask: Callable[[Sequence[Elsewhere]], str]
+) -> Iterator[tuple[Sequence[Elsewhere], list[dict[str, Any]], str]]:
+    """Yield deployments of each host, the answers about them, and the reason why there are none."""
+    by_host: dict[tuple[str, str], list[Elsewhere]] = {}
+    for each in chosen:
+        by_host.setdefault((each.stack, each.place), []).append(each)
+    groups = list(by_host.values())
+    if not groups:
+        return
+    with ThreadPoolExecutor(min(len(groups), _AT_ONCE)) as asking:
+        answers = list(asking.map(lambda group: _answers(group, ask), groups))
+    for group, (told, why) in zip(groups, answers, strict=True):
+        yield group, told, why
+
+
+def _answers(
+    group: Sequence[Elsewhere], ask: Callable[[Sequence[Elsewhere]], str]
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the answers with --json that a host has printed, and the reason why there are none."""
+    try:
+        lines = ask(group).strip().splitlines()
+    except AgentError as error:
+        return [], str(error)
+    told = []
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue  # it is of the profile of a shell
+        if isinstance(value, dict) and "data" in value:
+            told.append(value)
+    return told, "" if told else f"{group[0].place} has given no answer"
+
+
+def printed(
+    chosen: Sequence[Elsewhere], words: Sequence[str]
+) -> tuple[list[dict[str, object]], list[str]]:
+    """Return the output of deployments as their hosts have it, as `log --json` does, and what is missing and why."""
+    titles = {each.run: each.title for each in chosen}
+    runs: list[dict[str, object]] = []
+    missing = []
+    for group, told, why in _of_each(
+        chosen, lambda ones: stack_package.logs_elsewhere(ones, words)
+    ):
+        for one, answer in zip(group, told, strict=False):
+            for run in (answer["data"] or {}).get("runs") or ():
+                title = titles.get(str(run.get("id")), one.title)
+                texts = {
+                    name: str(run.get(name) or "") for name in ("stdout", "stderr")
+                }
+                runs.append({**run, "name": title, **texts})
+        if why:
+            names = ", ".join(each.title for each in group)
+            missing.append(f"the output of {names} is not shown: {why}")
+    return runs, missing
+
+
+def stopped(
+    chosen: Sequence[Elsewhere], words: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Have hosts stop deployments; return a sentence for each that was, and the reasons why others were not."""
+    done, failed = [], []
+    for group, told, why in _of_each(
+        chosen, lambda ones: stack_package.stop_elsewhere(ones, words)
+    ):
+        names = ", ".join(each.title for each in group)
+        place = group[0].place
+        for answer in told:
+            error = (answer.get("error") or {}).get("message", "")
+            if error:
+                failed.append(f"{names}: on {place}: {error}")
+            else:
+                said = "; ".join(map(str, answer["data"]["messages"]))
+                done.append(f"{names}: on {place}: {said}")
+        if why:
+            failed.append(f"{names}: {why}")
+    return done, failed
+
 
 def verified(
     settings: Settings, chosen: Sequence[Elsewhere]
 ) -> Iterator[tuple[Named, Finding]]:
     """Yield what their hosts find about deployments; of a host that is not reached, that they are unknown."""
-    by_host: dict[tuple[str, str], list[Elsewhere]] = {}
-    for each in chosen:
-        by_host.setdefault((each.stack, each.place), []).append(each)
-    for group in by_host.values():
-        by_run, why = _asked(group)
+    for group, told, why in _of_each(chosen, stack_package.verify_elsewhere):
+        rows, error = _rows(told)
+        by_run = {str(row.get("id")): row for row in rows}
+        reason = why or error or f"{group[0].place} does not have it"
         for each in group:
-            values = by_run.get(each.run, {"state": "unknown", "message": why})
+            values = by_run.get(each.run, {"state": "unknown", "message": reason})
             yield _row(settings, each, values)
 
 
-def _asked(group: Sequence[Elsewhere]) -> tuple[dict[str, Mapping[str, Any]], str]:
-    """Return the rows of `verify --json` on a host by the ids of the runs, and why some are missing."""
-    place = group[0].place
-    try:
-        printed = stack_package.verify_elsewhere(group)
-    except AgentError as error:
-        return {}, str(error)
-    lines = printed.strip().splitlines()
-    try:
-        told = json.loads(lines[-1] if lines else "")
-        rows = told["data"]["deployments"] if told["data"] else []
-        why = (told["error"] or {}).get("message", "")
-        return {str(row["id"]): row for row in rows}, why or f"{place} does not have it"
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}, f"{place} has given no answer"
+def verified_again(
+    settings: Settings, targets: Sequence[Named]
+) -> dict[str, tuple[Named, Finding]]:
+    """Return what hosts find about deployments that have run again since, by title: each run has an id of its own."""
+    titles = {each.title for each in targets}
+    others = [
+        each
+        for stack in {each.stack for each in targets}
+        for each in stack_package.elsewhere(settings, stack)
+        if each.title in titles
+    ]
+    return {row[0].title: row for row in verified(settings, others)}
+
+
+def _rows(told: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], str]:
+    """Return the rows of `verify --json`, and why there are none."""
+    last = told[-1] if told else {}
+    data, error = last.get("data"), last.get("error")
+    rows = data.get("deployments") if isinstance(data, dict) else None
+    why = error.get("message") if isinstance(error, dict) else ""
+    return [row for row in rows or () if isinstance(row, dict)], str(why or "")
 
 
 def _row(

@@ -107,14 +107,14 @@ def run(options: argparse.Namespace) -> int:
         )
     asked = state_options.there(options)
     target = named.find_any(asked, options.id, options.config, newest=True)
+    if isinstance(target, named.NamedPlace) and target.kind == "resource":
+        others = stack_package.elsewhere(asked, target.stack, target.name)
+        if others:
+            return stack_package.log_elsewhere(others[0], _words(options))
     if options.failed:
         return _of_failed(target, options)
     if isinstance(target, named.NamedPlace):
-        return (
-            _on_host(asked, target, options)
-            if target.kind == "resource"
-            else _of_place(target, options)
-        )
+        return _of_place(target, options)
     if options.chosen is not None:
         return _of_run(asked, target, options)
     entry = _begun(asked, target, options)
@@ -172,11 +172,20 @@ def _after(
     return _Reader(replace(target, title=after.title), after, known, options)
 
 
-def _done(options: argparse.Namespace, runs: Sequence[dict[str, object]]) -> int:
-    """Print the answer with --json."""
+def _done(
+    options: argparse.Namespace,
+    runs: Sequence[dict[str, object]],
+    missing: Sequence[str] = (),
+) -> int:
+    """Print the answer with --json, or say what is missing of it; return the exit code."""
+    code = ExitCode.FAILED if missing else ExitCode.OK
     if options.json:
-        envelope.result({"runs": list(runs)})
-    return ExitCode.OK
+        failure = envelope.Failure("failed", "; ".join(missing)) if missing else None
+        envelope.result({"runs": list(runs)}, code=code, error=failure)
+        return code
+    for each in missing:
+        terminal.warn(each)
+    return code
 
 
 def _say_idle(since: float) -> None:
@@ -281,20 +290,22 @@ def _of_failed(
 ) -> int:
     """Print the output of the last run of each deployment that has failed."""
     is_one = isinstance(target, named.Named)
-    targets = (
-        [target]
-        if isinstance(target, named.Named)
-        else named.members(target, options.config)
-    )
+    there: list[dict[str, object]] = []
+    missing: list[str] = []
+    if isinstance(target, named.Named):
+        targets = [target]
+    else:
+        targets = named.members(target, options.config)
+        there, missing = _of_hosts(target, options)
     failed: list[tuple[named.Named, kept_runs.KeptRun, int]] = []
     for each in targets:
         runs = kept_runs.of(each)
         last = next((run for run in reversed(runs) if run.failed), None)
         if last is not None and _is_since(last.entry, options.since):
             failed.append((each, last, len(runs)))
-    if not failed:
+    if not (failed or there or missing):
         raise AgentError(f"the output of no failed run of {target.title} is kept")
-    wide = max(terminal.columns(each.title) for each, _, _ in failed)
+    wide = max((terminal.columns(each.title) for each, _, _ in failed), default=0)
     answers = []
     for each, run, count in failed:
         prefix = "" if is_one else f"{terminal.padded(each.title, wide)}  | "
@@ -306,27 +317,41 @@ def _of_failed(
             _say_which(run, count)
         for stream in printed:
             stream.copy(to_the_end=True)
-    return _done(options, answers)
+    if not options.json:
+        _print_runs(there, wide)
+    return _done(options, [*answers, *there], missing)
 
 
-def _on_host(
-    settings: Settings, target: named.NamedPlace, options: argparse.Namespace
-) -> int:
-    """Print the output of a deployment that another host has carried out, as that host has it."""
-    elsewhere = stack_package.elsewhere(settings, target.stack, target.name)
-    if not elsewhere:
-        return _of_place(target, options)
-    if options.chosen is not None:
-        raise UsageError(
-            f"{target.title} has run on {elsewhere[0].place}: --run is for this machine"
-        )
-    words = [
+def _words(options: argparse.Namespace) -> list[str]:
+    """Return the options as words, for a host that has the output."""
+    return [
         *(["--follow"] if options.follow else []),
-        *(["--tail", str(options.tail)] if options.tail else []),
-        *(["--since", str(options.since)] if options.since is not None else []),
+        *(["--run", str(options.chosen)] if options.chosen is not None else []),
+        *_few_words(options),
         *(["--json"] if options.json else []),
     ]
-    return stack_package.log_elsewhere(elsewhere[0], words)
+
+
+def _few_words(options: argparse.Namespace) -> list[str]:
+    return [
+        *(["--failed"] if options.failed else []),
+        *(["--tail", str(options.tail)] if options.tail else []),
+        *(["--since", str(options.since)] if options.since is not None else []),
+    ]
+
+
+def _of_hosts(
+    target: named.NamedPlace, options: argparse.Namespace
+) -> tuple[list[dict[str, object]], list[str]]:
+    """Return the output of the deployments of a stack on other hosts, as JSON, and what is missing."""
+    if target.kind != "stack":
+        return [], []
+    others = stack_package.elsewhere(target.settings, target.name)
+    if not others:
+        return [], []
+    from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+
+    return elsewhere.printed(others, _few_words(options))
 
 
 def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
@@ -349,23 +374,31 @@ def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
                         each, each.entry, deployment, options, prefix
                     )
         if options.json:
-            return _done(options, [each.values() for each in readers.values()])
+            there, missing = _of_hosts(target, options)
+            ours = [each.values() for each in readers.values()]
+            return _done(options, [*ours, *there], missing)
         goes_on = [each.copy(follow=options.follow) for each in readers.values()]
         if not any(goes_on) and not (options.follow and _is_at_work(target)):
             break
         time.sleep(_INTERVAL)
-    if not readers:
+    there, missing = _of_hosts(target, options)
+    _print_runs(there, wide)
+    if not (readers or there or missing):
         if options.since is not None:
             _say_idle(options.since)
             return ExitCode.OK
-        if elsewhere := stack_package.elsewhere(target.settings, target.name):
-            titles = named.listed([each.title for each in elsewhere])
-            raise AgentError(
-                f"there is no output of {target.title} on this machine",
-                hint=f"other hosts have that of {titles}",
-            )
         raise AgentError(f"there is no output of {target.title}: nothing was run")
-    return ExitCode.OK
+    return _done(options, [], missing)
+
+
+def _print_runs(runs: Sequence[Mapping[str, object]], wide: int) -> None:
+    """Print the output of runs on hosts, each line after the name of its deployment."""
+    wide = max([wide, *(terminal.columns(str(each["name"])) for each in runs)])
+    for each in runs:
+        prefix = f"{terminal.padded(str(each['name']), wide)}  | "
+        for name in earlier.STREAMS:
+            for line in str(each[name]).splitlines():
+                terminal.say(prefix + terminal.line(line), error=name == "stderr")
 
 
 def _with_output(

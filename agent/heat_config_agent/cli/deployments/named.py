@@ -22,6 +22,9 @@ from heat_config_hooks.values import dataclass, replace
 SHORTEST = 8
 """The least number of characters of the beginning of an id."""
 
+_OF_STACK = "stack:"
+"""The beginning of the source of a deployment of a stack: a host has it in a journal without that stack."""
+
 _SHOWN = 5
 """Number of candidates that a message lists."""
 
@@ -101,7 +104,7 @@ class _Candidate:
         """Words that tell it from the other candidates: a name or an id that a command takes, and what it is."""
         if self.kind != "deployment":
             return [f"{self.title} ({self.kind}{f' {self.id}' if self.id else ''})"]
-        if self.stack or (self.follows and len(self.in_force) == 1):
+        if self.stack or self.deployment or (self.follows and len(self.in_force) == 1):
             return [self.title]
         ids = [each.id or each.key for each in self.in_force]
         unique = len(set(ids)) == len(ids)
@@ -395,6 +398,10 @@ class _Search:
         first, slash, rest = argument.partition("/")
         if not slash:
             return []
+        if argument.startswith(_OF_STACK):
+            runs = [each for each in self._own.values() if each.source == argument]
+            ours = _candidates("", runs)
+            return [replace(each, deployment=argument) for each in ours]
         candidates: list[_Candidate] = []
         if first in self._documents:
             matches = _named(self._documents[first], rest) or _begun(

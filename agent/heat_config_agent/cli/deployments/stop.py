@@ -12,14 +12,20 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import envelope, stack_package, state_options, terminal
 from heat_config_agent.cli.deployments import named, status, wait
 from heat_config_agent.cli.deployments import requests as about
 from heat_config_agent.cli.deployments.named import Named
 from heat_config_agent.cli.machine import pause
+from heat_config_agent.cli.stack_package import Elsewhere
 from heat_config_agent.engine.events import Event, Message, Report
 from heat_config_agent.model.entry import OPEN, Entry
-from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
+from heat_config_agent.model.errors import (
+    AgentError,
+    ExitCode,
+    LockedError,
+    NotFoundError,
+)
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, requests
 from heat_config_hooks.values import replace
@@ -66,20 +72,30 @@ def add(commands: state_options.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Request it of whoever carries out the deployments, or do it here. One that does not run holds back all."""
     settings = state_options.of(options)
-    chosen = _chosen(settings, options)
+    chosen, others = _chosen(settings, options)
     if options.plan:
-        return about.show_plan(
-            options,
-            [about.row(_CHANGE, each, _standing(each)) for each in chosen],
-        )
-    names = ", ".join(f"{each.title} ({_standing(each)})" for each in chosen)
-    terminal.confirmed(f"stop {names}", options)
+        rows = [about.row(_CHANGE, each, _standing(each)) for each in chosen]
+        rows += [(_CHANGE, each.title, "-", "-", f"on {each.place}") for each in others]
+        return about.show_plan(options, rows)
+    titles = [f"{each.title} ({_standing(each)})" for each in chosen]
+    titles += [f"{each.title} (on {each.place})" for each in others]
+    terminal.confirmed(f"stop {', '.join(titles)}", options)
     by = _person()
     for each in chosen:
         requests.ask_to_stop(each.settings.state, each.entry, by)
     said = [line for group in named.by_journal(chosen) for line in _carry_out(group)]
-    data = about.values(chosen, (), _CHANGE, said)
-    if not options.wait and options.wait_for is None:
+    failed: list[str] = []
+    things = list(chosen)
+    if others:
+        from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+
+        done, failed = elsewhere.stopped(others, _words(options))
+        said += done
+        things += [elsewhere.thing(settings, each) for each in others]
+    data = about.values(things, (), _CHANGE, said)
+    if failed:
+        return _not_reached(options, data, said, failed)
+    if not chosen or (not options.wait and options.wait_for is None):
         return about.answer(options, data, said)
     if not options.json:
         about.print_lines(said)
@@ -89,27 +105,73 @@ def run(options: argparse.Namespace) -> int:
     return about.show_outcome(options, view, data)
 
 
-def _chosen(settings: Settings, options: argparse.Namespace) -> list[Named]:
-    """Return the deployments to stop, each once. Raises AgentError for one that neither runs nor waits."""
-    chosen = {
-        (each.settings.state, each.entry.key): each
-        for name in options.ids
-        for each in about.chosen_of(
-            settings, name, options, "deployment that runs or waits", _is_stoppable
-        )
-    }
-    for each in chosen.values():
-        if not each.entry.accepted:
-            raise AgentError(
-                f"{each.title} is carried out by another host",
-                hint="call this command there; `stack cancel` ends the action of the stack",
+def _words(options: argparse.Namespace) -> list[str]:
+    """Return the options as words, for hosts."""
+    limit = options.wait_for
+    return [
+        *(["--wait"] if options.wait else []),
+        *(["--wait-for", str(limit)] if limit is not None else []),
+    ]
+
+
+def _not_reached(
+    options: argparse.Namespace,
+    data: dict[str, object],
+    said: Sequence[str],
+    failed: Sequence[str],
+) -> int:
+    """Say what was done, and which hosts have not stopped their deployments."""
+    if options.json:
+        failure = envelope.Failure("failed", "; ".join(failed))
+        envelope.result(data, code=ExitCode.FAILED, error=failure)
+        return ExitCode.FAILED
+    about.answer(options, data, said)
+    for each in failed:
+        terminal.complain(f"error: {terminal.line(each)}")
+    return ExitCode.FAILED
+
+
+def _chosen(
+    settings: Settings, options: argparse.Namespace
+) -> tuple[list[Named], list[Elsewhere]]:
+    """Return the deployments to stop, each once: those of this machine, and those that other hosts carry out.
+
+    Raises AgentError for one that neither runs nor waits.
+    """
+    chosen: dict[tuple[Path, str], Named] = {}
+    others: dict[str, Elsewhere] = {}
+    for name in options.ids:
+        running = _running_there(settings, name)
+        others |= {each.title: each for each in running}
+        try:
+            every = about.chosen_of(
+                settings, name, options, "deployment that runs or waits", _is_stoppable
             )
+        except NotFoundError:
+            if running:
+                continue
+            raise
+        for each in every:
+            if each.entry.accepted:
+                chosen[each.settings.state, each.entry.key] = each
+                continue
+            path = each.title.partition("/")[2]
+            for one in stack_package.elsewhere(settings, each.stack, path):
+                others[one.title] = one
+    for each in chosen.values():
         if not _is_stoppable(each.entry) and not _is_asked_again(each):
             raise AgentError(
                 f"{each.title} does not run: {status.word(each.entry, each.settings.state)}",
                 hint=f"`{settings.command('status')}` shows what runs",
             )
-    return list(chosen.values())
+    return list(chosen.values()), list(others.values())
+
+
+def _running_there(settings: Settings, stack: str) -> list[Elsewhere]:
+    """Return the deployments of a stack that run or wait on other hosts; none if the name is not that of a stack."""
+    if stack not in stack_package.names(settings.state):
+        return []
+    return [each for each in stack_package.elsewhere(settings, stack) if each.is_open]
 
 
 def _is_stoppable(entry: Entry) -> bool:

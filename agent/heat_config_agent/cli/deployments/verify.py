@@ -91,6 +91,10 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.there(options, overrides)
     targets, others = _targets(settings, options)
     rows = [*_verified(settings, targets)]
+    if others:
+        from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+
+        rows += elsewhere.verified(settings, others)
     drifted = [row for row in rows if _wants_repair(row[1])]
     if options.repair and options.plan:
         from heat_config_agent.cli.deployments import repair  # noqa: PLC0415  # most only look
@@ -99,10 +103,6 @@ def run(options: argparse.Namespace) -> int:
     outcomes: dict[str, Outcome] = {}
     if options.repair and drifted:
         rows, outcomes = _repaired(settings, rows, drifted, options)
-    if others:  # they are repaired where they are
-        from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
-
-        rows += elsewhere.verified(settings, others)
     code = _code(rows, allows_unknown=options.allow_unknown)
     error = envelope.Failure(*_failure(rows, code)) if code else None
     if options.json:
@@ -139,12 +139,14 @@ def _repaired(
     from heat_config_agent.cli.deployments import repair  # noqa: PLC0415  # most only look
 
     outcomes = repair.repair(settings, drifted, options)
-    again = [
-        _as_it_is(settings, target, options)
-        for target, _ in drifted
-        if outcomes[target.title].word == "done"
-    ]
+    done = [target for target, _ in drifted if outcomes[target.title].word == "done"]
+    here = [each for each in done if each.entry.accepted]
+    again = [_as_it_is(settings, target, options) for target in here]
     newer = {target.title: (target, one) for target, one in _verified(settings, again)}
+    if there := [each for each in done if not each.entry.accepted]:
+        from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+
+        newer |= elsewhere.verified_again(settings, there)
     return [newer.get(row[0].title, row) for row in rows], outcomes
 
 

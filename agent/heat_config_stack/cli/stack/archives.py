@@ -32,6 +32,7 @@ from heat_config_stack.lifecycle.session import find_snapshot
 from heat_config_stack.records.records import COMPLETE, SnapshotRecord
 
 
+@operations.with_mistakes
 def create(options: argparse.Namespace) -> int:
     """Take a snapshot."""
     settings = state_options.of(options)
@@ -43,6 +44,8 @@ def create(options: argparse.Namespace) -> int:
         view,
         server=options.server or "",
         limit=options.wait_for,
+        max_hosts=options.max_hosts or 0,
+        reach=operations.reaching(options),
     ) as session:
         view.expect(list(session.root.resources) if session.root else (), {})
         record = session.snapshot(options.snapshot_name or "")
@@ -146,6 +149,7 @@ def masked(root: Stack, value: Any) -> Any:
     return by_name(listing)
 
 
+@operations.with_mistakes
 def delete(options: argparse.Namespace) -> int:
     """Delete a snapshot."""
     settings = state_options.of(options)
@@ -161,6 +165,8 @@ def delete(options: argparse.Namespace) -> int:
         view,
         server=options.server or "",
         limit=options.wait_for,
+        max_hosts=options.max_hosts or 0,
+        reach=operations.reaching(options),
     ) as session:
         session.delete_snapshot(record.id)
     if options.json:
@@ -183,6 +189,7 @@ def restore(options: argparse.Namespace) -> int:
     if options.plan:
         from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
 
+        operations.check_hosts(options, root)
         definition = sessions.stored_definition(record.source, root.identity)
         return plan.show(settings, options, definition, root)
     terminal.confirmed(
@@ -201,8 +208,9 @@ def adopt(options: argparse.Namespace) -> int:
     resources = data.get("resources", {})
     if not isinstance(resources, dict):
         raise UsageError(f"the resources in {options.adopt_file} are not a map")
-    definition = templates.adopted(
-        options, data, sessions.types(settings.words("plugin_dirs"))
+    types = sessions.types(settings.words("plugin_dirs"))
+    definition = operations.on_hosts(
+        options, None, types, lambda: templates.adopted(options, data, types)
     )
     if options.plan:
         from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans

@@ -37,6 +37,7 @@ _AGAIN = 5.0
 _PAUSE = 0.05
 
 
+@operations.with_mistakes
 def cancel(options: argparse.Namespace) -> int:
     """End the running action of a stack."""
     settings = state_options.of(options)
@@ -48,7 +49,12 @@ def cancel(options: argparse.Namespace) -> int:
     began = time.monotonic()
     view = view_of(options.name, as_json=options.json)
     with sessions.work(
-        settings, options.name, view, limit=options.wait_for, without_types=True
+        settings,
+        options.name,
+        view,
+        limit=options.wait_for,
+        without_types=True,
+        reach=operations.reaching(options),
     ) as session:
         if session.root is None or not _is_working(session.root):
             raise UsageError(f"the stack {options.name} has no running action any more")

@@ -126,6 +126,7 @@ def _worked_on(
         metavar="NAME",
         help="carry out only the deployments of this server (every server is this machine)",
     )
+    _add_hosts(parser)
     Option(
         "--max-hosts",
         "the most other hosts that work at once (default: all)",
@@ -134,6 +135,15 @@ def _worked_on(
     ).add(parser)
     state_options.add_json(parser)
     return parser
+
+
+def _add_hosts(parser: argparse.ArgumentParser) -> None:
+    Option(
+        "--hosts",
+        "a file with the host of each server, which is reached by ssh; others are this machine; only create and "
+        "update move a server (default: the hosts that the stack has)",
+        "FILE",
+    ).add(parser)
 
 
 def _changes(
@@ -205,12 +215,6 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
     template_options.add(parser)
     template_options.add_attributes(parser)
     _add_rollback(parser)
-    Option(
-        "--hosts",
-        "a file with the host of each server, which is reached by ssh; others are this machine "
-        "(default: the hosts that the stack has)",
-        "FILE",
-    ).add(parser)
     parser.add_argument(
         "--user-data",
         action="store_true",
@@ -304,6 +308,7 @@ def _add_cancel(inner: state_options.Commands) -> None:
         action="store_true",
         help="let the stack fail, also where its action was begun with --rollback",
     )
+    _add_hosts(parser)
     state_options.add_wait_for(parser)
     state_options.add_json(parser)
 

@@ -245,6 +245,7 @@ def _is_being_made(session: Session, root: Stack) -> bool:
     return session.interrupted and root.record.action == CREATE
 
 
+@with_mistakes
 def turn(options: argparse.Namespace) -> int:
     """Suspend, resume or check a stack."""
     settings = state_options.of(options)
@@ -254,12 +255,14 @@ def turn(options: argparse.Namespace) -> int:
     if options.plan:
         from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
 
+        check_hosts(options, stack)
         return plan.show_turn(stack, options)
     return carry_out(
         settings, options, lambda session: getattr(session, options.turn)(), None
     )
 
 
+@with_mistakes
 def signal(options: argparse.Namespace) -> int:
     """Signal a resource."""
     settings = state_options.of(options)
@@ -276,6 +279,7 @@ def signal(options: argparse.Namespace) -> int:
     )
 
 
+@with_mistakes
 def delete(options: argparse.Namespace) -> int:
     """Delete stacks."""
     settings = state_options.of(options)
@@ -287,6 +291,8 @@ def delete(options: argparse.Namespace) -> int:
     if options.plan:
         from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
 
+        for name in options.names:
+            check_hosts(options, sessions.look(settings, name, reported_later))
         return plan.show_deletion(settings, options)
     again = [told for name in options.names if (told := _is_made_again(settings, name))]
     for each in again:
@@ -384,6 +390,7 @@ def _carried_out(
         user_data=getattr(options, "user_data", False),
         definition=definition,
         max_hosts=getattr(options, "max_hosts", None) or 0,
+        reach=reaching(options, definition),
     ) as session:
         stack = session.root
         _check_server(settings, options.server, definition, stack)
@@ -401,6 +408,29 @@ def _carried_out(
         if root is None:
             return _gone(options, time.monotonic() - began)
         return _ended(settings, options, root, time.monotonic() - began)
+
+
+def reaching(
+    options: argparse.Namespace, definition: Definition | None = None
+) -> Callable[[Stack], None] | None:
+    """Return the `reach` of `sessions.work` for --hosts and the hosts of a new definition; None without hosts."""
+    source = definition.source if definition is not None else None
+    is_placed = isinstance(source, dict) and "hosts" in source
+    if not is_placed and (definition is not None or not getattr(options, "hosts", "")):
+        return None
+    from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # most stacks have no hosts
+
+    return placed.reaching(options, definition)
+
+
+def check_hosts(options: argparse.Namespace, stack: Stack) -> None:
+    """Refuse a file of --hosts that does not fit a stack, for a plan. Raises `Invalid`, UsageError."""
+    if not getattr(options, "hosts", ""):
+        return
+    from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # as above
+    from heat_config_stack.hosts import hosts_file  # noqa: PLC0415
+
+    placed.agreed(stack, hosts_file.read(options.hosts))
 
 
 def _needs(root: Stack | None) -> dict[str, list[str]]:
@@ -699,22 +729,26 @@ def _has_values(options: argparse.Namespace) -> bool:
 
 def new_definition(options: argparse.Namespace, name: str, types: Types) -> Definition:
     """Return the definition of a new stack. Raises `Invalid` with all mistakes, UsageError."""
-    return _on_hosts(
+    return on_hosts(
         options, None, types, lambda: _new(options, Identity(name, new_id()), types)
     )
 
 
-def _on_hosts(
+def on_hosts(
     options: argparse.Namespace,
     former: Json,
     types: Types,
     define: Callable[[], Definition],
+    stack: Stack | None = None,
 ) -> Definition:
-    """Return a definition with the hosts of its servers, if it has some. Raises `Invalid`, UsageError."""
+    """Return a definition with the hosts of its servers, if it has some. Raises `Invalid`, UsageError.
+
+    `stack` is the one that gets it; None for a new one.
+    """
     from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # most stacks have no hosts
 
     placed.choose(options, former)
-    return placed.checked(options, define(), types)
+    return placed.checked(options, define(), types, stack)
 
 
 def _new(options: argparse.Namespace, identity: Identity, types: Types) -> Definition:
@@ -734,8 +768,12 @@ def changed_definition(options: argparse.Namespace, stack: Stack) -> Definition:
     """
     # After the rollback of a create, only the definition that failed is left.
     former = stack.record.source or stack.record.source_before
-    return _on_hosts(
-        options, former, stack.world.types, lambda: _changed(options, stack, former)
+    return on_hosts(
+        options,
+        former,
+        stack.world.types,
+        lambda: _changed(options, stack, former),
+        stack,
     )
 
 

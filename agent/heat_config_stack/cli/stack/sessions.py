@@ -134,10 +134,12 @@ class _Watched:
         if self._opened is not None:
             self._opened.close()
 
-    def forget(self, world: World) -> None:
-        """Have other hosts forget the stack, which is gone."""
-        if self._fleet is not None:
-            self._fleet.forget(world, FORGETTING)
+    def forget(self, world: World, *, is_gone: bool) -> None:
+        """Have other hosts forget a stack that is gone, or that has nothing there any more."""
+        if self._fleet is None:
+            return
+        kept = set() if is_gone else placing.places(world.store)
+        self._fleet.forget(world, FORGETTING, kept)
 
     def deliver(self, deployment: DeploymentRecord) -> None:
         self._view.queued(self.progress.path_of(deployment.id), deployment.action)
@@ -181,6 +183,7 @@ class _Watched:
         if self._opened is not None and self._opened.busy:
             self._opened.work(world, wait, [*also, *fleet.descriptors])
         elif wait > 0:
+            fleet.raise_if_stuck()
             fleet.wait(wait, also)
             fleet.turn(world)
 
@@ -290,8 +293,11 @@ def work(
     user_data: bool = False,
     definition: Definition | None = None,
     max_hosts: int = 0,
+    reach: Callable[[Stack], None] | None = None,
 ) -> Iterator[Session]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
+
+    `reach` is called with a stack that exists, before the work: it says how its hosts are reached from here on.
 
     With `user_data`, the scripts in the user data of new servers are carried out.
     Without types, a type that cannot be used is only a warning, because the stack will be forgotten.
@@ -335,9 +341,10 @@ def work(
         with contextlib.closing(opened) as session:
             try:
                 stack = session.root.id if session.root is not None else ""
+                if reach is not None and session.root is not None:
+                    reach(session.root)
                 yield session
-                if session.root is None and stack:
-                    machine.forget(opened.world)
+                machine.forget(opened.world, is_gone=bool(stack) and not session.root)
             finally:
                 view.clear()
 
@@ -348,8 +355,11 @@ class _Verifying:
     def __init__(self, folder: Path, settings: Settings) -> None:
         self._folder, self._settings = folder, settings
         self._opened: Verification | None = None
+        self._of_hosts: dict[str, Finding] | None = None
 
     def of(self, world: World, deployment: DeploymentRecord) -> Finding | None:
+        if placing.is_elsewhere(deployment):
+            return self._there(world).get(deployment.id)
         if self._opened is None:
             from heat_config_agent.runs.tools import Tools  # noqa: PLC0415  # only a check needs them
             from heat_config_stack.lifecycle.verification import Verification  # noqa: PLC0415
@@ -357,6 +367,18 @@ class _Verifying:
             tools = Tools(self._settings.hooks, warned)
             self._opened = Verification(self._folder, self._settings, tools)
         return self._opened.of(world, deployment)
+
+    def _there(self, world: World) -> dict[str, Finding]:
+        """Return the findings of all hosts, by the ids of the deployments; the first question asks the hosts."""
+        if self._of_hosts is None:
+            from heat_config_agent.cli import stack_package  # noqa: PLC0415  # few stacks have hosts
+            from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415
+
+            world.store.flush()
+            others = stack_package.elsewhere(self._settings, self._folder.name)
+            rows = elsewhere.verified(self._settings, others)
+            self._of_hosts = {target.deployment: found for target, found in rows}
+        return self._of_hosts
 
     def close(self) -> None:
         if self._opened is not None:

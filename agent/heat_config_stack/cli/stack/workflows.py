@@ -127,6 +127,8 @@ def carry_out(options: argparse.Namespace, name: str) -> int:
         view,
         server=options.server or "",
         limit=options.wait_for,
+        max_hosts=options.max_hosts or 0,
+        reach=operations.reaching(options),
     ) as session:
         record = session.carry_out(name, inputs)
         view.finish((), {})

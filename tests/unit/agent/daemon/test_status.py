@@ -21,6 +21,7 @@ IDLE = Snapshot(
     waiting=0,
     reboots=(),
     rebooting=False,
+    may_reboot=True,
     paused="",
     conditions={},
     next_poll=5.0,
