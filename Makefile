@@ -24,7 +24,7 @@ MAY_RUN := mkdir -p .venv; printf '\#!/bin/sh\n' >.venv/may-run; chmod +x .venv/
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint map reference rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint map reference release-check rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -109,6 +109,9 @@ dist: ## wheels and a source distribution, in dist/ (DIST=…)
 	.venv/dist/bin/python -m build --quiet --outdir $(or $(DIST),dist)
 	.venv/dist/bin/python -m build --quiet --wheel --outdir $(or $(DIST),dist) packaging/compat
 	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
+
+release-check: ## try what a release makes: packages, metadata, bill of materials (DIST=…)
+	@packaging/release-check $(DIST)
 
 format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet
