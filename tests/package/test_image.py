@@ -90,7 +90,7 @@ def documents(folder: Path, **configs: str) -> Path:
     return folder
 
 
-def test_one_document_is_applied_without_privileges(podman: Podman, image: str) -> None:
+def test_document_is_applied_without_privileges(podman: Podman, image: str) -> None:
     """The run has another user than root, no capability, and a root that it cannot write to."""
     folder = documents(podman.folder / "documents", web=SHOWS)
     done = podman(

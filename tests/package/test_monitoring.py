@@ -17,7 +17,7 @@ from heat_config_agent.model.entry import State
 from heat_config_agent.state import health
 from heat_config_agent.state.followed import Followed
 from heat_config_agent.state.health import Health
-from package.built import ROOT
+from package.built import ROOT, package
 from support import entries, pace
 from support.tools import need
 
@@ -229,3 +229,14 @@ def test_each_trouble_raises_its_alert_and_a_healthy_machine_none(
     done = promtool("test", "rules", tmp_path / "alerts_test.yaml")
     assert done.returncode != 0
     assert "HeatConfigDeploymentsFailed" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_package_has_the_rules_and_the_dashboard() -> None:
+    """The files are among the documents of the package, where the page says they are."""
+    words = ["dpkg-deb", "--contents", str(package("deb"))]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    place = "./usr/share/doc/heat-config-agent/packaging/monitoring"
+    for path in FOLDER.iterdir():
+        assert f" {place}/{path.name}\n" in listed
