@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from package.built import ROOT, package
-from support.containers import Podman
+from support import pace
+from support.containers import Podman, own_podman, podman
 from support.loopback import wait_until
 from support.tools import need_root
 from system.booted import small_debian
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+__all__ = ["own_podman", "podman"]
 
 FOLDER = ROOT / "packaging/container"
 
@@ -66,6 +70,29 @@ def image(own_podman: Podman) -> Iterator[str]:
     )
     yield IMAGE
     own_podman("rmi", "--force", IMAGE, BASE)
+
+
+def test_make_builds_the_image_of_the_package(tmp_path: Path) -> None:
+    """Podman gets the Containerfile, the base, and a folder that has the agent's package and nothing else."""
+    package("deb")  # or the test is skipped, as it says what is missing
+    podman = tmp_path / "podman"
+    podman.write_text('#!/bin/sh\necho "$*"\nfor last; do :; done\nls "$last"\n')
+    podman.chmod(0o755)
+    done = subprocess.run(
+        ["make", "--silent", "image", "BASE=small"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=pace.seconds(200),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    words, *files = done.stdout.splitlines()[-2:]
+    assert words.startswith("build --build-arg BASE=small --file packaging/container/")
+    assert "--tag heat-config-agent " in words
+    assert [each for each in files if each.startswith("heat-config-agent_")] == files
+    assert not Path(words.split()[-1]).exists()
 
 
 def documents(folder: Path, **configs: str) -> Path:
