@@ -24,7 +24,7 @@ MAY_RUN := mkdir -p .venv; printf '\#!/bin/sh\n' >.venv/may-run; chmod +x .venv/
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint map reference rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help image lint map reference release-check rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -104,11 +104,19 @@ rpm: ## the RPM packages for this release, in dist/ (DIST=…)
 rpm-bundled: ## one for this release, with its Python modules inside
 	@packaging/build rpm-bundled $(or $(DIST),dist)
 
+image: ## a container image of the Debian package, by podman (BASE=…)
+	@set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+		packaging/build deb "$$folder"; rm -f "$$folder"/heat-config-agent-compat_*; \
+		podman build $(if $(BASE),--build-arg BASE=$(BASE)) --file packaging/container/Containerfile --tag heat-config-agent "$$folder"
+
 dist: ## wheels and a source distribution, in dist/ (DIST=…)
 	@PYTHON=$(PYTHON) tests/install-tools dist
 	.venv/dist/bin/python -m build --quiet --outdir $(or $(DIST),dist)
 	.venv/dist/bin/python -m build --quiet --wheel --outdir $(or $(DIST),dist) packaging/compat
 	.venv/dist/bin/twine check --strict $(or $(DIST),dist)/heat_config_agent*.whl $(or $(DIST),dist)/heat_config_agent-*.tar.gz
+
+release-check: ## try what a release makes: packages, metadata, bill of materials (DIST=…)
+	@packaging/release-check $(DIST)
 
 format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet

@@ -6,6 +6,8 @@ and the hook waits until the pod runs.
 The kubelet or the container runtime reports the status of the pod (`pods`).
 If neither answers, the outcome is unknown, and the deployment has failed.
 On DELETE, and when the deployment leaves the metadata, the manifest is removed, and the hook waits for the pod to end.
+
+The hook is deprecated. It still works, and each run says so in the log.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ ABOUT = protocol.About(
     cleans="config",
     undoes=True,
     tested="stand-ins for crictl and for the kubelet's read-only API, which answer as those do",
+    deprecated="the kubelet's read-only API is off by default, and pods of a cluster are its own matter; "
+    "use quadlet, whose .kube files run the manifest of a pod by podman",
 )
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -128,7 +132,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
                 problem = f"a pod of this name exists already, in {path}, which belongs to another deployment"
                 raise HookError(problem, "config.metadata.name")
     files.make_directory(place.working)
-    return steps.command(__name__, request, place)
+    note = f"the tool kubelet is deprecated: {ABOUT.deprecated}"
+    return steps.command(
+        __name__, request, place, [note] if _is_wanted(request) else []
+    )
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:

@@ -242,6 +242,8 @@ class About:
     """Patterns for the files that a deployment leaves in the folders `working` and `outputs`."""
     tested: str
     """The real thing that the tests run it with, in a few words."""
+    deprecated: str = ""
+    """The reason why it is deprecated, and the tool to use instead; empty if it is not."""
 
     @property
     def program(self) -> Program | None:

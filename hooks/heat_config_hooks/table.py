@@ -53,7 +53,7 @@ def _row(tool: str, hook: Hook) -> tuple[str, ...]:
     needs = ", ".join(" or ".join(_code(_names(need))) for need in about.needs)
     package = "compat" if tool in heat_config_hooks.COMPAT else "agent"
     cells = (
-        f"`{tool}`",
+        f"`{tool}` (deprecated)" if about.deprecated else f"`{tool}`",
         package,
         about.config,
         ", ".join(_code(about.options)),

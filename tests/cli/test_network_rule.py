@@ -73,6 +73,21 @@ def test_events_go_only_to_a_listed_host(
     assert [json.loads(each.body)["subject"] for each in other.signals] == ["d2", "d2"]
 
 
+def test_spans_go_only_to_a_listed_host(
+    governed: Governed, other: SignalServer
+) -> None:
+    """The deployment runs either way."""
+    (governed.own / "agent.conf").write_text(
+        f"[agent]\ntrace_url = {other.origin}/v1/traces\n"
+    )
+    governed.policy("network = heat.example")
+    assert governed.apply([deployment("d1")]).code == 0
+    assert other.signals == []
+    governed.policy("network = 127.0.0.0/8")
+    assert governed.apply([deployment("d2")]).code == 0
+    assert len(other.signals) == 1
+
+
 def test_artifacts_come_only_from_listed_hosts(
     governed: Governed, tmp_path: Path
 ) -> None:

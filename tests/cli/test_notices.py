@@ -100,6 +100,33 @@ def test_a_report_that_fails_changes_nothing(
     assert not (machine.folder / "missing").exists()
 
 
+def test_each_run_is_a_span(machine: Machine, other: SignalServer) -> None:
+    """A collector has a span of each run before the command ends, in the trace of its deployment, without secrets."""
+    words = configured(machine, f"trace_url = {other.origin}/v1/traces")
+    inputs = {
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "db_password": "hunter2hunter2",
+    }
+    failing = '#!/bin/sh\necho "$db_password"\nexit 3\n'
+    done = machine.apply(
+        [deployment("d1", failing, inputs=inputs), deployment("d2")], *words
+    )
+    assert done.code == 1
+    spans = [
+        each["resourceSpans"][0]["scopeSpans"][0]["spans"][0] for each in told(other)
+    ]
+    assert {request.path for request in other.signals} == {"/v1/traces"}
+    assert [each["name"] for each in spans] == ["CREATE d1", "CREATE d2"]
+    assert [each["status"].get("message") for each in spans] == ["exit code 3", None]
+    assert spans[0]["parentSpanId"] == "b7ad6b7169203331"
+    assert all(
+        0 < int(each["startTimeUnixNano"]) <= int(each["endTimeUnixNano"])
+        for each in spans
+    )
+    assert b"hunter2" not in b"".join(request.body for request in other.signals)
+
+
+@pytest.mark.parametrize("setting", ["report_url", "trace_url"])
 @pytest.mark.parametrize(
     "url",
     [
@@ -110,13 +137,13 @@ def test_a_report_that_fails_changes_nothing(
         "http://h:x/",
     ],
 )
-def test_a_url_that_nothing_can_be_posted_to(machine: Machine, url: str) -> None:
+def test_a_url_that_nothing_can_be_posted_to(
+    machine: Machine, url: str, setting: str
+) -> None:
     """Is a mistake in the settings, which is not repeated: it may have a secret."""
-    done = machine.apply(
-        [deployment("d1")], *configured(machine, f"report_url = {url}")
-    )
+    done = machine.apply([deployment("d1")], *configured(machine, f"{setting} = {url}"))
     assert done.code == 2
     assert (
-        "report_url needs a URL of http or https (report_url of [agent], "
+        f"{setting} needs a URL of http or https ({setting} of [agent], "
         in done.err.replace("\n", " ")
     )

@@ -115,6 +115,7 @@ def test_a_cleanup_names_the_package(machine: Machine, without: dict[str, Any]) 
     machine.environment["HEAT_KUBELET_MANIFESTS"] = str(manifests)
     done = machine.apply([deployment("k1", pod, group="kubelet")])
     assert done.code == 1  # no kubelet and no crictl is here
+    assert "k1: the tool kubelet is deprecated: " in " ".join(done.err.split())
     assert journal.read(machine.state)["k1"].run is not None
 
     done = machine.apply([], **without)

@@ -447,9 +447,14 @@ def test_any_hook_can_be_shown(
     """Every hook can be shown, also one whose program is missing."""
     monkeypatch.setenv("PATH", "/no/such/folder")
     assert agent.main(["tool", "show", tool]) == 0
-    assert heat_config_hooks.load(tool).ABOUT.config in capsys.readouterr().out
+    about = heat_config_hooks.load(tool).ABOUT
+    shown = capsys.readouterr().out
+    assert about.config in shown
+    assert about.deprecated in shown
+    assert ("deprecated" in shown) == bool(about.deprecated)
     assert agent.main(["tool", "show", tool, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["data"]["name"] == tool
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert (data["name"], data["deprecated"]) == (tool, about.deprecated or None)
 
 
 @pytest.mark.parametrize("name", ["mine", "script"])

@@ -49,9 +49,9 @@ SECRETS = {
 
 CHANNELS = {
     f"heat_config_agent.signals.notices.{name}"
-    for name in ("channel", "console", "events", "journal")
+    for name in ("channel", "console", "events", "journal", "spans")
 }
-"""Only for a machine with a console or a server for notices, or under systemd."""
+"""Only for a machine with a console, a server for notices or a collector of spans, or under systemd."""
 
 RARE = {
     *(

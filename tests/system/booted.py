@@ -133,6 +133,11 @@ class Booted:
         self._init = None
         self._say("crash")
 
+    @property
+    def process(self) -> int:
+        """The process of its systemd, as seen from here; 0 if it is not booted."""
+        return self._init.pid if self._init is not None else 0
+
     def run(
         self, *argv: str, stdin: str = "", seconds: float = 60, **environment: str
     ) -> Done:

@@ -189,7 +189,11 @@ def _settings(policy: Policy, settings: Settings) -> Iterator[Finding]:
             yield warning(
                 "policy", f"[follow {name}] is {sentence}", "add the host to the rule"
             )
-    if (url := settings.text("report_url")) and (sentence := policy.unreachable(url)):
-        yield warning(
-            "policy", f"events are {sentence}", "add the host of report_url to the rule"
-        )
+    for setting, subject in (("report_url", "events"), ("trace_url", "spans")):
+        url = settings.text(setting)
+        if url and (sentence := policy.unreachable(url)):
+            yield warning(
+                "policy",
+                f"{subject} are {sentence}",
+                f"add the host of {setting} to the rule",
+            )

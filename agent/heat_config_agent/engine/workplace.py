@@ -37,7 +37,7 @@ class Announcer(Report):
         """Open the channels."""
         self._front = front
         self._channels: tuple[Channel, ...] = ()
-        self._places: tuple[str | None, ...] = ("", "")
+        self._places: tuple[str | None, ...] = ("", "", "")
         self.reconfigure(settings)
 
     def event(self, event: Event) -> None:
@@ -55,13 +55,16 @@ class Announcer(Report):
     def reconfigure(self, settings: Settings) -> None:
         """Use the channels of other settings from here on. What waits in the old ones is still handed on."""
         console, url = settings.text("console"), settings.text("report_url")
-        places = (console, url, settings.ca_file) if url else (console, url)
+        collector = settings.text("trace_url")
+        named = (console, url, collector)
+        places = (*named, settings.ca_file) if url or collector else named
         if places == self._places:
             return
         lost = {channel.name: channel.lost for channel in self._channels}
         for channel in self._channels:
             channel.end()
-        self._places, self._channels = places, _opened(console, url, settings.ca_file)
+        self._places = places
+        self._channels = _opened(console, url, collector, settings.ca_file)
         for channel in self._channels:
             channel.lost = lost.get(channel.name, 0)
 
@@ -71,8 +74,10 @@ class Announcer(Report):
             channel.close(_LAST_SECONDS)
 
 
-def _opened(path: str, url: str, ca_file: str | None) -> tuple[Channel, ...]:
-    """Return the channels to the console at `path`, and to the server at `url`; each may be empty."""
+def _opened(
+    path: str, url: str, collector: str, ca_file: str | None
+) -> tuple[Channel, ...]:
+    """Return the channels to the console at `path`, the server at `url` and the `collector`; each may be empty."""
     channels: list[Channel] = []
     if path:
         from heat_config_agent.signals.notices import console  # noqa: PLC0415  # 10 ms for each, and few machines have it
@@ -82,6 +87,10 @@ def _opened(path: str, url: str, ca_file: str | None) -> tuple[Channel, ...]:
         from heat_config_agent.signals.notices import events  # noqa: PLC0415
 
         channels.append(events.channel(url, ca_file))
+    if collector:
+        from heat_config_agent.signals.notices import spans  # noqa: PLC0415
+
+        channels.append(spans.channel(collector, ca_file))
     return tuple(channels)
 
 

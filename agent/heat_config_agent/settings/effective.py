@@ -416,8 +416,9 @@ def _check(merged: Settings, mistakes: list[str] | None) -> None:
     ca_file = merged.text("ca_file")
     if ca_file and (trouble := certificate_trouble(ca_file)):
         layers.refuse(UsageError(trouble, hint=_place(merged, "ca_file")), mistakes)
-    if trouble := _trouble_of_url(merged.text("report_url")):
-        layers.refuse(UsageError(trouble, hint=_place(merged, "report_url")), mistakes)
+    for name in ("report_url", "trace_url"):
+        if trouble := _trouble_of_url(name, merged.text(name)):
+            layers.refuse(UsageError(trouble, hint=_place(merged, name)), mistakes)
     for name in merged.followed:
         if not merged.lookup(f"follow {name}", "url")[0]:
             layers.refuse(
@@ -438,7 +439,7 @@ def _place(settings: Settings, name: str) -> str:
     )
 
 
-def _trouble_of_url(url: str) -> str:
+def _trouble_of_url(name: str, url: str) -> str:
     """Return why nothing can be posted to a URL; empty if something can, or if there is no URL."""
     if not url:
         return ""
@@ -454,7 +455,7 @@ def _trouble_of_url(url: str) -> str:
     return (
         ""
         if usable
-        else "cannot use the settings: report_url needs a URL of http or https"
+        else f"cannot use the settings: {name} needs a URL of http or https"
     )
 
 

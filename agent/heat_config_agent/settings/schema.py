@@ -318,6 +318,13 @@ SETTINGS: tuple[Setting, ...] = (
             "https://events.example/heat",
         ),
         _row(
+            "trace_url",
+            TEXT,
+            "",
+            "the URL of an OpenTelemetry collector (OTLP over HTTP) that gets a span for each run; empty for none",
+            "http://127.0.0.1:4318/v1/traces",
+        ),
+        _row(
             "replaced",
             CHOICE,
             "finish",

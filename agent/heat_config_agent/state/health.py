@@ -72,8 +72,8 @@ class Health:
     """For each deployment that the last plan skipped and the journal does not have: `key`, `id`, `name`, `action` and
     `reason`."""
     channels: tuple[Mapping[str, object], ...] = ()
-    """For each channel to those outside (the settings `console` and `report_url`): `name`, `waiting`, `lost` and
-    `trouble`."""
+    """For each channel to those outside (the settings `console`, `report_url` and `trace_url`): `name`, `waiting`,
+    `lost` and `trouble`."""
     verifications: tuple[Mapping[str, object], ...] = ()
     """For each verification on a schedule: `name` (of the followed source; empty for the agent itself), `interval`,
     `repair`, `at` and `next` in seconds since the epoch, `ok`, `drifted`, `unknown`, `passes` and `repairs` (numbers),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -30,6 +31,17 @@ def test_the_rows_of_the_package_are_those_that_the_agent_names() -> None:
         assert heat_config_hooks.HOOKS[tool] == module
         assert heat_config_hooks.load(tool).ABOUT.config
         assert heat_config_hooks.absent(tool) == ""
+
+
+def test_deprecated_hook_names_a_tool_to_use_instead() -> None:
+    """Only `kubelet` is deprecated; the tool that its reason names is not."""
+    reasons = {
+        tool: heat_config_hooks.load(tool).ABOUT.deprecated
+        for tool in heat_config_hooks.HOOKS
+    }
+    reason = reasons.pop("kubelet")
+    assert set(reasons.values()) == {""}
+    assert re.findall(r"use ([\w-]+)", reason) == ["quadlet"]
 
 
 def test_cleanups_are_known_without_the_package() -> None:

@@ -145,6 +145,7 @@ def run_show(arguments: argparse.Namespace) -> int:
                 "options": [_option(name, option) for name, option in declared.items()],
                 "variables": list(about.variables) if about is not None else [],
                 "tested": about.tested if about is not None else None,
+                "deprecated": (about.deprecated or None) if about is not None else None,
             }
         )
         return ExitCode.OK
@@ -219,6 +220,7 @@ def _show_one(
             ("config", about.config),
             ("variables", ", ".join(about.variables)),
             ("tested", f"against {about.tested}"),
+            ("deprecated", about.deprecated),
         ]
     else:
         facts.append(

@@ -33,6 +33,9 @@ _LATER = frozenset({408, 425, 429})
 class Poster:
     """A server that receives events."""
 
+    kind = "application/cloudevents+json; charset=utf-8"
+    """The type of the content that it receives."""
+
     def __init__(self, url: str, ca_file: str | None) -> None:
         parts = urlsplit(url)
         self._url, self._host = url, parts.netloc.rpartition("@")[2]
@@ -40,12 +43,16 @@ class Poster:
             f"{parts.scheme}://{parts.netloc}", ca_file, seconds=_SECONDS
         )
 
+    def content(self, notice: Notice, host: str) -> dict[str, object]:
+        """Return what it receives about a notice on the machine of that name."""
+        return event(notice, host)
+
     def post(self, notice: Notice) -> None:
         """Post the event of a notice. Raises UndeliveredError."""
         if refusal := refused_url(self._url):
             raise UndeliveredError(refusal)
-        body = json.dumps(event(notice, os.uname().nodename)).encode()
-        headers = {"Content-Type": "application/cloudevents+json; charset=utf-8"}
+        body = json.dumps(self.content(notice, os.uname().nodename)).encode()
+        headers = {"Content-Type": self.kind}
         try:
             answer = self._connection.send("POST", self._url, body, headers)
         except UnreachableError as error:

@@ -79,6 +79,11 @@ def settings(folder: Path, text: str = "") -> effective.Settings:
             "report_url = https://b.example/\n",
             ["events are refused by the rule network of /p"],
         ),
+        (
+            "network = a.example",
+            "trace_url = https://b.example/\n",
+            ["spans are refused by the rule network of /p"],
+        ),
         ("tools = script", "", []),
         (
             "tools = script, tosca\nusers = nobody",
