@@ -201,7 +201,12 @@ def _brief(parser: argparse.ArgumentParser, name: str) -> str:
 def _synopsis(parser: argparse.ArgumentParser) -> str:
     words = [parser.prog]
     actions = manual.arguments(parser)
-    if any(each.option_strings for each in actions):
+    words += [
+        f"{each.option_strings[-1]} {_metavar(each)}"
+        for each in actions
+        if each.option_strings and each.required
+    ]
+    if any(each.option_strings and not each.required for each in actions):
         words.append("[OPTION ...]")
     for each in actions:
         name = _metavar(each)
@@ -241,7 +246,8 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
         return "show the help, and exit"
     if action.dest == "version":
         return "show the version, and exit"
-    return (action.help or "") % {**vars(action), "prog": parser.prog}
+    required = "required: " if action.option_strings and action.required else ""
+    return required + (action.help or "") % {**vars(action), "prog": parser.prog}
 
 
 def _blocks(text: str) -> Iterator[str]:
