@@ -24,7 +24,7 @@ MAY_RUN := mkdir -p .venv; printf '\#!/bin/sh\n' >.venv/may-run; chmod +x .venv/
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint map reference rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
+.PHONY: bench clean coverage deb deb-bundled dist docs faults format gallery heat help lint map reference rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -42,7 +42,7 @@ heat: .venv/tested ## a real Heat on loopback to play with: docs/playground.md
 test: .venv/tested ## run the tests that need only .venv, ruff included: four minutes (ARGS=…)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
-test-all: .venv/tested .venv/tools ## run all tests, with real tools, clouds and machines: half an hour (ARGS=…)
+test-all: .venv/tested .venv/tools .venv/site/installed ## run all tests, with real tools, clouds and machines: half an hour (ARGS=…)
 	$(PYTEST) -o testpaths=tests $(ARGS)
 
 test-agent: .venv/tested ## run the tests of the agent and the hooks without the stack package (ARGS=…)
@@ -114,6 +114,11 @@ format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
+docs: .venv/site/installed ## build the documentation site, in build/site (SITE=…)
+	.venv/site/bin/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
+		--conf-dir packaging/website --doctree-dir .venv/site/doctrees . $(or $(SITE),build/site)
+	@echo 'open $(or $(SITE),build/site)/index.html'
+
 reference: .venv/installed ## generate the reference pages and examples/agent.conf
 	$(BIN)/python packaging/reference.py docs examples
 
@@ -124,13 +129,18 @@ table: .venv/installed ## generate the table of tools in docs/deployments.md
 	$(BIN)/python -m heat_config_hooks.table docs/deployments.md
 
 clean: ## remove what the other targets have made
-	rm -rf .venv .run .heat .nox dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv .run .heat .nox build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 .venv/installed: pyproject.toml packaging/constraints.txt
 	@$(MAY_RUN)
 	$(PYTHON) -m venv .venv
 	$(INSTALL) .
 	@$(PLACES)
+	@touch $@
+
+.venv/site/installed: packaging/website/requirements.txt | .venv/installed
+	$(PYTHON) -m venv .venv/site
+	.venv/site/bin/pip install --quiet --no-compile --requirement packaging/website/requirements.txt
 	@touch $@
 
 .venv/tools: tests/install-tools .venv/installed

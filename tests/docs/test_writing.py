@@ -46,6 +46,10 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "python": ast.parse,
     "ini": lambda text: re.match(r"\[\w+\]\n", text) or pytest.fail(text),
+    "mermaid": lambda text: (
+        re.match(r"(flowchart|sequenceDiagram|stateDiagram-v2)\b", text)
+        or pytest.fail(text)
+    ),
     "text": str.strip,
     "hcl": lambda text: text.count("{") == text.count("}") or pytest.fail(text),
     "sh": lambda text: subprocess.run(
