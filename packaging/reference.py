@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import keys
@@ -144,20 +145,91 @@ def _comment(text: str) -> Iterator[str]:
         yield f"# {line}"
 
 
+SHARED = "Options of many commands"
+"""The heading of the options that are explained once."""
+
+
 def commands() -> Iterator[str]:
     """Yield the lines of the page of commands."""
     yield from ("# Commands", "", WRITTEN, *_COMMANDS.splitlines(), "")
-    for program in (apply.parser(), agent.parser()):
-        yield from _command(program, "##")
-        for command in manual.every(program).values():
-            yield from _command(command, "###")
+    yield from _command(apply.parser(), "##")
+    program = agent.parser()
+    yield from _command(program, "##")
+    shared = shared_options(program)
+    yield from (
+        f"### {SHARED}",
+        "",
+        "Where a command only names them, they mean this:",
+        "",
+    )
+    rows = ((_named(each), _help(program, each)) for each in shared.values())
+    yield from table(("option", "meaning"), rows)
+    every: dict[str, argparse.ArgumentParser] = {program.prog: program}
+    twins: dict[tuple[object, ...], str] = {}
+    for command in manual.every(program).values():
+        every[command.prog] = command
+        group, _, name = command.prog.rpartition(" ")
+        brief = _brief(every[group], name)
+        twin = twins.setdefault((brief, *_content(command)), command.prog)
+        if twin != command.prog:
+            yield from _twin(command, twin)
+            continue
+        yield from _command(
+            command,
+            "###",
+            {manual.explained(each) for each in shared.values()},
+            every[group],
+        )
     yield from ("## `heat-config-hook`", "")
     usage, _, text = standalone.usage().partition("\n")
     yield from ("```text", usage.removeprefix("usage: "), "```", "")
     yield from _blocks(text)
 
 
-def _command(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+def _content(parser: argparse.ArgumentParser) -> tuple[object, ...]:
+    """Return what a command says of itself, apart from its name."""
+    texts = (parser.description or "", parser.epilog or "")
+    return (
+        *(text.replace(parser.prog, "") for text in texts),
+        *manual.commands(parser),
+        *((*manual.explained(each), each.dest) for each in manual.arguments(parser)),
+    )
+
+
+def _twin(parser: argparse.ArgumentParser, twin: str) -> Iterator[str]:
+    """Yield the section of a command that does the same as another one."""
+    yield from (f"### `{parser.prog}`", "", "```text", _synopsis(parser), "```", "")
+    yield from (f"The same as [`{twin}`](#{twin.replace(' ', '-')}).", "")
+    names = [_named(each) for each in manual.arguments(parser) if each.option_strings]
+    yield from table(("options",), [(", ".join(names),)] if names else [])
+
+
+def shared_options(
+    program: argparse.ArgumentParser,
+) -> dict[tuple[str, ...], argparse.Action]:
+    """Return the options that many commands have, by their names; of several meanings, the most frequent one."""
+    options = [
+        action
+        for command in manual.every(program).values()
+        for action in manual.arguments(command)
+        if action.option_strings and not action.required
+    ]
+    counts = Counter(map(manual.explained, options))
+    first = {manual.explained(each): each for each in reversed(options)}
+    shared: dict[tuple[str, ...], argparse.Action] = {}
+    for meaning, count in counts.most_common():
+        if count >= manual.COMMON:
+            shared.setdefault(meaning[0], first[meaning])
+    return shared
+
+
+def _command(
+    parser: argparse.ArgumentParser,
+    heading: str,
+    shared: Container[tuple[tuple[str, ...], str]] = (),
+    group: argparse.ArgumentParser | None = None,
+) -> Iterator[str]:
+    """Yield the section of a command: without the meanings of `shared` options, and without its group's exit codes."""
     yield from (
         f"{heading} `{parser.prog}`",
         "",
@@ -179,14 +251,38 @@ def _command(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
         ),
     )
     actions = manual.arguments(parser)
-    for head, optional in (("argument", False), ("option", True)):
-        rows = (
-            (_named(each), _help(parser, each))
-            for each in actions
-            if bool(each.option_strings) is optional
+    arguments = [each for each in actions if not each.option_strings]
+    yield from table(
+        ("argument", "meaning"),
+        ((_named(each), _help(parser, each)) for each in arguments),
+    )
+    yield from table(("option", "meaning"), _options(parser, actions, shared))
+    notes = parser.epilog or ""
+    _, mark, codes = notes.partition("exit codes:\n")
+    if group and mark and (group.epilog or "").endswith(mark + codes):
+        notes = notes.removesuffix(mark + codes)
+        yield from _blocks(notes)
+        anchor = group.prog.replace(" ", "-")
+        yield from (f"The exit codes are those of [`{group.prog}`](#{anchor}).", "")
+    else:
+        yield from _blocks(notes)
+
+
+def _options(
+    parser: argparse.ArgumentParser,
+    actions: Iterable[argparse.Action],
+    shared: Container[tuple[tuple[str, ...], str]],
+) -> Iterator[tuple[str, str]]:
+    """Yield a row for each option of a command, and one for all that mean the same in many commands."""
+    options = [each for each in actions if each.option_strings]
+    for each in options:
+        if manual.explained(each) not in shared:
+            yield _named(each), _help(parser, each)
+    if rest := [_named(each) for each in options if manual.explained(each) in shared]:
+        yield (
+            f"[of many commands](#{SHARED.lower().replace(' ', '-')})",
+            ", ".join(rest),
         )
-        yield from table((head, "meaning"), rows)
-    yield from _blocks(parser.epilog or "")
 
 
 def _brief(parser: argparse.ArgumentParser, name: str) -> str:
