@@ -23,7 +23,6 @@ from heat_config_agent.settings.kinds import Setting, written
 from heat_config_agent.settings.schema import SECTIONS, SETTINGS
 from heat_config_hooks import standalone
 from heat_config_stack.resource import heat_types
-from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource_types import known_types
 from heat_config_stack.resource_types.servers import Placeholder
 
@@ -361,30 +360,39 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def types() -> Iterator[str]:
-    """Yield the lines of the page of resource types."""
+    """Yield the lines of the page of resource types: those that this machine carries out come first."""
     yield from ("# Resource types", "", WRITTEN, _TYPES)
     known = known_types()
-    rows = []
+    carried_out, others = [], {title: dict[str, list[str]]() for title in _OTHERS}
     for name in heat_types.names():
         class_, facts = known.known(name), heat_types.heat_type(name)
         if class_ is None or facts is None:
             raise AssertionError(name)
-        status = facts.status.status.lower() + (
-            f" since {facts.status.version}" if facts.status.version else ""
-        )
-        rows.append((f"`{name}`", _happens(class_), status))
-    yield from table(
-        ("type", "what happens on this machine", "status in Heat 27"), rows
-    )
+        status = facts.status.status.lower()
+        since = f" since {facts.status.version}" if facts.status.version else ""
+        if not issubclass(class_, Placeholder):
+            does = (class_.__doc__ or "").partition("\n")[0]
+            carried_out.append((f"`{name}`", does, status + since))
+            continue
+        title = _EMPTY if class_.facts.is_nothing else _CHECKED
+        shown = f"`{name}`" if status == "supported" else f"`{name}` ({status}{since})"
+        others[title].setdefault(name.rpartition("::")[0], []).append(shown)
+    yield from ("## Carried out on this machine", "")
+    yield from table(("type", "what it does", "status in Heat 27"), carried_out)
+    for title, services in others.items():
+        yield from (f"## {title}", "", _OTHERS[title], "")
+        rows = ((f"`{name}`", ", ".join(each)) for name, each in services.items())
+        yield from table(("service", "types"), rows)
 
 
-def _happens(class_: type[Resource]) -> str:
-    """Return what this machine does with a resource of a class."""
-    if not issubclass(class_, Placeholder):
-        return f"carried out: {(class_.__doc__ or '').partition(chr(10))[0]}"
-    if class_.facts.is_nothing:
-        return "accepted with any property; Heat itself creates nothing for it"
-    return "checked; a placeholder stands for it"
+_CHECKED = "Checked, with a placeholder"
+_EMPTY = "Accepted with any property"
+
+_OTHERS = {
+    _CHECKED: "They need a cloud: their properties are checked, and a placeholder stands for them.",
+    _EMPTY: "Heat itself creates nothing for them.",
+}
+"""The headings of types that this machine does not carry out, and what happens with them."""
 
 
 def pages() -> dict[str, str]:
