@@ -6,6 +6,7 @@ The sections are those of `tree.py`; the pages themselves say nothing of the sit
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,11 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 
+SMALLEST = 0.7
+"""The size of a picture in a narrow window, compared with its own: below that, its text is too small to read."""
+
+_WIDTH = re.compile(r'viewBox="\S+ \S+ (\S+) ')
+
 
 def add_sections(_app: Any, page: str, text: list[str]) -> None:
     """Add the tree of pages to the front page, and to a page with others below it; only the site sees it."""
@@ -57,7 +63,13 @@ def draw(_app: Any, doctree: nodes.document) -> None:
                 _log.warning("%s", error, location=block)
                 continue
             # The names of what a picture defines are its own, also next to another one.
-            picture = picture.replace("merman", f"picture-{number}")
+            picture = picture.replace(
+                "merman",
+                f"picture-{number}",
+            )
+            width = float(_WIDTH.findall(picture)[0])
+            style = f"min-width:{width * SMALLEST:.0f}px;"
+            picture = picture.replace('style="', f'style="{style}', 1)
             block.replace_self(
                 nodes.raw("", f'<div class="picture">{picture}</div>', format="html")
             )
