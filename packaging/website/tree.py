@@ -55,7 +55,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 """The four sections, each with its pages in their order."""
 
 BELOW: dict[str, tuple[str, ...]] = {
-    "docs/templates": ("docs/capabilities", "docs/types"),
+    "docs/templates": ("docs/types",),
     "docs/decisions/README": ("docs/decisions/0*",),
     "CONTRIBUTING": (
         "STYLE",
@@ -78,6 +78,7 @@ MOVED = {
     "docs/README": FRONT,
     "docs/index": FRONT,
     "docs/five-minutes": "docs/tutorial",
+    "docs/capabilities": "docs/templates#choose-templates-by-their-capabilities",
 }
 """Addresses without a page, and the page, or its section, that each leads to."""
 
