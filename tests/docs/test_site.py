@@ -17,7 +17,7 @@ from docs.browser import Browser, need_chromium
 from docs.console import ROOT
 from website import tree
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.takes(60), pytest.mark.timeout(600)]
 
 BUILDER = ROOT / ".venv/site/bin/sphinx-build"
 
