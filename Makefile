@@ -24,7 +24,7 @@ MAY_RUN := mkdir -p .venv; printf '\#!/bin/sh\n' >.venv/may-run; chmod +x .venv/
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help image lint map reference release-check rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
+.PHONY: bench clean coverage deb deb-bundled dist docs faults format gallery heat help image lint map reference release-check rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -122,6 +122,11 @@ format: .venv/tested ## format the code
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
+docs: .venv/site/installed ## build the documentation site, in build/site (SITE=…)
+	.venv/site/bin/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
+		--conf-dir packaging/website --doctree-dir .venv/site/doctrees . $(or $(SITE),build/site)
+	@echo 'open $(or $(SITE),build/site)/index.html'
+
 reference: .venv/installed ## generate the reference pages and examples/agent.conf
 	$(BIN)/python packaging/reference.py docs examples
 
@@ -132,7 +137,7 @@ table: .venv/installed ## generate the table of tools in docs/deployments.md
 	$(BIN)/python -m heat_config_hooks.table docs/deployments.md
 
 clean: ## remove what the other targets have made
-	rm -rf .venv .run .heat .nox dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv .run .heat .nox build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 .venv/installed: pyproject.toml packaging/constraints.txt
 	@$(MAY_RUN)
@@ -141,8 +146,14 @@ clean: ## remove what the other targets have made
 	@$(PLACES)
 	@touch $@
 
+.venv/site/installed: packaging/website/requirements.txt | .venv/installed
+	$(PYTHON) -m venv .venv/site
+	.venv/site/bin/pip install --quiet --no-compile --requirement packaging/website/requirements.txt
+	@touch $@
+
 .venv/tools: tests/install-tools .venv/installed
 	PYTHON=$(PYTHON) tests/install-tools
+	@$(MAKE) .venv/site/installed || echo 'not installed, so tests are skipped: Sphinx'
 	@touch $@
 
 .venv/tested: pyproject.toml packaging/constraints.txt .venv/installed

@@ -217,11 +217,12 @@ def _usage(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def arguments(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the arguments and options that a command has by itself. That each has --help is said once."""
+    """Return the documented arguments and options of a command by itself. That each has --help is said once."""
     return [
         action
         for action in parser._actions  # noqa: SLF001  # there is no other way to them
         if not isinstance(action, argparse._SubParsersAction)  # noqa: SLF001
+        and action.help != argparse.SUPPRESS
         and (action.dest != "help" or " " not in parser.prog)
     ]
 

@@ -38,7 +38,7 @@ def urls(address: str, version: str) -> dict[str, str]:
     files = f"{address}/blob/v{version}"
     return {
         "Homepage": address,
-        "Documentation": f"{files}/docs/README.md",
+        "Documentation": f"{files}/README.md",
         "Source": address,
         "Changelog": f"{files}/CHANGELOG.md",
         "Issues": f"{address}/issues",

@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import keys
@@ -22,7 +23,6 @@ from heat_config_agent.settings.kinds import Setting, written
 from heat_config_agent.settings.schema import SECTIONS, SETTINGS
 from heat_config_hooks import standalone
 from heat_config_stack.resource import heat_types
-from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource_types import known_types
 from heat_config_stack.resource_types.servers import Placeholder
 
@@ -144,20 +144,91 @@ def _comment(text: str) -> Iterator[str]:
         yield f"# {line}"
 
 
+SHARED = "Options of many commands"
+"""The heading of the options that are explained once."""
+
+
 def commands() -> Iterator[str]:
     """Yield the lines of the page of commands."""
     yield from ("# Commands", "", WRITTEN, *_COMMANDS.splitlines(), "")
-    for program in (apply.parser(), agent.parser()):
-        yield from _command(program, "##")
-        for command in manual.every(program).values():
-            yield from _command(command, "###")
+    yield from _command(apply.parser(), "##")
+    program = agent.parser()
+    yield from _command(program, "##")
+    shared = shared_options(program)
+    yield from (
+        f"### {SHARED}",
+        "",
+        "Where a command only names them, they mean this:",
+        "",
+    )
+    rows = ((_named(each), _help(program, each)) for each in shared.values())
+    yield from table(("option", "meaning"), rows)
+    every: dict[str, argparse.ArgumentParser] = {program.prog: program}
+    twins: dict[tuple[object, ...], str] = {}
+    for command in manual.every(program).values():
+        every[command.prog] = command
+        group, _, name = command.prog.rpartition(" ")
+        brief = _brief(every[group], name)
+        twin = twins.setdefault((brief, *_content(command)), command.prog)
+        if twin != command.prog:
+            yield from _twin(command, twin)
+            continue
+        yield from _command(
+            command,
+            "###",
+            {manual.explained(each) for each in shared.values()},
+            every[group],
+        )
     yield from ("## `heat-config-hook`", "")
     usage, _, text = standalone.usage().partition("\n")
     yield from ("```text", usage.removeprefix("usage: "), "```", "")
     yield from _blocks(text)
 
 
-def _command(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+def _content(parser: argparse.ArgumentParser) -> tuple[object, ...]:
+    """Return what a command says of itself, apart from its name."""
+    texts = (parser.description or "", parser.epilog or "")
+    return (
+        *(text.replace(parser.prog, "") for text in texts),
+        *manual.commands(parser),
+        *((*manual.explained(each), each.dest) for each in manual.arguments(parser)),
+    )
+
+
+def _twin(parser: argparse.ArgumentParser, twin: str) -> Iterator[str]:
+    """Yield the section of a command that does the same as another one."""
+    yield from (f"### `{parser.prog}`", "", "```text", _synopsis(parser), "```", "")
+    yield from (f"The same as [`{twin}`](#{twin.replace(' ', '-')}).", "")
+    names = [_named(each) for each in manual.arguments(parser) if each.option_strings]
+    yield from table(("options",), [(", ".join(names),)] if names else [])
+
+
+def shared_options(
+    program: argparse.ArgumentParser,
+) -> dict[tuple[str, ...], argparse.Action]:
+    """Return the options that many commands have, by their names; of several meanings, the most frequent one."""
+    options = [
+        action
+        for command in manual.every(program).values()
+        for action in manual.arguments(command)
+        if action.option_strings and not action.required
+    ]
+    counts = Counter(map(manual.explained, options))
+    first = {manual.explained(each): each for each in reversed(options)}
+    shared: dict[tuple[str, ...], argparse.Action] = {}
+    for meaning, count in counts.most_common():
+        if count >= manual.COMMON:
+            shared.setdefault(meaning[0], first[meaning])
+    return shared
+
+
+def _command(
+    parser: argparse.ArgumentParser,
+    heading: str,
+    shared: Container[tuple[tuple[str, ...], str]] = (),
+    group: argparse.ArgumentParser | None = None,
+) -> Iterator[str]:
+    """Yield the section of a command: without the meanings of `shared` options, and without its group's exit codes."""
     yield from (
         f"{heading} `{parser.prog}`",
         "",
@@ -179,14 +250,38 @@ def _command(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
         ),
     )
     actions = manual.arguments(parser)
-    for head, optional in (("argument", False), ("option", True)):
-        rows = (
-            (_named(each), _help(parser, each))
-            for each in actions
-            if bool(each.option_strings) is optional
+    arguments = [each for each in actions if not each.option_strings]
+    yield from table(
+        ("argument", "meaning"),
+        ((_named(each), _help(parser, each)) for each in arguments),
+    )
+    yield from table(("option", "meaning"), _options(parser, actions, shared))
+    notes = parser.epilog or ""
+    _, mark, codes = notes.partition("exit codes:\n")
+    if group and mark and (group.epilog or "").endswith(mark + codes):
+        notes = notes.removesuffix(mark + codes)
+        yield from _blocks(notes)
+        anchor = group.prog.replace(" ", "-")
+        yield from (f"The exit codes are those of [`{group.prog}`](#{anchor}).", "")
+    else:
+        yield from _blocks(notes)
+
+
+def _options(
+    parser: argparse.ArgumentParser,
+    actions: Iterable[argparse.Action],
+    shared: Container[tuple[tuple[str, ...], str]],
+) -> Iterator[tuple[str, str]]:
+    """Yield a row for each option of a command, and one for all that mean the same in many commands."""
+    options = [each for each in actions if each.option_strings]
+    for each in options:
+        if manual.explained(each) not in shared:
+            yield _named(each), _help(parser, each)
+    if rest := [_named(each) for each in options if manual.explained(each) in shared]:
+        yield (
+            f"[of many commands](#{SHARED.lower().replace(' ', '-')})",
+            ", ".join(rest),
         )
-        yield from table((head, "meaning"), rows)
-    yield from _blocks(parser.epilog or "")
 
 
 def _brief(parser: argparse.ArgumentParser, name: str) -> str:
@@ -201,7 +296,12 @@ def _brief(parser: argparse.ArgumentParser, name: str) -> str:
 def _synopsis(parser: argparse.ArgumentParser) -> str:
     words = [parser.prog]
     actions = manual.arguments(parser)
-    if any(each.option_strings for each in actions):
+    words += [
+        f"{each.option_strings[-1]} {_metavar(each)}"
+        for each in actions
+        if each.option_strings and each.required
+    ]
+    if any(each.option_strings and not each.required for each in actions):
         words.append("[OPTION ...]")
     for each in actions:
         name = _metavar(each)
@@ -241,7 +341,8 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
         return "show the help, and exit"
     if action.dest == "version":
         return "show the version, and exit"
-    return (action.help or "") % {**vars(action), "prog": parser.prog}
+    required = "required: " if action.option_strings and action.required else ""
+    return required + (action.help or "") % {**vars(action), "prog": parser.prog}
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -259,30 +360,39 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def types() -> Iterator[str]:
-    """Yield the lines of the page of resource types."""
+    """Yield the lines of the page of resource types: those that this machine carries out come first."""
     yield from ("# Resource types", "", WRITTEN, _TYPES)
     known = known_types()
-    rows = []
+    carried_out, others = [], {title: dict[str, list[str]]() for title in _OTHERS}
     for name in heat_types.names():
         class_, facts = known.known(name), heat_types.heat_type(name)
         if class_ is None or facts is None:
             raise AssertionError(name)
-        status = facts.status.status.lower() + (
-            f" since {facts.status.version}" if facts.status.version else ""
-        )
-        rows.append((f"`{name}`", _happens(class_), status))
-    yield from table(
-        ("type", "what happens on this machine", "status in Heat 27"), rows
-    )
+        status = facts.status.status.lower()
+        since = f" since {facts.status.version}" if facts.status.version else ""
+        if not issubclass(class_, Placeholder):
+            does = (class_.__doc__ or "").partition("\n")[0]
+            carried_out.append((f"`{name}`", does, status + since))
+            continue
+        title = _EMPTY if class_.facts.is_nothing else _CHECKED
+        shown = f"`{name}`" if status == "supported" else f"`{name}` ({status}{since})"
+        others[title].setdefault(name.rpartition("::")[0], []).append(shown)
+    yield from ("## Carried out on this machine", "")
+    yield from table(("type", "what it does", "status in Heat 27"), carried_out)
+    for title, services in others.items():
+        yield from (f"## {title}", "", _OTHERS[title], "")
+        rows = ((f"`{name}`", ", ".join(each)) for name, each in services.items())
+        yield from table(("service", "types"), rows)
 
 
-def _happens(class_: type[Resource]) -> str:
-    """Return what this machine does with a resource of a class."""
-    if not issubclass(class_, Placeholder):
-        return f"carried out: {(class_.__doc__ or '').partition(chr(10))[0]}"
-    if class_.facts.is_nothing:
-        return "accepted with any property; Heat itself creates nothing for it"
-    return "checked; a placeholder stands for it"
+_CHECKED = "Checked, with a placeholder"
+_EMPTY = "Accepted with any property"
+
+_OTHERS = {
+    _CHECKED: "They need a cloud: their properties are checked, and a placeholder stands for them.",
+    _EMPTY: "Heat itself creates nothing for them.",
+}
+"""The headings of types that this machine does not carry out, and what happens with them."""
 
 
 def pages() -> dict[str, str]:

@@ -45,7 +45,11 @@ CHECKS: dict[str, Callable[[str], object]] = {
     "yaml": yaml.safe_load,
     "json": json.loads,
     "python": ast.parse,
-    "ini": lambda text: re.match(r"\[\w+\]\n", text) or pytest.fail(text),
+    "ini": lambda text: re.match(r"\[\w+(?: \w+)?\]\n", text) or pytest.fail(text),
+    "mermaid": lambda text: (
+        re.match(r"(flowchart|sequenceDiagram|stateDiagram-v2)\b", text)
+        or pytest.fail(text)
+    ),
     "text": str.strip,
     "hcl": lambda text: text.count("{") == text.count("}") or pytest.fail(text),
     "sh": lambda text: subprocess.run(

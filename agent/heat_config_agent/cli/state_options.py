@@ -80,7 +80,7 @@ EXIT_CODES = """\
 exit codes:
   0  success
   1  there is no such deployment, or it has no such data
-  2  bad usage or configuration
+  2  bad usage or settings
 """
 
 

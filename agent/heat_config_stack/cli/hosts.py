@@ -35,7 +35,7 @@ _SESSION_CODES = """\
 exit codes:
   0  the other side has ended the session
   1  the session was refused
-  2  bad usage or configuration
+  2  bad usage or settings
 """
 
 _ASK = """\
@@ -47,7 +47,7 @@ _ASK_CODES = """\
 exit codes:
   0  it is done
   1  it failed: see the command
-  2  bad usage or configuration
+  2  bad usage or settings
   8  nothing is kept of the stack
 """
 

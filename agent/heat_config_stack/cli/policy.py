@@ -32,7 +32,7 @@ _EXIT_CODES = """\
 exit codes:
   0  there is no policy, or one without a mistake
   1  the policy has a mistake: nothing new begins
-  2  bad usage or configuration
+  2  bad usage or settings
 """
 
 

@@ -51,7 +51,7 @@ _LIST_CODES = """\
 exit codes:
   0  the sources are shown
   1  with --check: a source does not answer, or its newest revision is refused or has failed
-  2  bad usage or configuration
+  2  bad usage or settings
   8  there is no such source
   9  with --check: the machine has drifted from the revision of a source, and nothing else is wrong
 """
@@ -59,7 +59,7 @@ exit codes:
 _SHOW_CODES = """\
 exit codes:
   0  the source is shown
-  2  bad usage or configuration
+  2  bad usage or settings
   8  there is no such source
 """
 
@@ -70,7 +70,7 @@ revision if that is a new one.
 exit codes:
   0  the newest revision of each source is in force
   1  a source did not answer, a revision is refused or has failed, or the machine has drifted from its revision
-  2  bad usage or configuration
+  2  bad usage or settings
   4  the daemon, or another command, follows the source
   8  there is no such source
 """

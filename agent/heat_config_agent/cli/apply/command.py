@@ -66,7 +66,7 @@ deployment failed.
 exit codes:
   0    success
   1    a deployment failed in this run (with --strict: or before), a document could not be read, or a stack failed
-  2    bad usage or configuration, no such FILE, or mistakes in a file that someone has written: nothing was begun
+  2    bad usage or settings, no such FILE, or mistakes in a file that someone has written: nothing was begun
   3    no source answered
   4    another agent holds the lock
   5    every run succeeded, but a result could not be delivered: the next run sends it, unless it was refused for good

@@ -34,7 +34,7 @@ stack, its last 1000 events.
 _EPILOG = """\
 exit codes:
   0    the events were shown
-  2    bad usage or configuration
+  2    bad usage or settings
   8    there is nothing of that name
   10   the state directory cannot be used
   130  --follow was interrupted

@@ -45,7 +45,7 @@ _EPILOG = """\
 exit codes:
   0  the output was printed
   1  the output is not kept, or its secrets are not known any more
-  2  bad usage or configuration
+  2  bad usage or settings
   8  there is nothing of that name, or no such run; with --follow: it has not begun, and no agent is there to begin it
 """
 

@@ -21,7 +21,7 @@ _OUTPUT = """: Print the outputs of a deployment, or the value of one OUTPUT and
 _EPILOG = """\
 exit codes:
   0  it is shown
-  2  bad usage or configuration
+  2  bad usage or settings
   8  there is no such deployment or output
 """
 

@@ -70,7 +70,7 @@ _EXIT_CODES = """\
 exit codes:
   0  it is requested or done; with --wait, it is done, and nothing failed
   1  it cannot be done; or with --wait, a deployment failed
-  2  bad usage or configuration, or a name of several deployments
+  2  bad usage or settings, or a name of several deployments
   7  the time of --wait-for is over, and it is not done yet
   8  there is no such thing; or with --wait, no agent is there to do it
   10  the state directory cannot be used
@@ -80,7 +80,7 @@ _FORGET_CODES = """\
 exit codes:
   0  it is requested or done
   1  a deployment is running; or the answer to the question was no
-  2  bad usage or configuration, or a name of several deployments
+  2  bad usage or settings, or a name of several deployments
   8  there is no such thing
   10  the state directory cannot be used
 """

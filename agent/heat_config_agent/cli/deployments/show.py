@@ -29,7 +29,7 @@ _LABEL = 11
 _EPILOG = """\
 exit codes:
   0  it is shown
-  2  bad usage or configuration
+  2  bad usage or settings
   8  there is nothing of that name, or with --print-config: its config is not kept
 """
 

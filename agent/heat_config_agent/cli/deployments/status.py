@@ -42,7 +42,7 @@ exit codes:
   0  the status was shown; with --check: the agent is well, and nothing has failed; with --failed: nothing has failed
   1  with --check: no agent is running, it has a problem (a source, a delivery, the settings, or a pause), or a stack
      or a deployment has failed, was interrupted or has drifted; with --failed: a deployment or a stack has failed
-  2  bad usage or configuration
+  2  bad usage or settings
   8  there is no such state directory
 """
 

@@ -42,7 +42,7 @@ _EXIT_CODES = """\
 exit codes:
   0  it is requested or done; with --wait, it is done
   1  a deployment does not run; or the answer to the question was no
-  2  bad usage or configuration, or a name of several deployments
+  2  bad usage or settings, or a name of several deployments
   7  the time of --wait-for is over, and it is not done yet
   8  there is no such thing
   10  the state directory cannot be used

@@ -41,7 +41,7 @@ _EPILOG = """\
 exit codes:
   0  everything is in effect; with --allow-unknown, or unknown
   1  a deployment has failed earlier, has not run to its end, or is unknown
-  2  bad usage or configuration
+  2  bad usage or settings
   8  there is nothing of that name
   9  a deployment has drifted
 """

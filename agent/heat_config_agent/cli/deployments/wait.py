@@ -40,7 +40,7 @@ _EPILOG = """\
 exit codes:
   0  it is done, and nothing failed
   1  it is done, and a deployment or the stack failed or has drifted; or the action of the stack was interrupted
-  2  bad usage or configuration
+  2  bad usage or settings
   7  the time of --wait-for is over, and it is not done yet
   8  the time of --wait-for is over, and the deployment, the stack, the source or the agent is not there
   10  the state directory cannot be used

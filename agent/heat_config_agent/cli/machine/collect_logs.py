@@ -43,7 +43,7 @@ searched for in it; a part that has one is replaced by a sentence. The file can 
 exit codes:
   0  the bundle was written
   1  it could not be written
-  2  bad usage or configuration
+  2  bad usage or settings
 """
 
 _RUNS = 20

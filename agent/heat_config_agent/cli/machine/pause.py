@@ -32,14 +32,14 @@ _STATE_EXIT_CODES = """\
 exit codes:
   0  {well}
   1  the agent is running as another user, so it could not be told
-  2  bad usage or configuration
+  2  bad usage or settings
   10  a state directory that cannot be used
 """
 _POLL_EXIT_CODES = """\
 exit codes:
   0  the agent has been told
   1  it runs as another user
-  2  bad usage or configuration
+  2  bad usage or settings
   8  no agent is running
 """
 

@@ -39,7 +39,7 @@ daemon follows them.
 exit codes:
   0    ended by TERM or INT; with --once, success
   1    with --once: a deployment failed, or a document or an entry of it could not be read
-  2    bad usage or configuration; --json without --once
+  2    bad usage or settings; --json without --once
   3    with --once: Heat did not answer, or no source did if no transport is known
   4    another agent holds the lock
   5    with --once: every run succeeded, but a result could not be delivered

@@ -30,13 +30,13 @@ _SHOW = (
 _LIST_CODES = """\
 exit codes:
   0  the tools are shown, even if programs are missing
-  2  bad usage or configuration
+  2  bad usage or settings
 """
 
 _SHOW_CODES = """\
 exit codes:
   0  the tool is shown, even if its program is missing
-  2  bad usage or configuration
+  2  bad usage or settings
   8  there is no hook for TOOL
 """
 

@@ -17,7 +17,7 @@ _EXIT_CODES = """\
 exit codes:
   0    success
   1    the stack or the workflow failed or was rolled back, or an output has no value
-  2    bad usage or configuration, or mistakes in a template: nothing was begun
+  2    bad usage or settings, or mistakes in a template: nothing was begun
   4    another program works on the stack
   6    a script has asked for a reboot of the machine, and continues after it
   7    the time of --wait-for is over; runs that have begun go on, and the same command continues the work

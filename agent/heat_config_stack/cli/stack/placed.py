@@ -105,7 +105,7 @@ def agreed(stack: Stack, read: Hosts) -> dict[str, Json]:
 
     Raises `Invalid` for a name that is not that of a server, and UsageError for a server that would move.
     """
-    known = kept(stack.record.source)
+    hosts = kept(stack.record.source)
     if stack.defined is not None:
         from heat_config_stack.cli.stack.inner_servers import Inner  # noqa: PLC0415  # as above
 
@@ -114,13 +114,13 @@ def agreed(stack: Stack, read: Hosts) -> dict[str, Json]:
         read = read.only(*_servers(stack.defined, types), inner.missing)
     told = read.to_json()
     for name in read.by_server:
-        old, new = known.get(name), told.get(name)
+        old, new = hosts.get(name), told.get(name)
         if placing.place(old) != placing.place(new):
             raise UsageError(
                 f"{name} is {_title(old)}, and not {_title(new)}: only an update moves a server",
                 hint=f"`stack update --existing {stack.name} --hosts {read.file}` moves it",
             )
-    return {name: told.get(name, host) for name, host in known.items()}
+    return {name: told.get(name, host) for name, host in hosts.items()}
 
 
 def _title(host: Json) -> str:
