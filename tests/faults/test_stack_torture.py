@@ -9,13 +9,8 @@ how long a step takes where nobody disturbs it.
 from __future__ import annotations
 
 import collections
-import concurrent.futures
-import itertools
-import json
 import random
-import shutil
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from support import killing, promises, shares
-from support.killing import Boot
+from support.killing import AGENT, EVERYTHING, MACHINE, Boot
 from support.lives import (
     CREATE,
     DELETE,
@@ -40,6 +35,7 @@ from support.lives import (
     Step,
 )
 from support.machine import Machine
+from support.stories import Rounds
 
 pytestmark = pytest.mark.takes(60)
 
@@ -47,19 +43,16 @@ ROUNDS = 2
 """Rounds of the short form, in which stacks are changed once."""
 
 AT_ONCE = 3
-TELL = 10.0
 STUBBORN = 8
 """The most repetitions of a step whose runs were killed."""
 
-AGENT = "the agent"
-MACHINE = "the machine"
 OTHERS = {
     "a supervisor": 2,
     "a tool": 2,
     "a whole run": 2,
     "the agent and a supervisor": 2,
     "the agent and a whole run": 2,
-    "everything": 2,
+    EVERYTHING: 2,
 }
 """The processes that are killed next to the agent, with their number; only in some rounds, as runs then differ."""
 
@@ -204,41 +197,18 @@ class Round:
             chance.random(),
             chance.uniform(0, 0.1),
         )
-        try:
-            process.wait(moment)
-        except subprocess.TimeoutExpired:
-            pass
-        else:
+        if killing.ends_within(process, moment):
             return False
-        fatal = victim in (AGENT, MACHINE, "everything") or victim.startswith(AGENT)
         if victim != AGENT:
-            _wait_for_a_run(place.machine, process, took)
+            killing.wait_for_a_run(lambda: killing.runs(place.machine), process, took)
             time.sleep(later)
-        hit = False
-        if victim == MACHINE:
-            assert self._boot
-            hit = process.poll() is None
-            place.hits += hit  # whatever ran then, if anything did
-            self._boot.end()
-            process.wait()
-            self._boot = Boot()
-        else:
-            if fatal and which < 0.5:
-                hit = killing.kill_agent(process, self._boot)
-            running = killing.runs(place.machine) if victim != AGENT else []
-            for each in (
-                running
-                if victim == "everything"
-                else running[int(which * len(running)) :][:1]
-            ):
-                killed = each.kill(victim)
-                hit, place.hits = hit or killed, place.hits + killed
-            if fatal:
-                hit = killing.kill_agent(process, self._boot) or hit
+        hit, killed = killing.strike(victim, which, place.machine, process, self._boot)
+        # with the machine goes whatever ran then, if anything did
+        place.hits += hit if victim == MACHINE else len(killed)
         place.loose = place.loose or place.hits > 0
         if hit:
             self._counts.kills[victim] += 1
-        return fatal
+        return killing.is_fatal(victim)
 
     def _bring_about(self, step: Step) -> None:
         """Have the stack be what the step was to make of it, where runs were killed that it needed."""
@@ -293,46 +263,17 @@ def _is_as_wanted(step: Step, action: str, status: str, reason: str) -> bool:
     return status == ("FAILED" if step.fails else "COMPLETE") and action != "ROLLBACK"
 
 
-def _wait_for_a_run(
-    machine: Machine, process: subprocess.Popen[bytes], seconds: float
-) -> None:
-    """Wait a while for something to kill."""
-    deadline = time.monotonic() + seconds
-    while (
-        time.monotonic() < deadline
-        and process.poll() is None
-        and not killing.runs(machine)
-    ):
-        time.sleep(0.02)
-
-
-class Torture:
-    """Rounds beside each other, until there were enough or the time is over."""
+class Torture(Rounds):
+    """Rounds until there were enough or the time is over."""
 
     def __init__(self, folder: Path, seed: int, seconds: float) -> None:
-        self._folder, self._seed, self._seconds = folder, seed, seconds
-        self._began = time.monotonic()
-        self._numbers = itertools.count()
-        self._over = threading.Event()
+        most = float("inf") if seconds else ROUNDS
+        super().__init__(folder, seed, at_once=AT_ONCE, most=most)
+        self._for = seconds
         self.counts = Counts(collections.Counter(), collections.Counter())
 
-    def run(self) -> None:
-        """Go on until it is enough, or something does not hold."""
-        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
-            under_way = [threads.submit(self._rounds_on_end) for _ in range(AT_ONCE)]
-            told = time.monotonic()
-            while not all(each.done() for each in under_way):
-                concurrent.futures.wait(under_way, timeout=0.5)
-                if time.monotonic() - self._began > self._seconds or any(
-                    each.done() for each in under_way
-                ):
-                    self._over.set()
-                if time.monotonic() - told > TELL:
-                    told = time.monotonic()
-                    print(self, flush=True)
-        print(self, flush=True)
-        for each in under_way:
-            each.result()
+    def is_enough(self) -> bool:
+        return 0 < self._for < self.seconds
 
     def __str__(self) -> str:
         """Return how far it has come."""
@@ -341,26 +282,12 @@ class Torture:
             for each in (self.counts.kills, self.counts.steps)
         )
         return (
-            f"{time.monotonic() - self._began:.0f} s: {self.counts.kills.total()} kills ({kills}); "
+            f"{self.seconds:.0f} s: {self.counts.kills.total()} kills ({kills}); "
             f"{self.counts.stacks} stacks ({steps}), {self.counts.scripts} scripts ran"
         )
 
-    def _rounds_on_end(self) -> None:
-        while True:
-            number = next(self._numbers)
-            if number >= ROUNDS if not self._seconds else self._over.is_set():
-                return
-            folder = self._folder / str(number)
-            made = Round(
-                folder, self._seed + number, self.counts, long=self._seconds > 0
-            )
-            try:
-                made.run(lambda: bool(self._seconds) and self._over.is_set())
-            except Exception as error:
-                again = f"make torture SEED={self._seed + number} ARGS=tests/faults/test_stack_torture.py"
-                told = f"round {number}, {made.step}; to repeat it: {again}\n{json.dumps(str(folder))}\n{error}"
-                raise AssertionError(told) from error
-            shutil.rmtree(folder)
+    def play(self, folder: Path, seed: int) -> None:
+        Round(folder, seed, self.counts, long=self._for > 0).run(self.over.is_set)
 
 
 @pytest.mark.torture(share=6)
