@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from support import kill_points, planted
+from support import planted
 from support.cloud import PASSWORD, PROJECT, Cloud
 from support.http import Answer, Stub
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
 from support.mounts import may_mount
+from support.stories import Traps
 from support.tools import need_root
 
 pytestmark = pytest.mark.takes(20)
@@ -172,19 +173,11 @@ class Safe:
         self, given: dict[str, Any] | Path, points: Iterable[str], *words: str
     ) -> list[str]:
         """Apply a document again and again, each time killed at another point; return the points that none passes."""
-        aims = {
-            point: self.machine.folder / f"armed-{number}"
-            for number, point in enumerate(points)
-        }
-        for file in aims.values():
-            file.touch()
-        armed = kill_points.environment_of(
-            (point, 1, file) for point, file in aims.items()
-        )
-        while (done := self.apply(given, *words, **armed)).code == -9:
+        traps = Traps(self.machine.folder, *((point, 1) for point in points))
+        while (done := self.apply(given, *words, **traps.environment)).code == -9:
             assert self.found(self.machine.said[-1:]) == []
         assert done.code == 0, done.out + done.err
-        return [point for point, file in aims.items() if file.exists()]
+        return [point for point, _ in traps.left]
 
     def found(self, places: Iterable[tuple[str, str | bytes]]) -> list[str]:
         """Return the places that have a secret in them, in any form."""
@@ -225,13 +218,10 @@ def test_no_secret_is_left_after_kills(
     safe: Safe, heat: SignalServer, tried: Callable[[int], None]
 ) -> None:
     """The next agent masks what the run has printed, and sends the one result; each dies at another transition."""
-    aims = {point: safe.machine.folder / f"armed-{point}" for point in TRANSITIONS}
-    for file in aims.values():
-        file.touch()
-    armed = kill_points.environment_of((point, 1, file) for point, file in aims.items())
+    traps = Traps(safe.machine.folder, *((point, 1) for point in TRANSITIONS))
     for life in range(3):
         given = safe.deployment(f"d{life}", heat.url(f"d{life}"))
-        while safe.apply(given, **armed).code == -9:
+        while safe.apply(given, **traps.environment).code == -9:
             pass
         results = heat.values(f"d{life}")
         assert results, life
@@ -239,10 +229,10 @@ def test_no_secret_is_left_after_kills(
         assert all(each["deploy_stdout"] == expected for each in results), results
         assert safe.machine.agent("log", f"d{life}").out.count(planted.WORD) == 0
         assert safe.traces() == [], life
-        if not any(file.exists() for file in aims.values()):
+        if not traps.left:
             break
-    assert [point for point, file in aims.items() if file.exists()] == []
-    tried(len(aims))
+    assert traps.left == []
+    tried(len(TRANSITIONS))
 
 
 SOME = (
