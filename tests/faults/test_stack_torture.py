@@ -1,9 +1,9 @@
 """`kill -9` at random moments, of whatever carries out stacks; and what comes of them is what would have come anyway.
 
-`make torture FOR=600 SEED=… ARGS=tests/faults/test_stack_torture.py`. In a round, a stack leads its life twice: where
-nobody disturbs it, and where what works on it is killed again and again, and begun again until it is done. After each
-step, both have to have come to the same. All choices of round N follow from the seed plus N; the moments are shares of
-how long a step takes where nobody disturbs it.
+`make torture FOR=600 SEED=… ARGS=tests/faults/test_stack_torture.py`. In a round, a stack takes the steps of its plot
+twice: where nobody disturbs it, and where what works on it is killed again and again, and begun again until it is
+done. After each step, both have to have come to the same. All choices of round N follow from the seed plus N; the
+moments are shares of how long a step takes where nobody disturbs it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 from support import killing, promises, shares
 from support.killing import AGENT, EVERYTHING, MACHINE, Boot
-from support.lives import (
+from support.stack_stories import (
     CREATE,
     DELETE,
     FAILS,
@@ -30,11 +30,10 @@ from support.lives import (
     RESUME,
     SUSPEND,
     UPDATE,
-    Life,
-    Place,
+    Plot,
+    StackStory,
     Step,
 )
-from support.machine import Machine
 from support.stories import Rounds
 
 pytestmark = pytest.mark.takes(60)
@@ -68,16 +67,16 @@ class Counts:
 
 
 class Round:
-    """A stack that leads its life, and another one that is tortured."""
+    """A stack that is left alone, and another one that is tortured."""
 
     def __init__(
         self, folder: Path, seed: int, counts: Counts, *, long: bool = True
     ) -> None:
-        """Make all choices by the seed. A life that is not long is short."""
+        """Make all choices by the seed. A plot that is not long is short."""
         self._counts = counts
         self._chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
         length = self._chance.randint(2, 4)
-        self.life = Life.of(seed, length if long else 1)
+        self.plot = Plot.of(seed, length if long else 1)
         folder.mkdir()
         self._quiet, self._tortured = (
             self._place(folder / "quiet", 0.0),
@@ -85,23 +84,23 @@ class Round:
         )
         self._hard = self._chance.random() < 0.4
         if self._hard:  # else there is seldom something to kill
-            self.life = replace(self.life, pause=0.4)
+            self.plot = replace(self.plot, pause=0.4)
         self._reboots = (
             self._hard and self._chance.random() < 0.5 and not Boot.trouble()
         )
         self._boot: Boot | None = None
         self.step: Step | None = None
 
-    def _place(self, folder: Path, curious: float) -> Place:
+    def _place(self, folder: Path, curious: float) -> StackStory:
         folder.mkdir()
-        return Place(Machine(folder), self.life, curious)
+        return StackStory(folder, self.plot, curious)
 
     def run(self, is_enough: Callable[[], bool]) -> None:
-        """Lead the life, as far as there is time, and hold what comes of it against what would have come of it."""
+        """Take the steps, as far as there is time, and hold what comes of it against what would have come of it."""
         if self._reboots:
             self._boot = Boot()
         try:
-            for step in self.life.steps:
+            for step in self.plot.steps:
                 self.step = step
                 self._take(step)
                 self._counts.steps[step.what] += 1
@@ -152,8 +151,8 @@ class Round:
 
     def _disturb(self, step: Step, took: float) -> None:
         """Take a step, and kill what works on it; until it is done, or it has been enough."""
-        place = self._tortured
-        place.hits, before = 0, place.state()
+        story = self._tortured
+        story.hits, before = 0, story.state()
         for _ in range(self._chance.choice((1, 2, 2, 3, 4))):
             process = self._started(step)
             if not self._strike(process, took):
@@ -168,9 +167,9 @@ class Round:
 
     def _ended(self, step: Step, code: int) -> None:
         """Look at the exit code of a command that was not killed."""
-        place = self._tortured
-        action, status, _ = place.state()
-        allowed = {0, 1} if place.loose or step.fails else {0}
+        story = self._tortured
+        action, status, _ = story.state()
+        allowed = {0, 1} if story.loose or step.fails else {0}
         if step.what == CREATE and status == "COMPLETE" and action == "CREATE":
             allowed.add(2)  # it was made before, and only nobody was told
         if step.what == DELETE and not action:
@@ -184,7 +183,7 @@ class Round:
 
     def _strike(self, process: subprocess.Popen[bytes], took: float) -> bool:
         """Kill something while a command works; return whether the command was killed."""
-        place, chance = self._tortured, self._chance
+        story, chance = self._tortured, self._chance
         [victim] = (
             chance.choices(list(OTHERS), list(OTHERS.values()))
             if self._hard
@@ -200,30 +199,30 @@ class Round:
         if killing.ends_within(process, moment):
             return False
         if victim != AGENT:
-            killing.wait_for_a_run(lambda: killing.runs(place.machine), process, took)
+            killing.wait_for_a_run(lambda: killing.runs(story.machine), process, took)
             time.sleep(later)
-        hit, killed = killing.strike(victim, which, place.machine, process, self._boot)
+        hit, killed = killing.strike(victim, which, story.machine, process, self._boot)
         # with the machine goes whatever ran then, if anything did
-        place.hits += hit if victim == MACHINE else len(killed)
-        place.loose = place.loose or place.hits > 0
+        story.hits += hit if victim == MACHINE else len(killed)
+        story.loose = story.loose or story.hits > 0
         if hit:
             self._counts.kills[victim] += 1
         return killing.is_fatal(victim)
 
     def _bring_about(self, step: Step) -> None:
         """Have the stack be what the step was to make of it, where runs were killed that it needed."""
-        place = self._tortured
+        story = self._tortured
         for _ in range(STUBBORN):
-            action, status, _ = place.state()
-            if not place.loose or _is_as_wanted(
-                step, action, status, place.reason("last")
+            action, status, _ = story.state()
+            if not story.loose or _is_as_wanted(
+                step, action, status, story.reason("last")
             ):
                 return
             code = self._started(self._again(step)).wait(PATIENCE)
             assert code in (0, 1), self._story([f"taken again, it ended with {code}"])
         raise AssertionError(
             self._story(
-                [f"it does not become what it was to be: it is {place.state()}"]
+                [f"it does not become what it was to be: it is {story.state()}"]
             )
         )
 
@@ -234,7 +233,7 @@ class Round:
         if step.fails and step.rollback:  # to go back has failed
             former = [
                 each
-                for each in self.life.steps[: self.life.steps.index(step)]
+                for each in self.plot.steps[: self.plot.steps.index(step)]
                 if not each.fails
             ]
             made = [each for each in former if each.what in MAKES]
