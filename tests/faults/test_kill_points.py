@@ -34,7 +34,7 @@ LATER = 3
 """Kills of each scenario at a later passing of its own points, at most."""
 
 MORE = 1
-"""Kills of each scenario, beside those at its own points, at points that it passes too."""
+"""Kills of each scenario, next to those at its own points, at points that it passes too."""
 
 QUICK, SLOW, FAILS = KINDS[:3]
 HANGS = next(kind for kind in KINDS if kind.limited)

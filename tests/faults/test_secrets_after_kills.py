@@ -173,7 +173,8 @@ class Safe:
         self, given: dict[str, Any] | Path, points: Iterable[str], *words: str
     ) -> list[str]:
         """Apply a document again and again, each time killed at another point; return the points that none passes."""
-        traps = Traps(self.machine.folder, *((point, 1) for point in points))
+        aims = [(point, 1) for point in points]
+        traps = Traps(self.machine.folder, *aims, root=self.machine.state)
         while (done := self.apply(given, *words, **traps.environment)).code == -9:
             assert self.found(self.machine.said[-1:]) == []
         assert done.code == 0, done.out + done.err
@@ -278,9 +279,8 @@ def test_no_secret_is_left_of_other_runs(
     more = '[ "$HEAT_ATTEMPT" = 2 ] || exit 3\n' if kind == "retry" else ""
     try:
         given = safe.deployment("d1", heat.url("d1"), more, options=options[kind])
-        output = f"{safe.machine.state}/runs/d1/stdout"
-        # a copy takes its place, and is masked
-        calls = [f"{call}@{output}" for call in ("rename", "pwrite")]
+        # a copy takes the place of the output, and is masked
+        calls = [f"{call}@runs/d1/stdout" for call in ("rename", "pwrite")]
         missed = safe.apply_through(given, [*SOME, *calls])
         left = [path for path in own.rglob("*") if path.is_file()]
     finally:

@@ -272,18 +272,16 @@ class Round:
         fatal = {**FATAL, **({MACHINE: 10} if self._boot else {})}
         strikes = [self._strike_of(SPARING) for _ in range(chance.choice((1, 2, 2, 3)))]
         end = self._strike_of(fatal)
-        for each in [
-            *sorted(each for each in strikes if each.moment < end.moment),
-            end,
-        ]:
-            wait = began + each.moment - time.monotonic()
+        earlier = sorted(strike for strike in strikes if strike.moment < end.moment)
+        for strike in (*earlier, end):
+            wait = began + strike.moment - time.monotonic()
             if wait > 0 and killing.ends_within(agent, wait):
                 return
-            if each.victim != AGENT:
+            if strike.victim != AGENT:
                 patience = self._durations[self.way] / 2
                 killing.wait_for_a_run(self._running, agent, patience)
-                time.sleep(each.later)
-            self._strike(agent, each)
+                time.sleep(strike.later)
+            self._strike(agent, strike)
 
     def _strike_of(self, victims: Mapping[str, int]) -> Strike:
         [victim] = self._chance.choices(list(victims), list(victims.values()))

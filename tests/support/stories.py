@@ -47,7 +47,7 @@ class Traps:
     """The moments at which processes with the same environment are killed, each of them once."""
 
     def __init__(self, folder: Path, *aims: Aim, root: Path | None = None) -> None:
-        """Set a trap for each aim; the files of the traps are in a folder."""
+        """Set a trap for each aim; the files of the traps are in a folder. Aims at calls need a root."""
         self._files = {aim: folder / f"trap-{n}" for n, aim in enumerate(aims)}
         self.environment: dict[str, Any] = kill_points.environment_of(
             (point.replace("@", f"@{root}/"), passing, file)
