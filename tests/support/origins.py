@@ -147,7 +147,9 @@ class GitRepository(Published):
 
     def __init__(self, folder: Path, name: str = "repository") -> None:
         super().__init__(folder)
-        self.repository = Repository(self.folder / name)
+        place = self.folder / name
+        place.parent.mkdir(exist_ok=True)
+        self.repository = Repository(place)
         self._commits: dict[str, str] = {}
 
     def publish(self, files: dict[str, str]) -> None:
