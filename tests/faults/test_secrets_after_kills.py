@@ -186,12 +186,7 @@ class Safe:
 
     def traces(self) -> list[str]:
         """Return the files in the state directory that have a secret in them, in any form."""
-        files = [
-            path
-            for path in self.machine.state.rglob("*")
-            if path.is_file() and not path.is_symlink()
-        ]
-        return self.found((str(path), path.read_bytes()) for path in files)
+        return planted.left(self.machine.state)
 
 
 @pytest.fixture
