@@ -1,7 +1,7 @@
 """The reference pages and the example settings, generated from the declarations of settings, commands and types.
 
-`python reference.py DOCS [EXAMPLES]` writes `settings.md`, `commands.md`, `types.md`, and `stability.md` with the keys
-of `--json`, into the one folder, and `agent.conf` into the other; `make reference` does so for `docs/` and `examples/`.
+`python reference.py DOCS [EXAMPLES]` writes `settings.md`, `commands.md` and `types.md` into the one folder, and
+`agent.conf` into the other; `make reference` does so for `docs/` and `examples/`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-import keys
 import manual
 from heat_config_agent.cli import agent
 from heat_config_agent.cli.apply import command as apply
@@ -399,11 +398,10 @@ def pages() -> dict[str, str]:
     """Return the text of each page by its name."""
     os.environ["NO_COLOR"] = "1"
     made = {"settings.md": settings(), "commands.md": commands(), "types.md": types()}
-    texts = {
+    return {
         name: re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
         for name, lines in made.items()
     }
-    return {**texts, "stability.md": keys.page()}
 
 
 def example_file() -> str:
