@@ -385,7 +385,7 @@ def test_only_the_end_of_a_word_is_replaced_in_bash() -> None:
         (Files(), ".h", [".hidden"]),
     ],
 )
-def test_files_are_those_that_are_meant(
+def test_files_are_offered_by_the_endings_of_their_argument(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     files: Files,

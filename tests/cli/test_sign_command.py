@@ -50,7 +50,7 @@ def verify(machine: Machine, signers: str, *words: str) -> Done:
     return run(machine, "check", *words, "--signers", signers)
 
 
-def test_check_says_what_a_machine_would_say(
+def test_check_agrees_with_the_verification_of_a_machine(
     machine: Machine, alice: Signer, signers: str, tmp_path: Path
 ) -> None:
     """The documents are not signed, signed, altered, and signed by another user."""

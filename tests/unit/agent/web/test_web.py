@@ -297,7 +297,7 @@ def test_the_proxy_of_the_environment_is_used(
     assert heat.signals[0].path == address
 
 
-def test_a_host_without_a_proxy_is_spoken_to_itself(
+def test_host_in_no_proxy_is_reached_directly(
     heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`no_proxy` names it."""

@@ -223,6 +223,6 @@ def test_record_from_the_future_counts_as_young() -> None:
         (5, "5 seconds"),
     ],
 )
-def test_long_times_for_people(seconds: float, text: str) -> None:
+def test_long_times_are_shown_in_the_largest_unit(seconds: float, text: str) -> None:
     """In the largest unit that fits."""
     assert retention.days(seconds) == text
