@@ -346,7 +346,7 @@ def test_answer_that_takes_too_long_is_left_out(machine: Machine) -> None:
 def test_line_is_split_as_bash_does(
     line: str, expected: list[str], raw: str, quote: str
 ) -> None:
-    """Quotes and backslashes count; the open quote at the end is known."""
+    """Quotes and backslashes count, and an open quote at the end is detected."""
     typed = shells.split(line)
     assert (typed.words, typed.raw, typed.quote) == (expected, raw, quote)
 

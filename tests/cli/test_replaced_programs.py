@@ -225,7 +225,7 @@ def test_malformed_entry_fails_with_its_path(
 def test_entry_without_inputs_is_carried_out(
     machine: Machine, heat: SignalServer
 ) -> None:
-    """heat-agents stumbled over an entry without inputs and a String input without a value; ours takes both."""
+    """heat-agents failed for an entry without inputs and for a String input without a value; ours accepts both."""
     bare = {
         "id": "bare",
         "group": "script",

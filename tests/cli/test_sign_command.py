@@ -241,7 +241,7 @@ def test_a_key_that_cannot_sign_is_explained(machine: Machine, tmp_path: Path) -
 def test_a_key_in_an_agent_signs(
     machine: Machine, alice: Signer, signers: str, tmp_path: Path
 ) -> None:
-    """The public key names it. A file whose name cannot be in a list is refused."""
+    """The option names the public key. A file whose name cannot be in a list is refused."""
     path, socket = tmp_path / "site.json", tmp_path / "agent"
     path.write_text("[]")
     agent = machine.start("/usr/bin/ssh-agent", "-D", "-a", str(socket))

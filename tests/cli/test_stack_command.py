@@ -496,7 +496,7 @@ def test_option_server_carries_out_one_server(stacks: Stacks) -> None:
 
 
 def test_terminal_shows_all_resources_as_a_tree(stacks: Stacks) -> None:
-    """All resources in their places from the first moment on, drawn again until all have ended."""
+    """All resources have their rows from the beginning, and are redrawn until all have ended."""
     path = stacks.template(WAITS)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

@@ -301,7 +301,7 @@ def test_reboot_is_left_to_the_user_by_one_shot_commands(
     reboots: Path,
     boot: Callable[[], tuple[str, ...]],
 ) -> None:
-    """The one-shot commands reboot nothing: they say by exit code 6 that somebody has to, and go on after it."""
+    """The one-shot commands exit with code 6 and do not reboot; after the reboot they continue."""
     given: list[dict[str, Any]] = [
         deployment("d1", counting(machine, "d1", GOES_ON), signal=heat.url("d1"))
     ]

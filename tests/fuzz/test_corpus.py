@@ -113,7 +113,7 @@ def test_document_of_the_corpus_fails_or_is_applied(plain: Machine, path: Path) 
 def test_settings_of_the_corpus_are_reported_and_begin_nothing(
     plain: Machine, path: Path
 ) -> None:
-    """Settings with any mistake are shown, and nothing begins with them."""
+    """Commands show settings with mistakes, and no deployment begins with them."""
     done = limited(
         plain,
         "heat-config-agent",

@@ -109,7 +109,7 @@ def test_ref_can_be_a_branch_a_tag_or_a_commit(
             {"a": "2", "b/c": "3"} if commit == second else {"a": "1"}
         )
     empty = Repository(tmp_path / "empty")
-    with pytest.raises(SourceError, match="shows no default branch"):
+    with pytest.raises(SourceError, match="has no default branch"):
         source(replace(at, url=empty.url, ref=""), tmp_path / "none").newest()
     with pytest.raises(SourceError, match="has no branch or tag missing"):
         source(replace(at, ref="missing"), tmp_path / "kept").newest()
@@ -650,7 +650,7 @@ class _Fileserver(http.server.BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("page", "the URL is not that of one"),
+        ("page", "the URL is not that of a repository"),
         ("login", "the server demands a login: set user and token"),
         ("files", "use one that speaks git's protocol"),
     ],

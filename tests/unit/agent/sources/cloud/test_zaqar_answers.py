@@ -109,7 +109,7 @@ def test_an_answer_that_is_none_of_zaqar(
 
 
 def test_endless_messages_do_not_keep_the_source(make: Make, queue: Queue) -> None:
-    """A server that hands out the same message for ever does not keep the source for ever."""
+    """A server that returns the same message for ever does not keep the source busy for ever."""
     queue.said["POST", "claims"] = (
         201,
         Queue.listed([Message(metadata("one"), time.monotonic())]),

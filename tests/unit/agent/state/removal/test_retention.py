@@ -192,7 +192,7 @@ def test_record_is_kept_until_its_cleanup() -> None:
 
 
 def test_secrets_go_with_the_output() -> None:
-    """Both may be due for a deployment in the metadata."""
+    """Secrets and output may both be due for a deployment in the metadata."""
     found = due(entry("a", 31, left=False, removed=Removed.NOTHING))
     assert said(found) == [("a", Part.SECRETS), ("a", Part.OUTPUT)]
 
