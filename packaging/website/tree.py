@@ -34,6 +34,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "docs/deployments",
         "docs/tools",
         "docs/settings",
+        "docs/files",
         "docs/commands",
         "docs/templates",
         "docs/tosca",
