@@ -715,7 +715,10 @@ def _add_graph(inner: state_options.Commands) -> None:
         help="draw when each resource was last worked on",
     )
     parser.add_argument(
-        "--format", choices=("text", "dot", "svg"), default="text", help="default: text"
+        "--format",
+        choices=("text", "dot", "mermaid", "svg"),
+        default="text",
+        help="default: text",
     )
     state_options.add_json(parser)
 
