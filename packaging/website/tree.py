@@ -29,6 +29,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "docs/policy",
         "docs/secrets",
         "docs/write-a-hook",
+        "docs/write-a-resource-type",
     ),
     "Reference": (
         "docs/deployments",
@@ -62,6 +63,7 @@ BELOW: dict[str, tuple[str, ...]] = {
         "STYLE",
         "CODE_OF_CONDUCT",
         "agent/README",
+        "agent/internals",
         "packaging/README",
         "packaging/cloud-init/README",
         "packaging/compat/README",
@@ -70,6 +72,7 @@ BELOW: dict[str, tuple[str, ...]] = {
         "packaging/container/README",
         "packaging/ansible/README",
         "systemd/README",
+        "tests/README",
         "tests/support/README",
         "tests/corpus/README",
         "docs/release",
