@@ -42,6 +42,7 @@ exit codes:
   0  everything is in effect; with --allow-unknown, or unknown
   1  a deployment has failed earlier, has not run to its end, or is unknown
   2  bad usage or settings
+  7  with --repair and --wait: the time of --wait-for is over, and it is not done yet
   8  there is nothing of that name
   9  a deployment has drifted
 """
