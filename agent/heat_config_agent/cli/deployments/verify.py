@@ -67,7 +67,7 @@ def add(commands: state_options.Commands) -> None:
     parser.add_argument(
         "--allow-unknown",
         action="store_true",
-        help="what cannot be verified does not count as a failure",
+        help="deployments that cannot be verified do not count as failures",
     )
     state_options.HOOKS.add(parser)
     parser.add_argument(
@@ -220,7 +220,7 @@ def _all(settings: Settings, options: argparse.Namespace) -> list[Named]:
 def _verified(
     settings: Settings, targets: Iterable[Named]
 ) -> Iterator[tuple[Named, Finding]]:
-    """Yield what is found about each deployment, one state directory after the other."""
+    """Yield the verdict about each deployment, one state directory after the other."""
     tools = Tools(settings.hooks, terminal.warn)
     for every in named.by_journal(targets):
         group, within, stack = every, every[0].settings, every[0].stack

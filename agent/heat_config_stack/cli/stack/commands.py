@@ -72,7 +72,7 @@ _TRUE |= {
 
 
 def add(commands: state_options.Commands, named: str = "") -> None:
-    """Declare the command and its subcommands: the one that is named, else all of them, which takes longer."""
+    """Declare the command, and the named subcommand or else all subcommands, which takes longer."""
     parser = state_options.stateless(
         commands,
         "stack",
