@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -956,13 +957,48 @@ def test_verification_is_asked_of_hosts(machine: Machine) -> None:
     assert (done.code, "db_run: drifted: on db1" in done.out) == (9, True), done
     assert hosts.apply(template, None).code == 0
     assert path.exists()
-    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+
+
+REFUSED = "ssh: connect to host db1 port 22: Connection refused\n"
+
+
+def test_check_fails_where_a_host_is_away(machine: Machine) -> None:
+    """Nothing was looked at, so it is neither in effect nor drifted: the next update runs nothing, and reaches none."""
+    hosts = Hosts(machine, "db1", "web1")
+    template = hosts.template("db", "web")
+    assert hosts.apply(template, hosts.file(db="db1", web="web1")).code == 0
+    hosts.says("db1", REFUSED)
     done = hosts.stack("check", "t")
-    assert "not verified: on db1: the host db1 is not reached" in done.out
-    done = machine.agent("verify")
-    assert done.code == 1
+    assert done.code == 1, done
+    unread = "db_run: unknown: not verified: on db1: the host db1 is not reached: ssh:"
+    assert unread in done.out
+    assert "web_run: unknown: not verified: on web1: the tool script cannot" in done.out
+    assert "CHECK failed" in done.err
+    assert "not verified: on db1: the host db1 is not reached" in done.err
+    assert "CHECK_COMPLETE" not in done.out
+    stack = hosts.stack("show", "t", "--json").data
+    assert stack["stack_status"] == "CHECK_FAILED"
+    for more in ((), ("--allow-unknown",)):
+        done = machine.agent("verify", *more)
+        assert done.code == 1
+        assert f"on db1: the host db1 is not reached: {REFUSED}" in done.out
+    done = hosts.apply(template, None)
+    assert (done.code, len(hosts.runs)) == (0, 2), done
+    hosts.is_back("db1")
+    done = hosts.stack("check", "t")
+    assert (done.code, "2 deployments: 2 unknown" in done.out) == (0, True), done
+    assert machine.agent("verify", "--allow-unknown").code == 0
+
+
+def test_check_fails_where_a_host_has_lost_its_deployment(machine: Machine) -> None:
+    """A host that was installed again has nothing to verify, which is not a success."""
+    hosts = Hosts(machine, "db1")
+    assert hosts.apply(hosts.template("db"), hosts.file(db="db1")).code == 0
+    shutil.rmtree(hosts.state("db1"))
+    done = hosts.stack("check", "t")
+    assert done.code == 1, done
     assert (
-        "on db1: the host db1 is not reached: ssh: connect to host db1 port 22: Connection refused"
+        "db_run: unknown: not verified: on db1: the host db1 cannot be asked: nothing is kept of the stack\n"
         in done.out
     )
 
