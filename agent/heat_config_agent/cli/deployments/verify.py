@@ -66,7 +66,7 @@ def add(commands: state_options.Commands) -> None:
     parser.add_argument(
         "--allow-unknown",
         action="store_true",
-        help="what cannot be verified does not count as a failure; what was not looked at, because its host is away, does",
+        help="what cannot be verified does not count as a failure, unless its host is not reached",
     )
     state_options.HOOKS.add(parser)
     parser.add_argument(
