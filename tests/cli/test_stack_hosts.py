@@ -131,7 +131,7 @@ def test_failure_on_a_host_has_its_reason(machine: Machine) -> None:
     assert (done.code, hosts.runs) == (0, ["db_run CREATE"] * 2), done
 
 
-def test_few_hosts_at_once(machine: Machine) -> None:
+def test_max_hosts_limits_concurrent_sessions(machine: Machine) -> None:
     """With --max-hosts, a session ends before the next begins, and all is done."""
     hosts = Hosts(machine, "a", "b", "c")
     template = hosts.template("one", "two", "three")

@@ -29,7 +29,7 @@ from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
 _SIGNS_OF_WORK = frozenset(
     {"began", "result", "lacks", "stopped", "withdrawn", "forgotten"}
 )
-"""The messages of a host that does what it was asked for."""
+"""The messages of a host that carries out its requests."""
 
 TASK = ("hosts", "session")
 """The command of the agent on the host."""
@@ -120,7 +120,7 @@ class Connection:
         self._delivered[key] = processes.since_boot()
 
     def withdraw(self, deployment: DeploymentRecord) -> None:
-        """End what runs of a deployment that its stack has removed."""
+        """End the run of a deployment that its stack has removed."""
         key = protocol.file_key(deployment.config)
         may_run = key in self.pending or deployment.status == IN_PROGRESS
         self.pending.pop(key, None)
@@ -141,7 +141,7 @@ class Connection:
             self._frames.send({"do": "stop", "reason": reason})
 
     def forget(self) -> None:
-        """Have the host forget all that it keeps of the stack."""
+        """Have the host remove everything that it keeps of the stack."""
         self._forgetting = True
         if self._frames is not None and self._is_open:
             self._frames.send({"do": "forget"})
@@ -192,7 +192,7 @@ class Connection:
         self._is_open = False
 
     def turn(self, world: World) -> None:
-        """Do what can be done without waiting. Results go to the stack."""
+        """Work without waiting. Results go to the stack."""
         if self._client is None:
             self._give_up(world)
             if not self.busy or processes.since_boot() < self._next_try:
@@ -429,7 +429,7 @@ class Connection:
         self._has_said = self._is_rebooted = self.leaves_reboot = False
 
     def _wait_for(self, why: str) -> None:
-        """Warn of what keeps the host from going on, once for each reason."""
+        """Warn of an obstacle on the host, once for each reason."""
         if why == self.waits_for:
             return
         self.waits_for = why
@@ -469,7 +469,7 @@ class Connection:
         self._watcher.ended(path, None, sentence)
 
     def _drop_wishes(self, why: str) -> None:
-        """Stop to wait for what is not a deployment: the host learns of it when it is next asked for something."""
+        """Stop waiting for other things than deployments: the host hears of them in the next conversation."""
         if self._ending or self._forgetting or self._stopping:
             self._watcher.warn(
                 f"{self.title} still has what it keeps of the stack: {why}"

@@ -15,7 +15,7 @@ from heat_config_stack.records.placing import is_elsewhere
 from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
 
 _BLOCKED = 0.02
-"""Seconds until a client is offered again what it has not taken."""
+"""Seconds until a client is offered messages again that it has not taken."""
 
 
 class Fleet:
@@ -50,7 +50,7 @@ class Fleet:
         self._of(deployment).withdraw(deployment)
 
     def stop(self, world: World, reason: str) -> None:
-        """Begin to end the runs that are going on, whose results are taken; what has not begun never begins."""
+        """Begin to end the current runs, whose results are still taken; other deployments never begin."""
         running: dict[Connection, list[DeploymentRecord]] = {
             each: [] for each in self._connections.values()
         }
@@ -88,7 +88,7 @@ class Fleet:
         return min((each.due for each in busy if each.is_up or may_begin), default=None)
 
     def turn(self, world: World) -> bool:
-        """Do what can be done without waiting; return True if results have come or a deployment has been refused."""
+        """Work without waiting; return True if a result has arrived or a deployment was refused."""
         if (
             self._is_new
         ):  # a host must not begin what a power cut could take from the records here
@@ -118,7 +118,7 @@ class Fleet:
             )
 
     def _in_order(self) -> list[Connection]:
-        """Return the connections that have their turn: those with a session, and others as far as there is room."""
+        """Return the connections whose turn it is: those with a session, and others as far as there is room."""
         every = list(self._connections.values())
         up = [each for each in every if each.is_up]
         waiting = [each for each in every if not each.is_up and each.busy]
@@ -140,7 +140,7 @@ class Fleet:
     def forget(
         self, world: World, seconds: float, kept: Collection[tuple[Any, ...]] = ()
     ) -> None:
-        """Have hosts forget the stack, and wait so many seconds at most until they have; not those that are `kept`."""
+        """Have the hosts, except the `kept` ones, forget the stack, and wait so many seconds at most."""
         from heat_config_hooks import processes  # noqa: PLC0415  # only for stacks that leave a host
 
         end = processes.since_boot() + seconds

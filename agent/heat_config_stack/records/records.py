@@ -260,7 +260,7 @@ class ProcedureRecord:
     stack: str
     inputs: dict[str, Json] = field(default_factory=dict)
     outline: str = ""
-    """The digest of what is done: outcomes of another procedure are not its own."""
+    """The digest of the procedure, which tells its outcomes from those of another one."""
     trace: str = ""
     """The outcomes so far, a character each, see `stack.procedure`."""
     current: str = ""

@@ -78,7 +78,7 @@ class Host(Protocol):
 
     @property
     def conceal(self) -> Concealer:
-        """Return what hides the secrets of the stack."""
+        """Return a function that hides the secrets of the stack."""
 
     @property
     def config_service(self) -> ConfigService:
@@ -202,7 +202,7 @@ class ClientUser:
         return self.stack.config_service
 
     def client_plugin(self, name: str | None = None) -> Any:
-        """Return the plug-in for a client, which knows what the client's exceptions mean."""
+        """Return the plug-in for a client, which explains the client's exceptions."""
         return ClientPlugin(name or self.default_client_name)
 
     def _show_resource(self) -> Json:

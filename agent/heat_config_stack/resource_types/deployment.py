@@ -179,7 +179,7 @@ class SoftwareDeployment(Resource):
         return derived
 
     def foreseen(self, action: str) -> ConfigRecord | None:
-        """Return the config that an action carries out, as far as values are known; None for none. Raises NotFound."""
+        """Return the config that an action carries out, with known values; None if there is none. Raises NotFound."""
         source = self._config(self.properties)
         return self._derived(action, source) if self._is_for(action, source) else None
 

@@ -207,7 +207,7 @@ def warned(text: str) -> None:
 
 @functools.cache
 def types(directories: tuple[str, ...]) -> Types:
-    """Return all types, including those of plug-ins, and print which plug-ins are not used, and why."""
+    """Return all types, including types of plug-ins, and print which plug-ins are not used, and why."""
     if not directories:
         return known_types()
     from heat_config_stack.plugins import plugins  # noqa: PLC0415  # what stands for Heat is slow to load
@@ -398,7 +398,7 @@ class _Verifying:
 
 
 def _loaded(made: Definition, source: Json, identity: Identity) -> Definition:
-    """Return the definition of a source: the one that was made already, if it is of that source."""
+    """Return the definition of a source, without making it again if it was made already."""
     return (
         made
         if (made.source, made.identity) == (source, identity)
