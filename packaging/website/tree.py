@@ -33,6 +33,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Reference": (
         "docs/deployments",
+        "docs/tools",
         "docs/settings",
         "docs/commands",
         "docs/templates",
