@@ -32,6 +32,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Reference": (
         "docs/deployments",
+        "docs/tools",
         "docs/settings",
         "docs/commands",
         "docs/templates",
