@@ -49,6 +49,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "docs/tosca-design",
         "docs/decisions/README",
         "SECURITY",
+        "docs/comparison",
         "docs/evidence/faults",
         "docs/evidence/tested-on",
         "docs/evidence/benchmarks",
