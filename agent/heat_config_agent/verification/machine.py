@@ -49,6 +49,8 @@ class Finding:
     """None if there was nothing to verify: it has not succeeded, or nothing was run."""
     since: float | None = None
     """Since when the state is this one; None if it was not verified."""
+    has_answer: bool = True
+    """False if another host has it, and has said nothing about it."""
 
 
 def verify(entries: Iterable[Entry], ground: Ground) -> Generator[Finding, None, None]:

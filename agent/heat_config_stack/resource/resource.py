@@ -606,6 +606,10 @@ class Resource(ClientUser):
             return ""
         return f"CHECK not supported for {self.type()}"
 
+    def unreached(self) -> str:
+        """Return why its host has not been asked, so that a check of its stack fails; empty if it was, or is here."""
+        return ""
+
     def is_out_of_effect(self) -> bool:
         """Return whether the last check of a resource that is verified has failed, so that it can be repeated."""
         return False
