@@ -53,7 +53,7 @@ UNUSABLE = frozenset(
 
 
 class ExitCode(enum.IntEnum):
-    """The exit codes of the commands. They are public: `docs/operate.md` documents them."""
+    """The exit codes of the commands. They are public: `docs/commands.md` documents them."""
 
     OK = 0
     """All work is done, and each result that a server waits for is delivered."""
