@@ -34,6 +34,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Reference": (
         "docs/deployments",
+        "docs/tools",
         "docs/settings",
         "docs/commands",
         "docs/templates",

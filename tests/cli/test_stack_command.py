@@ -476,7 +476,7 @@ def test_the_timeline_tells_waiting_from_working(stacks: Stacks) -> None:
     assert re.search(r"CREATE  [\d.]+ s after waiting [\d.]+ s +░+█+$", second)
 
 
-def test_only_one_server(stacks: Stacks) -> None:
+def test_option_server_carries_out_one_server(stacks: Stacks) -> None:
     """With --server, what is for others is not carried out, and that is said."""
     path = stacks.template()
     text = (
@@ -495,8 +495,8 @@ def test_only_one_server(stacks: Stacks) -> None:
     assert stacks.logged == ["CREATE"]
 
 
-def test_on_a_terminal_there_is_a_tree(stacks: Stacks) -> None:
-    """All resources in their places from the first moment on, drawn again until all have ended."""
+def test_terminal_shows_all_resources_as_a_tree(stacks: Stacks) -> None:
+    """All resources have their rows from the beginning, and are redrawn until all have ended."""
     path = stacks.template(WAITS)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

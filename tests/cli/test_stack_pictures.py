@@ -126,7 +126,7 @@ def test_a_large_graph_is_drawn_soon() -> None:
     assert alone.width < 1000
 
 
-def test_arrows_and_status() -> None:
+def test_picture_has_arrowheads_and_the_status_of_resources() -> None:
     """Each line has an arrowhead, and each status a word, a mark and a border of its own."""
     states = ["CREATE_COMPLETE", "CREATE_FAILED", "UPDATE_IN_PROGRESS", "INIT_COMPLETE"]
     nodes = [

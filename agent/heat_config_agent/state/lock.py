@@ -104,7 +104,7 @@ def _locked_by(state: Path) -> LockedError:
 
 
 def _place(state: Path) -> tuple[str, Path]:
-    """Return what has its state there, for people, and the state directory that they know."""
+    """Return the subject of a state directory in words, and the path that people know it by."""
     for inner in (
         state,
         state.parent,

@@ -67,7 +67,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Line:
-    """A line from a resource to one that needs it, as points: it is level at each of them."""
+    """A line from a resource to another one that needs it, as points, at which it is level."""
 
     begin: str
     end: str
@@ -85,7 +85,7 @@ class Layout:
 
 
 def direct(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
-    """Return what each resource needs, without what it needs anyway because of another one."""
+    """Return the direct dependencies of each resource, without those that follow from others."""
     needs = {node.name: node.needs for node in nodes}
     indirect: dict[str, set[str]] = {}
     remaining = list(reversed(needs))
@@ -171,7 +171,7 @@ def _columns(
     needs: Mapping[str, Sequence[str]],
     connected: set[str],
 ) -> list[list[str]]:
-    """Return the resources of each column: each is as close to those that need it as shortens the lines."""
+    """Return the resources of each column; a resource is placed near its dependents to shorten the lines."""
     column_of = {
         node.name: place
         for place, layer in enumerate(layers)
@@ -442,7 +442,7 @@ def _rows(node: Node) -> list[tuple[str, float, str]]:
 
 
 def svg_graph(layers: Sequence[Sequence[Node]]) -> str:
-    """Return the graph from left to right: arrows lead from what is needed to what needs it."""
+    """Return the graph from left to right: arrows lead from a resource to its dependents."""
     nodes = [node for layer in layers for node in layer]
     texts = {node.name: _rows(node) for node in nodes}
     sizes = {
@@ -594,7 +594,7 @@ def _answer(
     nodes: Sequence[Node],
     spans: Sequence[timeline.Span] = (),
 ) -> int:
-    """Print a picture, or with --json what it is about."""
+    """Print a picture, or with --json its content."""
     if not options.json:
         terminal.say(drawn, end="")
         return ExitCode.OK
