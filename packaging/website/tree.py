@@ -37,6 +37,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "docs/deployments",
         "docs/tools",
         "docs/settings",
+        "docs/files",
         "docs/commands",
         "docs/templates",
         "docs/tosca",
