@@ -42,7 +42,7 @@ class Server(Stub):
         super().__init__(self._answer)
         self.status, self.headers, self.body = 200, dict[str, str](), DOCUMENT
         self.blobs = dict[str, bytes]()
-        """Layers of an artifact by their digests; any other is empty."""
+        """Layers of an artifact by their digests; any other digest has an empty layer."""
 
     def _answer(self, request: Request) -> Answer:
         name = request.path.rpartition("/")[2]
