@@ -19,6 +19,7 @@ import pytest
 
 import heat_config_hooks
 from heat_config_hooks import protocol, standalone
+from support import leftovers
 from support.machine import BIN, Machine, deployment
 from support.mounts import may_mount, mounted
 from support.tools import need
@@ -34,6 +35,7 @@ NOBODY = 65534
 def clone() -> Iterator[Path]:
     """A copy of what git knows of the repository, in a folder that any user may own."""
     folder = Path(tempfile.mkdtemp(prefix="clone-", dir="/tmp"))
+    leftovers.belongs(folder)
     names = subprocess.run(
         [
             "git",
