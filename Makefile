@@ -127,14 +127,15 @@ docs: .venv/site/installed ## build the documentation site, in build/site (SITE=
 		--conf-dir packaging/website --doctree-dir .venv/site/doctrees . $(or $(SITE),build/site)
 	@echo 'open $(or $(SITE),build/site)/index.html'
 
-reference: .venv/installed ## generate the reference pages and examples/agent.conf
+reference: .venv/installed ## generate the reference pages, examples/agent.conf and the record of keys
 	$(BIN)/python packaging/reference.py docs examples
+	$(BIN)/python packaging/keys.py tests/samples/keys.txt
 
 gallery: .venv/installed ## draw the pictures of the examples, and list the examples
 	$(BIN)/python packaging/gallery.py examples
 
-table: .venv/installed ## generate the table of tools in docs/deployments.md
-	$(BIN)/python -m heat_config_hooks.table docs/deployments.md
+table: .venv/installed ## generate the tables of tools in docs/tools.md
+	$(BIN)/python -m heat_config_hooks.table docs/tools.md
 
 clean: ## remove what the other targets have made
 	rm -rf .venv .run .heat .nox build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -1,69 +1,58 @@
-"""The list of all keys of `--json` in `docs/stability.md`, generated from the schemas in `docs/schemas`."""
+"""The record of the keys of `--json` in `tests/samples/keys.txt`, made of the schemas in `docs/schemas`.
+
+`python keys.py FILE` adds the facts that are new, and keeps those that the schemas do not have any more: a test fails
+then, until someone has removed these lines by hand. `make reference` does so.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import schemas
 
-PAGE = Path(__file__).parents[1] / "docs/stability.md"
-BEGIN, END = "<!-- keys: `make reference` writes them -->", "<!-- /keys -->"
-"""The lines around the list."""
-
-_FIRST = ("envelope", "line", "event")
-"""The schemas at the beginning of the list."""
-
-
 SHARED = ("time", "seconds", "state", "result")
-"""The definitions that the list describes once, at its beginning."""
+"""The definitions of common.json that the record has once, as kinds of their own."""
 
 
-def page() -> str:
-    """Return the text of the page with the keys of today."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(f"{BEGIN}\n")
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n" + "\n".join(lines()) + f"\n{END}{after}"
+def recorded(file: Path) -> set[str]:
+    """Return the facts of a record."""
+    return set(file.read_text(encoding="utf-8").splitlines())
 
 
-def lines() -> Iterator[str]:
-    """Yield the lines of the list: a heading and a table for each kind."""
-    yield from ("| value | written as | meaning |", "|---|---|---|")
-    for name in SHARED:
-        form = schemas.shared()[name]
-        yield f"| {name} | {kind_of(form, {})} | {cell(form['description'])} |"
-    yield ""
-    kinds = schemas.kinds()
-    first = [kind for kind in _FIRST if kind in kinds]
-    for kind in (*first, *(each for each in kinds if each not in first)):
-        schema = schemas.read(kind)
-        yield from (f"### `{kind}`", "", f"{sentence(schema.get('title', ''))}", "")
-        rows = list(keys(schema, schema.get("$defs", {})))
-        if rows:
-            yield from ("| key | value | meaning |", "|---|---|---|")
-        for path, value, meaning in rows:
-            yield f"| `{path}` | {value} | {cell(meaning)} |"
-        yield ""
+def present() -> set[str]:
+    """Return all facts of the schemas."""
+    own = {
+        f"{name}: is {word}"
+        for name in SHARED
+        for word in words(schemas.shared()[name], {})
+    }
+    return own.union(*(facts(kind, schemas.read(kind)) for kind in schemas.kinds()))
+
+
+def facts(kind: str, schema: dict[str, Any]) -> set[str]:
+    """Return the facts of a schema: which keys an answer has, which of them always, and their values."""
+    shared = schema.get("$defs", {})
+    found = set()
+    for path, value, is_required in keys(schema, shared):
+        found |= {f"{kind} {path}: is {word}" for word in words(value, shared)}
+        found |= {f"{kind} {path}: is always there"} if is_required else set()
+    return found
 
 
 def keys(
     schema: dict[str, Any], shared: dict[str, Any], path: str = ""
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the path, the kind of value and the meaning of each key of an object, and of those below it."""
+) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield each key of an object and of the objects in it: its path, its schema, and whether it is required.
+
+    In a path, `[]` stands for an item of a list, and `NAME` for a key that is a name.
+    """
     for form in forms(schema, shared):
         for name, value in form.get("properties", {}).items():
             place = f"{path}.{name}" if path else name
-            meaning = next(
-                (
-                    each["description"]
-                    for each in (value, *forms(value, shared))
-                    if "description" in each
-                ),
-                "",
-            )
-            missing = "" if name in form.get("required", ()) else "; may be missing"
-            yield place, kind_of(value, shared) + missing, meaning
+            yield place, value, name in form.get("required", ())
             yield from keys(value, shared, place)
         if isinstance(form.get("items"), dict):
             yield from keys(form["items"], shared, f"{path}[]")
@@ -81,29 +70,31 @@ def forms(schema: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, Any]
     return [form for each in several for form in forms(each, shared)] or [schema]
 
 
-def kind_of(schema: dict[str, Any], shared: dict[str, Any]) -> str:
-    """Return the kinds of value in words."""
-    name = schema.get("$ref", "").rpartition("/")[2].removeprefix("maybe_")
+def words(schema: dict[str, Any], shared: dict[str, Any]) -> set[str]:
+    """Return the types and the fixed values of a value."""
+    reference = schema.get("$ref", "").rpartition("/")[2]
+    name = reference.removeprefix("maybe_")
     if name in SHARED:
-        is_optional = schema["$ref"].rpartition("/")[2] != name
-        return f"[{name}](#keys){', null' if is_optional else ''}"
-    words: list[str] = []
+        return {f"a {name}"} | ({"null"} if reference != name else set())
+    found = set()
     for form in forms(schema, shared):
         if "const" in form:
-            words.append(f"`{form['const']}`")
+            found.add(repr(form["const"]))
         elif "enum" in form:
-            words += ["null" if each is None else f"`{each}`" for each in form["enum"]]
+            found |= {"null" if each is None else repr(each) for each in form["enum"]}
         else:
             listed = form.get("type", "any value")
-            words += [listed] if isinstance(listed, str) else listed
-    return ", ".join(dict.fromkeys(words))
+            found |= {listed} if isinstance(listed, str) else set(listed)
+    return found
 
 
-def sentence(text: str) -> str:
-    """Return a title as a sentence."""
-    return f"{text.rstrip('.')}." if text else ""
+def main() -> int:
+    """Add what is new to the record that the command line names."""
+    file = Path(sys.argv[1])
+    text = "\n".join(sorted(recorded(file) | present()))
+    file.write_text(f"{text}\n", encoding="utf-8")
+    return 0
 
 
-def cell(text: str) -> str:
-    """Return text as a cell of a table, in one line."""
-    return " ".join(text.split()).replace("|", "\\|")
+if __name__ == "__main__":
+    sys.exit(main())

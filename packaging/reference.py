@@ -1,7 +1,7 @@
 """The reference pages and the example settings, generated from the declarations of settings, commands and types.
 
-`python reference.py DOCS [EXAMPLES]` writes `settings.md`, `commands.md`, `types.md`, and `stability.md` with the keys
-of `--json`, into the one folder, and `agent.conf` into the other; `make reference` does so for `docs/` and `examples/`.
+`python reference.py DOCS [EXAMPLES]` writes `settings.md`, `commands.md` and `types.md` into the one folder, and
+`agent.conf` into the other; `make reference` does so for `docs/` and `examples/`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import keys
 import manual
 from heat_config_agent.cli import agent
 from heat_config_agent.cli.apply import command as apply
@@ -49,7 +48,8 @@ Types of plug-ins and of nested templates come in addition.
 _COMMANDS = """\
 Every command with its arguments, options and exit codes.
 [`operate.md`](operate.md) shows them at work.
-Each command prints this with `--help`, and so do the manual pages.
+Sections of commands leave out what many commands share: it comes first.
+`--help` of a command and the manual pages have everything together.
 """
 
 
@@ -144,45 +144,306 @@ def _comment(text: str) -> Iterator[str]:
         yield f"# {line}"
 
 
-SHARED = "Options of many commands"
-"""The heading of the options that are explained once."""
+GROUPS = {
+    "Common options": (
+        "Every command of `heat-config-agent` has them, apart from those that its section names.",
+        ("--state-dir", "--config", "--json", "--no-color", "--quiet"),
+    ),
+    "Template options": (
+        "They say what a stack is made of.",
+        (
+            "--template",
+            "--environment",
+            "--parameter",
+            "--parameter-file",
+            "--attribute",
+            "--inputs",
+            "--substitute",
+        ),
+    ),
+    "Plan options": (
+        "They show the work before it begins.",
+        ("--plan", "--all", "--diff"),
+    ),
+    "Work options": (
+        "They say where and how long the work goes on.",
+        ("--wait", "--wait-for", "--server", "--hosts", "--max-hosts"),
+    ),
+}
+"""The headings below which shared options are explained, with a sentence and the options; others come last."""
+
+OTHERS = "Other options of many commands"
+
+ALIASES = {
+    "heat-config-agent apply": "heat-config-apply",
+    "heat-config-agent plan": "heat-config-apply --plan",
+}
+"""The commands that are another program, and their command lines."""
+
+ORDINARY = {"0": "[,:;]", "2": "[:;]", "4": "[,:;]", "8": "[,:;]"}
+"""The exit codes whose meaning in a command is the general one, unless its words have such a sign of a condition."""
 
 
 def commands() -> Iterator[str]:
     """Yield the lines of the page of commands."""
     yield from ("# Commands", "", WRITTEN, *_COMMANDS.splitlines(), "")
-    yield from _command(apply.parser(), "##")
-    program = agent.parser()
-    yield from _command(program, "##")
-    shared = shared_options(program)
-    yield from (
-        f"### {SHARED}",
-        "",
-        "Where a command only names them, they mean this:",
-        "",
-    )
-    rows = ((_named(each), _help(program, each)) for each in shared.values())
-    yield from table(("option", "meaning"), rows)
-    every: dict[str, argparse.ArgumentParser] = {program.prog: program}
-    twins: dict[tuple[object, ...], str] = {}
-    for command in manual.every(program).values():
-        every[command.prog] = command
-        group, _, name = command.prog.rpartition(" ")
-        brief = _brief(every[group], name)
-        twin = twins.setdefault((brief, *_content(command)), command.prog)
-        if twin != command.prog:
-            yield from _twin(command, twin)
-            continue
-        yield from _command(
-            command,
-            "###",
-            {manual.explained(each) for each in shared.values()},
-            every[group],
-        )
+    page = _Page(agent.parser(), apply.parser())
+    yield from page.shared()
+    yield from page.command(page.apply, "##")
+    yield from page.command(page.program, "##")
+    for command in page.every.values():
+        if not page.is_told_elsewhere(command):
+            yield from page.command(command, "###")
     yield from ("## `heat-config-hook`", "")
     usage, _, text = standalone.usage().partition("\n")
     yield from ("```text", usage.removeprefix("usage: "), "```", "")
     yield from _blocks(text)
+
+
+class _Page:
+    """The sections of the page of commands: each says what its command does not share with others."""
+
+    def __init__(
+        self, program: argparse.ArgumentParser, apply_: argparse.ArgumentParser
+    ) -> None:
+        """Find what commands share: options, arguments, exit codes, and everything."""
+        self.program, self.apply = program, apply_
+        self.every = {each.prog: each for each in manual.every(program).values()}
+        self.options = shared_options(program)
+        self.arguments = _shared_arguments(program)
+        self.codes = _shared_codes(program)
+        self.general = dict(_codes(program))
+        self.twins: dict[str, str] = {}
+        """Command → the command that does the same, and that has the section."""
+        first: dict[tuple[object, ...], str] = {}
+        for name, command in self.every.items():
+            if name in ALIASES:
+                self._check_alias(command)
+                continue
+            group = name.rpartition(" ")[0]
+            if group in self.every and _same(self.every[group], command):
+                self.twins[name] = group
+                continue
+            twin = first.setdefault((self._purpose(name), *_content(command)), name)
+            if twin != name:
+                self.twins[name] = twin
+
+    def _check_alias(self, command: argparse.ArgumentParser) -> None:
+        own, other = _content(command), _content(self.apply)
+        if not set(own) <= set(other):
+            raise AssertionError(f"{command.prog} is not {ALIASES[command.prog]}")
+
+    def _purpose(self, name: str) -> str:
+        group, _, last = name.rpartition(" ")
+        return _brief(self.every.get(group, self.program), last)
+
+    def is_told_elsewhere(self, command: argparse.ArgumentParser) -> bool:
+        """Return whether a command has no section: another one does the same, or it only leads to its commands."""
+        return command.prog in self.twins or self.is_passage(command)
+
+    def is_passage(self, command: argparse.ArgumentParser) -> bool:
+        """Return whether a group inside of a group has only commands: they are in the table of the outer one."""
+        return (
+            command.prog.count(" ") > 1
+            and bool(manual.commands(command))
+            and not manual.arguments(command)
+            and not command.epilog
+        )
+
+    def shared(self) -> Iterator[str]:
+        """Yield the sections with what many commands share."""
+        yield from ("## Exit codes", "", *_CODES.splitlines(), "")
+        codes = ((f"`{code}`", text) for code, text in self.general.items())
+        yield from table(("exit code", "meaning"), codes)
+        left = dict(self.options)
+        for title, (about, names) in GROUPS.items():
+            rows = [
+                self._row(left.pop(each))
+                for name in names
+                for each in list(left)
+                if name in each
+            ]
+            yield from (f"## {title}", "", about, "")
+            yield from table(("option", "meaning"), rows)
+        yield from (f"## {OTHERS}", "")
+        yield from table(("option", "meaning"), map(self._row, left.values()))
+        yield from ("## Arguments of many commands", "")
+        yield from table(("argument", "meaning"), map(self._row, self.arguments))
+
+    def _row(self, action: argparse.Action) -> tuple[str, str]:
+        return _named(action), _help(self.program, action)
+
+    def command(self, parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+        """Yield the section of a command."""
+        usage = ("```text", _synopsis(parser), "```", "")
+        yield from (f"{heading} `{parser.prog}`", "")
+        if parser.prog in ALIASES:
+            line = ALIASES[parser.prog]
+            yield from (f"The same as [`{line}`](#{_anchor(line.split()[0])}).", "")
+            return
+        yield from usage
+        yield from _blocks(parser.description or "")
+        if also := [name for name, twin in self.twins.items() if twin == parser.prog]:
+            yield from (f"`{'`, `'.join(also)}` does the same.", "")
+        yield from table(("command", "purpose"), self._commands(parser))
+        actions = manual.arguments(parser)
+        known = [_argument(each) for each in self.arguments]
+        yield from table(
+            ("argument", "meaning"),
+            (
+                (_named(each), _help(parser, each))
+                for each in actions
+                if not each.option_strings and _argument(each) not in known
+            ),
+        )
+        yield from self._options(parser, actions)
+        notes, codes = parted(parser)
+        yield from _blocks(notes)
+        if parser is not self.program:
+            yield from self._codes(codes)
+
+    def _commands(
+        self, parser: argparse.ArgumentParser, before: str = ""
+    ) -> Iterator[tuple[str, str]]:
+        """Yield a row for each command of a group, and for each command of the groups that it only leads to."""
+        for name, inner in manual.commands(parser).items():
+            if self.is_passage(inner):
+                yield from self._commands(inner, f"{before}{name} ")
+            elif name:
+                anchor = _anchor(self.twins.get(inner.prog, inner.prog))
+                purpose = _brief(parser, name) or str(inner.description)
+                yield f"[`{before}{name}`](#{anchor})", purpose
+
+    def _options(
+        self, parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]
+    ) -> Iterator[str]:
+        """Yield a row for each option of a command that it does not share, and a sentence for the others."""
+        shared = {manual.explained(each) for each in self.options.values()}
+        options = [each for each in actions if each.option_strings]
+        is_whole = parser in (self.apply, self.program)
+        own = [
+            each for each in options if is_whole or manual.explained(each) not in shared
+        ]
+        rows = ((_named(each), _help(parser, each)) for each in own)
+        yield from table(("option", "meaning"), rows)
+        if is_whole or not options:
+            return
+        also, lacking = self._sets(
+            {_long(each) for each in options} - {*map(_long, own)}
+        )
+        if also:
+            yield from (
+                f"{'Other options' if own else 'Options'}: {', '.join(also)}.",
+                "",
+            )
+        if lacking:
+            yield from (
+                f"Without the common options {', '.join(lacking)}.",
+                "",
+            )
+
+    def _sets(self, has: set[str]) -> tuple[list[str], list[str]]:
+        """Return the sets of shared options that a command has, with single ones, and the common ones that it lacks."""
+        also, lacking = list[str](), list[str]()
+        for title, (_, names) in GROUPS.items():
+            wanted = [_long(each) for each in self.options.values()]
+            wanted = [each for each in names if each in wanted]
+            missing = [each for each in wanted if each not in has]
+            if title == "Common options":
+                lacking = [f"`{each}`" for each in missing]
+                has -= set(wanted)
+            elif len(missing) < min(3, len(wanted) - 1):
+                has -= set(wanted)
+                without = " and ".join(f"`{each}`" for each in missing)
+                link = f"[{title.lower()}](#{_anchor(title.lower())})"
+                also.append(f"{link} without {without}" if missing else link)
+        singles = [_long(each) for each in self.options.values() if _long(each) in has]
+        return also + [f"`{each}`" for each in singles], lacking
+
+    def _codes(self, codes: Iterable[tuple[str, str]]) -> Iterator[str]:
+        """Yield the exit codes of a command: those of its own meaning in a table, and the numbers of the others."""
+        rows, others = [], []
+        for code, text in codes:
+            text_ = text.removesuffix(": nothing was begun")
+            is_plain = code in ORDINARY and not re.search(ORDINARY[code], text_)
+            if is_plain or (code, text) in self.codes or self.general[code] == text:
+                others.append(code)
+            else:
+                rows.append((f"`{code}`", text))
+        yield from table(("exit code", "meaning"), rows)
+        if more := [f"`{each}`" for each in others if each not in ("0", "2")]:
+            yield from (
+                f"{'Other exit codes' if rows else 'Exit codes'}: {', '.join(more)}.",
+                "",
+            )
+
+
+_CODES = """\
+Every command can end with `0`, `2` and `130`.
+A section names the other exit codes of its command, and explains those that mean something special there.
+`--help` of a command explains all of its exit codes.
+They are [stable](stability.md).
+"""
+
+
+def _long(action: argparse.Action) -> str:
+    """Return the first long name of an option."""
+    return next(each for each in action.option_strings if each.startswith("--"))
+
+
+def _anchor(heading: str) -> str:
+    return heading.replace(" ", "-")
+
+
+def _argument(action: argparse.Action) -> tuple[tuple[str, ...], str]:
+    """Return what makes an argument the same as that of another command: its name, and its help."""
+    return (_metavar(action),), str(action.help)
+
+
+def parted(parser: argparse.ArgumentParser) -> tuple[str, list[tuple[str, str]]]:
+    """Return the notes of a command, and its exit codes with their meanings."""
+    before, _, rest = (parser.epilog or "").partition("exit codes:\n")
+    block, _, after = rest.partition("\n\n")
+    notes = "\n\n".join(each for each in (before, after) if each.strip())
+    return notes, manual.table(block.splitlines())
+
+
+def _codes(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    return parted(parser)[1]
+
+
+def _shared_codes(program: argparse.ArgumentParser) -> set[tuple[str, str]]:
+    """Return the exit codes that mean the same in many commands."""
+    counts = Counter(
+        row for command in manual.every(program).values() for row in _codes(command)
+    )
+    return {row for row, count in counts.items() if count >= manual.COMMON}
+
+
+def _shared_arguments(program: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the arguments that many commands have with the same meaning."""
+    found = [
+        action
+        for command in manual.every(program).values()
+        for action in manual.arguments(command)
+        if not action.option_strings
+    ]
+    counts = Counter(map(_argument, found))
+    first = {_argument(each): each for each in reversed(found)}
+    return [first[key] for key, count in counts.items() if count >= manual.COMMON]
+
+
+def _same(group: argparse.ArgumentParser, command: argparse.ArgumentParser) -> bool:
+    """Return whether a group does by itself what one of its commands does."""
+    of_group, of_command = (
+        (
+            each.description,
+            each.epilog,
+            [*map(manual.explained, manual.arguments(each))],
+        )
+        for each in (group, command)
+    )
+    return bool(of_command[2]) and of_group == of_command
 
 
 def _content(parser: argparse.ArgumentParser) -> tuple[object, ...]:
@@ -193,14 +454,6 @@ def _content(parser: argparse.ArgumentParser) -> tuple[object, ...]:
         *manual.commands(parser),
         *((*manual.explained(each), each.dest) for each in manual.arguments(parser)),
     )
-
-
-def _twin(parser: argparse.ArgumentParser, twin: str) -> Iterator[str]:
-    """Yield the section of a command that does the same as another one."""
-    yield from (f"### `{parser.prog}`", "", "```text", _synopsis(parser), "```", "")
-    yield from (f"The same as [`{twin}`](#{twin.replace(' ', '-')}).", "")
-    names = [_named(each) for each in manual.arguments(parser) if each.option_strings]
-    yield from table(("options",), [(", ".join(names),)] if names else [])
 
 
 def shared_options(
@@ -220,68 +473,6 @@ def shared_options(
         if count >= manual.COMMON:
             shared.setdefault(meaning[0], first[meaning])
     return shared
-
-
-def _command(
-    parser: argparse.ArgumentParser,
-    heading: str,
-    shared: Container[tuple[tuple[str, ...], str]] = (),
-    group: argparse.ArgumentParser | None = None,
-) -> Iterator[str]:
-    """Yield the section of a command: without the meanings of `shared` options, and without its group's exit codes."""
-    yield from (
-        f"{heading} `{parser.prog}`",
-        "",
-        "```text",
-        _synopsis(parser),
-        "```",
-        "",
-    )
-    yield from _blocks(parser.description or "")
-    inner = {name: each for name, each in manual.commands(parser).items() if name}
-    yield from table(
-        ("command", "purpose"),
-        (
-            (
-                f"[`{name}`](#{f'{parser.prog} {name}'.replace(' ', '-')})",
-                _brief(parser, name),
-            )
-            for name in inner
-        ),
-    )
-    actions = manual.arguments(parser)
-    arguments = [each for each in actions if not each.option_strings]
-    yield from table(
-        ("argument", "meaning"),
-        ((_named(each), _help(parser, each)) for each in arguments),
-    )
-    yield from table(("option", "meaning"), _options(parser, actions, shared))
-    notes = parser.epilog or ""
-    _, mark, codes = notes.partition("exit codes:\n")
-    if group and mark and (group.epilog or "").endswith(mark + codes):
-        notes = notes.removesuffix(mark + codes)
-        yield from _blocks(notes)
-        anchor = group.prog.replace(" ", "-")
-        yield from (f"The exit codes are those of [`{group.prog}`](#{anchor}).", "")
-    else:
-        yield from _blocks(notes)
-
-
-def _options(
-    parser: argparse.ArgumentParser,
-    actions: Iterable[argparse.Action],
-    shared: Container[tuple[tuple[str, ...], str]],
-) -> Iterator[tuple[str, str]]:
-    """Yield a row for each option of a command, and one for all that mean the same in many commands."""
-    options = [each for each in actions if each.option_strings]
-    for each in options:
-        if manual.explained(each) not in shared:
-            yield _named(each), _help(parser, each)
-    if rest := [_named(each) for each in options if manual.explained(each) in shared]:
-        yield (
-            f"[of many commands](#{SHARED.lower().replace(' ', '-')})",
-            ", ".join(rest),
-        )
 
 
 def _brief(parser: argparse.ArgumentParser, name: str) -> str:
@@ -399,11 +590,10 @@ def pages() -> dict[str, str]:
     """Return the text of each page by its name."""
     os.environ["NO_COLOR"] = "1"
     made = {"settings.md": settings(), "commands.md": commands(), "types.md": types()}
-    texts = {
+    return {
         name: re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
         for name, lines in made.items()
     }
-    return {**texts, "stability.md": keys.page()}
 
 
 def example_file() -> str:

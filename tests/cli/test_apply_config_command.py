@@ -167,7 +167,9 @@ def test_removing_the_file_runs_it_again(
     assert (machine.state / "deployed" / "d1.json").exists()
 
 
-def test_the_files_for_other_readers(machine: Machine, heat: SignalServer) -> None:
+def test_files_for_other_readers_have_deployment_and_result(
+    machine: Machine, heat: SignalServer
+) -> None:
     """`ID.json` is the deployment as it was run, its config chosen; `ID.notify.json` the result as it was signalled."""
     configs = [
         {

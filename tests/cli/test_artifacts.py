@@ -201,7 +201,7 @@ def test_a_stack_has_artifacts(machine: Machine, files: Files) -> None:
     assert files.asked == ["/plain"]
 
 
-def test_a_mistake_in_the_artifacts(
+def test_mistake_in_the_artifacts_fails_before_any_fetch(
     machine: Machine, heat: SignalServer, files: Files
 ) -> None:
     """A mistake in the artifacts is found before anything is fetched."""
@@ -255,7 +255,7 @@ def test_a_playbook_finds_its_roles(
 @pytest.mark.fault(
     3, "the server of an artifact hangs", "its deployment times out; others go on"
 )
-def test_a_server_that_hangs(
+def test_fetch_from_a_hanging_server_ends_with_the_timeout(
     machine: Machine, heat: SignalServer, files: Files
 ) -> None:
     """The timeout of the deployment counts."""
@@ -283,7 +283,7 @@ def signalled(heat: SignalServer, identity: str) -> dict[str, Any]:
     "kill -9 of the agent while an artifact is fetched",
     "it is fetched and its deployment runs once",
 )
-def test_a_kill_during_a_fetch(
+def test_fetching_run_survives_a_kill_of_the_agent(
     machine: Machine, heat: SignalServer, files: Files
 ) -> None:
     """The run goes on without the agent, and the next one sends its result."""
@@ -315,7 +315,7 @@ def test_a_kill_during_a_fetch(
     "a full disk while an artifact is fetched or unpacked",
     "its deployment fails, and runs nothing",
 )
-def test_a_full_disk_during_a_fetch(
+def test_full_disk_during_a_fetch_fails_with_a_result(
     machine: Machine, heat: SignalServer, files: Files
 ) -> None:
     """The partial file is removed, so there is room for the result."""

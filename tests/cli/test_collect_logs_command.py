@@ -53,7 +53,7 @@ def collected(machine: Machine, name: str = "bundle.tar.gz") -> dict[str, str]:
     return parts(path)
 
 
-def test_the_bundle_has_what_others_need_to_help(
+def test_bundle_has_states_settings_checks_and_output(
     machine: Machine, heat: SignalServer
 ) -> None:
     """The states, the settings, the checks, the output and the versions, each as a part of its own."""
@@ -152,7 +152,7 @@ def test_logs_are_collected_from_a_damaged_state(machine: Machine) -> None:
     assert found.keys() >= USUAL
 
 
-def test_no_file_is_replaced(machine: Machine) -> None:
+def test_bundle_replaces_no_existing_file(machine: Machine) -> None:
     """The bundle is written over neither an existing file nor a link to one."""
     path = machine.folder / "bundle.tar.gz"
     path.symlink_to(machine.folder / "elsewhere")

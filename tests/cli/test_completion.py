@@ -346,7 +346,7 @@ def test_answer_that_takes_too_long_is_left_out(machine: Machine) -> None:
 def test_line_is_split_as_bash_does(
     line: str, expected: list[str], raw: str, quote: str
 ) -> None:
-    """Quotes and backslashes count; the open quote at the end is known."""
+    """Quotes and backslashes count, and an open quote at the end is detected."""
     typed = shells.split(line)
     assert (typed.words, typed.raw, typed.quote) == (expected, raw, quote)
 
@@ -385,7 +385,7 @@ def test_only_the_end_of_a_word_is_replaced_in_bash() -> None:
         (Files(), ".h", [".hidden"]),
     ],
 )
-def test_files_are_those_that_are_meant(
+def test_files_are_offered_by_the_endings_of_their_argument(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     files: Files,

@@ -177,7 +177,9 @@ def silent_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_healthy_machine_passes_every_check(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """Each server and each source is asked, and nothing on the machine changes."""
     machine.state.mkdir(mode=0o700)
     first = command(machine, {"heat": heat(openstack)})  # with the real tools
@@ -285,7 +287,7 @@ def test_a_wrong_address_of_the_cloudformation_api_is_reported_with_its_file(
     assert "Heat's CloudFormation API at 127.0.0.1" in one(done, Verdict.OK, "cfn")
 
 
-def test_nobody_says_how_to_reach_heat(machine: Machine) -> None:
+def test_machine_without_a_transport_fails_the_check(machine: Machine) -> None:
     """A machine without a transport is a failure, unless that is set on purpose."""
     done = doctor(machine, {"heat": {}})
     assert "no Heat connection details in the settings" in one(
@@ -414,7 +416,7 @@ def test_an_application_credential_takes_the_place_of_the_user(
     )
 
 
-def test_the_catalog_lacks_the_service(
+def test_service_that_the_catalog_lacks_is_reported(
     machine: Machine, openstack: cloud.Cloud
 ) -> None:
     """A missing service, or region, of the catalog is reported."""
@@ -727,7 +729,7 @@ def test_https_where_plain_http_is_spoken(
         "ftp://127.0.0.1/?secret",
     ],
 )
-def test_a_url_that_is_none(url: str) -> None:
+def test_invalid_url_is_reported_by_its_setting(url: str) -> None:
     """The report names the setting with the invalid URL, without the URL, which may be a secret."""
     wanted = network.Server(
         check="request",
@@ -790,7 +792,7 @@ def test_an_agent_that_is_stuck_is_reported(machine: Machine) -> None:
         )
 
 
-def test_a_deployment_needs_what_is_not_there(machine: Machine) -> None:
+def test_missing_tool_of_a_deployment_is_a_failure(machine: Machine) -> None:
     """A missing tool that a deployment needs is a failure; the others are named in one line."""
     machine.have_quick_tools()
     folder = machine.folder / "local"
@@ -863,7 +865,7 @@ def test_scripts_cannot_be_run(machine: Machine) -> None:
         ("mode=700,size=200m,ro", "true", Verdict.FAILED, "Read-only file system"),
     ],
 )
-def test_room_for_the_state(
+def test_little_room_for_the_state_is_a_warning(
     machine: Machine, how: str, first: str, verdict: Verdict, says: str
 ) -> None:
     """Little room is a warning, none a failure."""

@@ -82,7 +82,7 @@ def test_a_link_to_our_hook_is_our_hook(machine: Machine, heat: SignalServer) ->
         (["script"], "[" * 100_000, 1, "standard input is not valid JSON"),
     ],
 )
-def test_bad_usage_of_a_hook(
+def test_bad_usage_of_a_hook_exits_without_a_reply(
     machine: Machine, arguments: list[str], given: str, code: int, message: str
 ) -> None:
     """The exit code is 2 for an unknown hook, and 1 without a deployment; nothing is printed as a reply."""

@@ -107,7 +107,9 @@ def test_a_run_is_kept_away_from_all_of_it(
     )
 
 
-def test_it_has_a_network_of_its_own(machine: Machine, heat: SignalServer) -> None:
+def test_isolated_run_can_connect_only_to_itself(
+    machine: Machine, heat: SignalServer
+) -> None:
     """An isolated run can connect only to itself: not to servers of the machine or other interfaces."""
     parts = urlsplit(heat.url())
     address = (parts.hostname, parts.port)
@@ -176,7 +178,7 @@ def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -
         ({"system": "strict", "tmp": "true"}, "/tmp"),
     ],
 )
-def test_each_level_means_what_it_says(
+def test_each_isolation_level_restricts_only_its_parts(
     machine: Machine,
     heat: SignalServer,
     seen: Path,
@@ -279,7 +281,7 @@ def test_a_timeout_ends_all_of_it(machine: Machine) -> None:
 @pytest.mark.fault(
     1, "kill -9 of the agent at transitions of an isolated run", "the report is true"
 )
-def test_it_outlives_the_agent(
+def test_isolated_run_outlives_the_agent(
     machine: Machine, heat: SignalServer, tried: Callable[[int], None]
 ) -> None:
     """The next agent tells its result."""
@@ -360,7 +362,7 @@ def test_a_mistake_is_a_failure(
     assert not proof.exists()
 
 
-def test_a_hook_by_hand_isolates_nothing(machine: Machine) -> None:
+def test_hook_by_hand_refuses_isolation(machine: Machine) -> None:
     """A hook that is run by hand refuses isolation, because only the agent can isolate a run."""
     given = json.dumps({"id": "d1", "config": SH, "options": {"isolate": ALL}})
     done = subprocess.run(

@@ -179,7 +179,7 @@ def test_secrets_of_barbican_come_only_from_listed_hosts(
         cloud.stop()
 
 
-def test_a_signal_to_a_service_of_the_catalog_obeys_it(
+def test_signal_to_a_service_of_the_catalog_obeys_the_rule(
     governed: Governed, tmp_path: Path
 ) -> None:
     """Keystone may be reached, and the service that its catalog names may not: the result waits."""

@@ -105,7 +105,7 @@ def test_a_script_is_that_user(
 
 
 @pytest.mark.usefixtures("place")
-def test_it_has_the_groups_of_that_user_and_a_private_folder(machine: Machine) -> None:
+def test_run_has_the_groups_of_its_user_and_a_private_folder(machine: Machine) -> None:
     """All groups of the machine's record and none of the agent's; PATH is that of all runs."""
     (machine.folder / "group").write_text(
         f"{Path('/etc/group').read_text()}heat-extra:x:64711:daemon,{USER}\n"

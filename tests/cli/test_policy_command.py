@@ -500,7 +500,7 @@ resources:
 """
 
 
-def test_a_followed_stack_obeys_it(governed: Governed, proof: Path) -> None:
+def test_followed_stack_obeys_the_policy(governed: Governed, proof: Path) -> None:
     """Its deployments have the source `stack`, as if the template were applied."""
     folder = governed.machine.folder / "site"
     folder.mkdir()
@@ -521,7 +521,7 @@ def test_a_followed_stack_obeys_it(governed: Governed, proof: Path) -> None:
 
 
 @pytest.mark.parametrize("template", ["inner.yaml", "outer.yaml"])
-def test_stacks_obey_it(governed: Governed, proof: Path, template: str) -> None:
+def test_stacks_obey_the_policy(governed: Governed, proof: Path, template: str) -> None:
     """Stacks obey the policy, also in nested templates and for scripts from get_file, and say why."""
     folder = governed.machine.folder
     (folder / "inner.yaml").write_text(INNER)

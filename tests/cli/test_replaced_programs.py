@@ -42,7 +42,9 @@ def told(
 # The result.
 
 
-def test_a_reply_of_many_megabytes(machine: Machine, heat: SignalServer) -> None:
+def test_reply_of_many_megabytes_is_sent_shortened(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents never sent a reply over 950,000 bytes, for a TypeError; ours sends its beginning and its end."""
     value = told(
         machine, heat, "#!/bin/sh\necho first\nyes | head -c 3000000\necho last\n"
@@ -55,7 +57,7 @@ def test_a_reply_of_many_megabytes(machine: Machine, heat: SignalServer) -> None
     assert value["deploy_status_code"] == 0
 
 
-def test_a_big_output_without_standard_ones(
+def test_big_output_without_standard_ones_is_shortened(
     machine: Machine, heat: SignalServer
 ) -> None:
     """heat-agents shortened no declared output, and failed where stdout was missing; ours shortens what is longest."""
@@ -70,7 +72,7 @@ def test_a_big_output_without_standard_ones(
     assert "bytes left out" in value["big"]
 
 
-def test_memory_for_output(machine: Machine, heat: SignalServer) -> None:
+def test_memory_for_output_is_bounded(machine: Machine, heat: SignalServer) -> None:
     """heat-agents held output many times over, up to a gigabyte; ours is bounded in memory as it is on the disk."""
     none = peak(
         machine, heat, deployment("none", "#!/bin/sh\n", signal=heat.url("none"))
@@ -106,7 +108,7 @@ def peak(machine: Machine, heat: SignalServer, given: dict[str, Any]) -> int:
     return int(found[1]) * 1024
 
 
-def test_a_hook_that_failed_and_replied_an_empty_object(
+def test_failed_hook_with_an_empty_reply_fails_its_deployment(
     machine: Machine, heat: SignalServer
 ) -> None:
     """heat-agents signalled {} for a hook that ended with 3, a success to Heat; ours signals its exit code."""
@@ -132,7 +134,7 @@ def test_a_hook_that_does_not_say_how_it_ended(
     assert reply.startswith("{") or reply in value["deploy_stdout"]
 
 
-def test_a_binary_output(machine: Machine, heat: SignalServer) -> None:
+def test_binary_output_is_sent_as_text(machine: Machine, heat: SignalServer) -> None:
     """heat-agents' hook died of output other than UTF-8, after the script had run; ours replaces the bytes."""
     value = told(
         machine,
@@ -205,7 +207,7 @@ def test_a_tool_that_is_not_there(machine: Machine, heat: SignalServer) -> None:
         {"inputs": ["x"]},
     ],
 )
-def test_a_malformed_entry(
+def test_malformed_entry_fails_with_its_path(
     machine: Machine, heat: SignalServer, wrong: dict[str, Any]
 ) -> None:
     """heat-agents signalled nothing for a malformed entry; ours fails it with the path, and goes on with the others."""
@@ -220,8 +222,10 @@ def test_a_malformed_entry(
     assert heat.values("good")[0]["deploy_status_code"] == 0
 
 
-def test_an_entry_with_little_in_it(machine: Machine, heat: SignalServer) -> None:
-    """heat-agents stumbled over an entry without inputs and a String input without a value; ours takes both."""
+def test_entry_without_inputs_is_carried_out(
+    machine: Machine, heat: SignalServer
+) -> None:
+    """heat-agents failed for an entry without inputs and for a String input without a value; ours accepts both."""
     bare = {
         "id": "bare",
         "group": "script",
@@ -235,7 +239,9 @@ def test_an_entry_with_little_in_it(machine: Machine, heat: SignalServer) -> Non
     assert heat.values()[0]["deploy_stdout"] == "<>\n"
 
 
-def test_a_component_as_text(machine: Machine, heat: SignalServer) -> None:
+def test_component_as_json_text_is_carried_out(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents signalled nothing where a component's config was JSON text; ours reads it."""
     component = {
         "configs": [
@@ -254,7 +260,7 @@ def test_a_component_as_text(machine: Machine, heat: SignalServer) -> None:
 
 
 @pytest.mark.parametrize("group", ["../..", "..", "/", "\u00e4\u00f6/../.", " "])
-def test_a_group_of_odd_characters(
+def test_group_of_odd_characters_fails_its_deployment(
     machine: Machine, heat: SignalServer, group: str
 ) -> None:
     """heat-agents took the hook directory itself for the hook, and signalled nothing; ours fails the deployment."""
@@ -317,12 +323,14 @@ def test_a_script_that_never_ends(machine: Machine, heat: SignalServer) -> None:
 
 
 @pytest.mark.parametrize("config", ["", None, " \n"])
-def test_an_empty_config(machine: Machine, heat: SignalServer, config: object) -> None:
+def test_empty_config_is_done_at_once(
+    machine: Machine, heat: SignalServer, config: object
+) -> None:
     """heat-agents failed an empty script with a traceback; ours has nothing to do, and is done at once."""
     assert told(machine, heat, config)["deploy_status_code"] == 0
 
 
-def test_an_empty_config_that_nobody_waits_for(machine: Machine) -> None:
+def test_empty_config_without_a_server_ends_at_once(machine: Machine) -> None:
     """heat-agents failed an empty script with a traceback; ours ends at once where nobody is to be told either."""
     process = machine.start_apply([deployment(config="")])
     try:
@@ -354,7 +362,9 @@ def test_however_a_script_begins(
     assert (value["deploy_stdout"].strip(), value["deploy_status_code"]) == ("42", 0)
 
 
-def test_inputs_of_every_type(machine: Machine, heat: SignalServer) -> None:
+def test_inputs_of_every_type_reach_the_script(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents' hook died of inputs of other types than text; ours writes all types in one documented way."""
     inputs = {
         "t": "a b",
@@ -373,7 +383,9 @@ def test_inputs_of_every_type(machine: Machine, heat: SignalServer) -> None:
     )
 
 
-def test_a_shorter_script_of_the_same_id(machine: Machine, heat: SignalServer) -> None:
+def test_shorter_script_of_the_same_id_runs_alone(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents ran the tail of a longer script of the same id too; ours runs what it was given."""
     machine.apply([deployment(config="#!/bin/sh\necho long\n" + "echo tail\n" * 50)])
     assert machine.agent("forget", "--yes", "d1").code == 0
@@ -440,7 +452,7 @@ def test_a_clean_environment(machine: Machine, heat: SignalServer) -> None:
 # Secrets, logs and what stays on the disk.
 
 
-def test_secrets_in_what_is_shown(machine: Machine, heat: SignalServer) -> None:
+def test_no_command_shows_a_secret_input(machine: Machine, heat: SignalServer) -> None:
     """heat-agents logged the value of every input; ours shows no secret, in no output of any command."""
     inputs = [
         {"name": "db_password", "value": SECRET},

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+import keys
 from heat_config_agent.cli import schemas
 from heat_config_agent.model.errors import UsageError
 from support import answers, together
@@ -35,6 +37,62 @@ def answer(**changed: Any) -> str:
             **changed,
         }
     )
+
+
+KEYS = Path(__file__).parents[1] / "samples/keys.txt"
+"""The record of all keys: which are always there, and their values."""
+
+
+def test_record_has_every_key_and_no_key_is_lost() -> None:
+    """A key that is gone, or that has other values, contradicts `docs/stability.md`; new keys are recorded."""
+    recorded, present = keys.recorded(KEYS), keys.present()
+    assert recorded - present == set(), "a major version may change this, no other"
+    assert present - recorded == set(), "`make reference` records new keys"
+
+
+def test_key_that_is_gone_or_optional_is_missing_in_the_facts() -> None:
+    """The record notices a key without its name, a key that may be missing, and a value that has become another."""
+    schema = {
+        "properties": {"a": {"type": "string"}, "b": {"enum": ["x", None]}},
+        "required": ["a"],
+    }
+    before = keys.facts("k", schema)
+    assert before == {
+        "k a: is always there",
+        "k a: is string",
+        "k b: is 'x'",
+        "k b: is null",
+    }
+    optional = keys.facts("k", {**schema, "required": []})
+    assert before - optional == {"k a: is always there"}
+    other = {**schema, "properties": {"a": {"type": "integer"}}}
+    assert before - keys.facts("k", other) == {
+        "k a: is string",
+        "k b: is 'x'",
+        "k b: is null",
+    }
+
+
+def test_lost_key_stays_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program that writes the record removes nothing, so that a test fails until someone has done it."""
+    file = tmp_path / "keys.txt"
+    file.write_text("old key: is string\n", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["keys.py", str(file)])
+    keys.main()
+    assert keys.recorded(file) == keys.present() | {"old key: is string"}
+
+
+def test_page_of_stability_names_every_schema() -> None:
+    """A reader finds the schema of each kind there."""
+    page = Path(__file__).parents[2] / "docs/stability.md"
+    text = page.read_text(encoding="utf-8")
+    assert [
+        each
+        for each in schemas.kinds()
+        if f"[`{each}`](schemas/{each}.json)" not in text
+    ] == []
 
 
 @pytest.mark.parametrize("kind", schemas.kinds())

@@ -157,7 +157,9 @@ def test_other_tools_get_their_secrets(machine: Machine, tool: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["age", "systemd-creds"])
-def test_encrypted_secrets(machine: Machine, vault: Path, name: str) -> None:
+def test_encrypted_secrets_are_decrypted_on_the_machine_only(
+    machine: Machine, vault: Path, name: str
+) -> None:
     """The real programs decrypt them on the machine; another identity or another name cannot."""
     need(name, {"age": "age", "systemd-creds": "systemd"}[name])
     if name == "age":

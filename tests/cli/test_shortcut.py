@@ -71,7 +71,7 @@ def ran(machine: Machine) -> str:
     return (machine.folder / "ran").read_text()
 
 
-def test_nothing_to_do_is_reported_again(idle: Machine) -> None:
+def test_unchanged_document_is_reported_in_the_same_words(idle: Machine) -> None:
     """With the same words, and the same exit code."""
     idle.state.joinpath(shortcut.FILE).unlink()
     first, anew = applied(idle)

@@ -9,7 +9,9 @@ from support.loopback import SignalServer
 from support.machine import Machine, deployment
 
 
-def test_show_tells_all_of_one(machine: Machine, heat: SignalServer) -> None:
+def test_show_prints_everything_about_a_deployment(
+    machine: Machine, heat: SignalServer
+) -> None:
     """`show` prints a deployment with its state, inputs and result, as text and as JSON."""
     script = f"{SH}echo hello $who\nprintf 42 >$heat_outputs_path.answer\n"
     given = deployment(

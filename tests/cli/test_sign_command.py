@@ -50,7 +50,7 @@ def verify(machine: Machine, signers: str, *words: str) -> Done:
     return run(machine, "check", *words, "--signers", signers)
 
 
-def test_check_says_what_a_machine_would_say(
+def test_check_agrees_with_the_verification_of_a_machine(
     machine: Machine, alice: Signer, signers: str, tmp_path: Path
 ) -> None:
     """The documents are not signed, signed, altered, and signed by another user."""
@@ -241,7 +241,7 @@ def test_a_key_that_cannot_sign_is_explained(machine: Machine, tmp_path: Path) -
 def test_a_key_in_an_agent_signs(
     machine: Machine, alice: Signer, signers: str, tmp_path: Path
 ) -> None:
-    """The public key names it. A file whose name cannot be in a list is refused."""
+    """The option names the public key. A file whose name cannot be in a list is refused."""
     path, socket = tmp_path / "site.json", tmp_path / "agent"
     path.write_text("[]")
     agent = machine.start("/usr/bin/ssh-agent", "-D", "-a", str(socket))

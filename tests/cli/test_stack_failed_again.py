@@ -343,7 +343,7 @@ def test_check_and_snapshot_leave_a_failed_deployment_failed(
     assert apply(machine, content).code == 0
 
 
-def test_adopted_failure_stays_one(machine: Machine) -> None:
+def test_adopted_deployment_stays_failed(machine: Machine) -> None:
     """A deployment that had failed when its stack was abandoned is failed in the stack that adopts it."""
     content = template(svc=deployment())
     assert apply(machine, content).code == 0

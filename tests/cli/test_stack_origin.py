@@ -167,7 +167,9 @@ def test_copy_changes_nothing(machine: Machine) -> None:
     assert "unchanged" in ran.out
 
 
-def test_other_file_in_the_place_of_a_removed_one_is_refused(machine: Machine) -> None:
+def test_different_file_at_the_path_of_a_removed_template_is_refused(
+    machine: Machine,
+) -> None:
     """A file with other lines is another one, although the first is gone."""
     first = template(machine, "a")
     machine.apply(first)

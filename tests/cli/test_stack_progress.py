@@ -205,7 +205,7 @@ def test_running_resource_after_an_interruption_is_shown_as_running(
 
 
 @pytest.mark.parametrize("word", ["one", "pair/one"])
-def test_nothing_is_found_where_there_is_no_stack(machine: Machine, word: str) -> None:
+def test_query_about_an_unknown_stack_is_an_error(machine: Machine, word: str) -> None:
     """Without the stack there is one sentence, and the exit code is that of a missing thing."""
     done = machine.agent("log", word)
     assert (done.code, done.err.count("\n")) == (8, 1)

@@ -214,7 +214,7 @@ FAILURES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("script", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "JSON"])
-def test_no_reason_shows_a_secret_parameter(
+def test_reasons_of_failures_hide_secret_parameters(
     stack: Stack, script: str, words: list[str]
 ) -> None:
     """Why a deployment has failed is said in several places."""

@@ -166,7 +166,7 @@ def test_the_type_of_a_placeholder_is_shown(machine: Machine) -> None:
     )
 
 
-def test_a_template_of_a_type(machine: Machine) -> None:
+def test_template_of_a_type_is_printed_in_either_format(machine: Machine) -> None:
     """The template is printed in either format, and as JSON, but not together with --long."""
     done = types(machine, "show", "My::Lamp", "--template-type", "HOT")
     assert (done.code, done.err) == (0, "")
@@ -223,7 +223,7 @@ def test_missing_folder_is_reported(machine: Machine, tmp_path: Path) -> None:
     assert "OS::Heat::Value" in done.out
 
 
-def test_a_misspelt_type_of_a_capability(machine: Machine) -> None:
+def test_misspelt_type_of_a_capability_is_a_warning(machine: Machine) -> None:
     """An unknown type is a warning with the probable name, and a type of a plug-in is not unknown."""
     for name, text in (
         ("wrong", "OS::Nova::Servr"),

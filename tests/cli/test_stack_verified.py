@@ -176,7 +176,7 @@ def test_retried_deployment_runs_create_if_it_runs_nothing_else(
     assert stacks.ran == ["b CREATE"] * 2
 
 
-def test_repair_of_a_stack_is_an_update_as_it_is(stacks: Stacks) -> None:
+def test_repair_of_a_stack_updates_it_unchanged(stacks: Stacks) -> None:
     """Only the deployment that has drifted runs again, once; it is verified again."""
     resources = {**touched(stacks, "a"), **touched(stacks, "b")}
     stacks.apply(stacks.template(resources))

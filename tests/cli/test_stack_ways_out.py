@@ -131,7 +131,7 @@ def test_metadata_of_a_resource_is_shown(machine: Machine) -> None:
     )
 
 
-def test_parameter_groups_order_the_table(machine: Machine) -> None:
+def test_table_of_parameters_follows_their_groups(machine: Machine) -> None:
     """The groups come in order with their labels and descriptions, and the other parameters follow."""
     done = validate(
         machine,
@@ -207,7 +207,7 @@ def test_outdated_types_and_properties_give_a_warning(
     )
 
 
-def test_all_mistakes_in_one_round(machine: Machine) -> None:
+def test_validation_reports_all_mistakes_at_once(machine: Machine) -> None:
     """All mistakes of form, types, properties and attributes are shown, except those that follow from another."""
     text = """\
 parameters:

@@ -186,7 +186,7 @@ def test_templates_of_cloudformation_stacks_are_files(
     assert problem in done.err.replace(str(machine.folder) + "/", "")
 
 
-def test_groups_of_instances(machine: Machine) -> None:
+def test_groups_of_instances_follow_their_size(machine: Machine) -> None:
     """Their members are like the launch configuration, at the group's size, which an update or a policy changes."""
     template = write(machine, GROUPS)
     assert stack(machine, "create", "-t", template, "p").code == 0
@@ -284,7 +284,9 @@ def test_the_members_of_a_group_are_a_template(machine: Machine) -> None:
         ),
     ],
 )
-def test_mistakes_in_groups(machine: Machine, old: str, new: str, problem: str) -> None:
+def test_mistakes_in_groups_have_the_sentences_of_heat(
+    machine: Machine, old: str, new: str, problem: str
+) -> None:
     """The sentences are Heat's."""
     assert old in GROUPS
     done = stack(

@@ -199,7 +199,7 @@ def test_directories_are_those_that_a_run_looks_into(
         ("", None),
     ],
 )
-def test_a_version_is_found_in_what_is_said(
+def test_version_is_read_from_either_output_stream(
     machine: Machine, bin_folder: Path, script: str, version: str | None
 ) -> None:
     """The version is read from either output stream, and a program without one is still listed."""
@@ -511,7 +511,9 @@ def test_bad_usage_comes_to_2(machine: Machine, arguments: list[str]) -> None:
     assert "error: " in done.err
 
 
-def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:
+def test_tool_list_creates_no_state_directory(
+    machine: Machine, bin_folder: Path
+) -> None:
     """Any user may run the command, and no state directory is created."""
     before = {path: path.stat().st_mtime_ns for path in machine.folder.rglob("*")}
     assert tools(machine, "list").code == 0

@@ -86,7 +86,7 @@ def test_another_form_is_not_passed_on(machine: Machine, value: str) -> None:
 
 
 def test_empty_input_leaves_no_trace(machine: Machine) -> None:
-    """A template may have an empty default."""
+    """An input that is empty, as by the default of a template, is left out."""
     done = machine.apply(
         [deployment("d1", SHOWS, inputs={"traceparent": ""})], "--json"
     )

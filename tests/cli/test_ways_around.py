@@ -179,7 +179,7 @@ def test_of_two_actions_the_one_that_runs_counts(
 @pytest.mark.parametrize(
     "key", ["source", "hook", "user", "tool", "policy", "left_at", "again"]
 )
-def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(
+def test_deployment_cannot_set_values_of_the_agent(
     governed: Governed, heat: SignalServer, proof: Path, key: str
 ) -> None:
     """The author of a deployment cannot set its source or the way in which it runs."""
@@ -496,7 +496,7 @@ topology_template:
 """
 
 
-def test_the_deletion_of_a_stack_obeys_it(
+def test_deletion_of_a_stack_obeys_the_policy(
     governed: Governed, machine: Machine, proof: Path
 ) -> None:
     """A forbidden deletion is refused, and the stack says so."""
@@ -512,7 +512,9 @@ def test_the_deletion_of_a_stack_obeys_it(
     assert proof.read_text() == "ran\n"
 
 
-def test_a_service_obeys_it(governed: Governed, machine: Machine, proof: Path) -> None:
+def test_service_obeys_the_policy(
+    governed: Governed, machine: Machine, proof: Path
+) -> None:
     """The scripts of TOSCA are run by the tool `tosca`, and by nothing else."""
     (machine.folder / "run.sh").write_text(script(proof))
     path = machine.write(SERVICE, "service.yaml")

@@ -141,7 +141,7 @@ def too_early(trace: str, identities: Iterable[str]) -> set[str]:
     return early
 
 
-def test_nothing_comes_before_it_is_on_disk(
+def test_next_step_waits_for_the_flush_of_the_last(
     machine: Machine, heat: SignalServer
 ) -> None:
     """In a batch one flush serves two deployments: the next one begins, and the last one's result is sent, after it."""

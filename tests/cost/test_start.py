@@ -130,7 +130,7 @@ def test_a_run_that_finds_nothing_new_loads_no_more(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "show", "log", "retry", "forget"])
-def test_a_command_loads_what_it_is(machine: Machine, command: str) -> None:
+def test_command_loads_only_its_own_modules(machine: Machine, command: str) -> None:
     """A command loads its own options and modules, not those of all."""
     machine.apply([deployment()])
     named = {"status": [], "forget": ["--yes", "d1"]}.get(command, ["d1"])

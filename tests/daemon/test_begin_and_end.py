@@ -120,7 +120,7 @@ def test_daemons_with_different_state_directories_do_not_meet(
         elsewhere.end()
 
 
-def test_a_pipe_that_nobody_reads_any_more(
+def test_daemon_survives_the_reader_of_its_log(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """The daemon continues when the reader of its log has gone, as when journald restarts."""

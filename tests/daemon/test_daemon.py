@@ -56,7 +56,7 @@ def test_a_document_is_applied_and_its_result_delivered(
     assert len(daemon.said("d1", "done")) == 1
 
 
-def test_many_documents_one_after_the_other(
+def test_each_new_document_is_carried_out_once(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """Each document that comes while the agent is idle runs soon after, once."""
@@ -265,7 +265,7 @@ def test_a_run_that_is_replaced_is_recorded_and_not_signalled(
     assert ("its deployment was replaced" in record["reason"]) is (replaced == "cancel")
 
 
-def test_time_limit_environment_and_hooks_of_the_settings(
+def test_settings_of_the_file_reach_the_runs(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """The settings of the file reach the runs."""

@@ -86,7 +86,9 @@ def test_daemon_without_a_start_tells_systemd_why(
 @pytest.mark.parametrize(
     "address", ["@heat-config-agent-{pid}", "{folder}/nobody", "relative", ""]
 )
-def test_any_socket_or_none(daemon: Daemon, machine: Machine, address: str) -> None:
+def test_daemon_notifies_an_abstract_socket_or_goes_without(
+    daemon: Daemon, machine: Machine, address: str
+) -> None:
     """The daemon writes to an abstract socket, and a missing listener has no effect."""
     address = address.format(pid=os.getpid(), folder=machine.folder)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:

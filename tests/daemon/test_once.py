@@ -40,7 +40,7 @@ def test_once_polls_every_source_and_exits_with_the_outcome(
     assert ran(machine) == ["d1"]
 
 
-def test_once_without_an_answer(daemon: Daemon, machine: Machine) -> None:
+def test_once_exits_with_3_without_an_answer(daemon: Daemon, machine: Machine) -> None:
     """No source, no document: 3, in good time."""
     daemon.settings["file"] = {"path": str(machine.folder / "missing.json")}
     daemon.configure(collectors="file")
@@ -50,13 +50,13 @@ def test_once_without_an_answer(daemon: Daemon, machine: Machine) -> None:
     assert "Traceback" not in done.err
 
 
-def test_once_with_bad_settings(daemon: Daemon) -> None:
+def test_once_exits_with_2_for_bad_settings(daemon: Daemon) -> None:
     """2."""
     daemon.configure(parallel="none")
     assert daemon.command("run", "--once").code == 2
 
 
-def test_once_with_a_result_that_cannot_be_delivered(
+def test_once_exits_with_5_for_an_undelivered_result(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """5; the next one delivers it, without running anything."""
@@ -70,7 +70,7 @@ def test_once_with_a_result_that_cannot_be_delivered(
     assert len(heat.signals) == 1
 
 
-def test_once_that_is_interrupted(
+def test_interrupted_pass_leaves_its_runs_alone(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """SIGINT ends the pass with 130, and runs continue; other signals neither disturb it nor make it busy."""

@@ -126,7 +126,7 @@ def test_a_source_that_is_down_loses_nothing(
 # Servers.
 
 
-def test_metadata_from_a_server(
+def test_new_deployments_of_a_polled_server_run(
     daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer
 ) -> None:
     """A server is polled again and again, and new deployments run."""
@@ -186,7 +186,7 @@ def test_a_server_that_hangs_delays_no_other_source(
     assert daemon.stop() == 0
 
 
-def test_it_ends_at_once_while_a_server_hangs(
+def test_daemon_ends_at_once_while_a_server_hangs(
     daemon: Daemon, server: SignalServer
 ) -> None:
     """The daemon ends at once although a server has not answered."""

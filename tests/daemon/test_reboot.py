@@ -139,7 +139,7 @@ def test_reboot_is_left_to_people_where_the_settings_say_so(
 
 
 @pytest.mark.slow
-def test_asking_again_and_again(
+def test_deployment_fails_after_ten_reboots(
     daemon: Daemon,
     machine: Machine,
     heat: SignalServer,
@@ -215,7 +215,7 @@ def test_reboot_waits_for_the_delivery_of_results(
     assert daemon.states()["d1"] == "signalled"
 
 
-def test_a_reboot_that_nobody_wants_any_more(
+def test_replaced_deployment_causes_no_reboot(
     daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path
 ) -> None:
     """A deployment that was replaced while it ran, or waited for the reboot, causes none."""
@@ -260,7 +260,7 @@ def test_a_reboot_that_nobody_wants_any_more(
     assert len(heat.signals) == 1
 
 
-def test_a_reboot_that_nobody_asked_for(
+def test_run_that_the_reboot_interrupted_is_reported_at_start(
     daemon: Daemon,
     machine: Machine,
     heat: SignalServer,
@@ -294,14 +294,14 @@ def test_a_reboot_that_nobody_asked_for(
     assert ran(machine) == ["d1"]
 
 
-def test_once_with_a_reboot(
+def test_reboot_is_left_to_the_user_by_one_shot_commands(
     daemon: Daemon,
     machine: Machine,
     heat: SignalServer,
     reboots: Path,
     boot: Callable[[], tuple[str, ...]],
 ) -> None:
-    """The one-shot commands reboot nothing: they say by exit code 6 that somebody has to, and go on after it."""
+    """The one-shot commands exit with code 6 and do not reboot; after the reboot they continue."""
     given: list[dict[str, Any]] = [
         deployment("d1", counting(machine, "d1", GOES_ON), signal=heat.url("d1"))
     ]
@@ -332,7 +332,7 @@ def test_once_with_a_reboot(
 
 
 @pytest.mark.usefixtures("_mounts")
-def test_a_disk_that_wakes_up_in_another_instance(
+def test_state_of_a_copied_disk_is_set_aside(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """The state of the instance that the disk was copied from is set aside: nothing of it is sent or skipped."""

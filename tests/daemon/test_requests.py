@@ -43,7 +43,9 @@ def test_hup_reads_the_settings_again(
     assert [each["deploy_stdout"] for each in heat.values()] == ["\n", "1\n", "2\n"]
 
 
-def test_hup_with_other_sources(daemon: Daemon, machine: Machine) -> None:
+def test_reload_reads_the_sources_of_the_new_settings(
+    daemon: Daemon, machine: Machine
+) -> None:
     """A directory that is named no more has left; one that is named now is read."""
     daemon.put([deployment("d1", counting(machine, "d1"))])
     daemon.start()
@@ -226,9 +228,7 @@ def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
     assert ran(machine) == ["d1", "d2"]
 
 
-def test_a_pause_that_cannot_end_is_refused_and_a_damaged_end_is_none(
-    daemon: Daemon, machine: Machine
-) -> None:
+def test_pause_needs_a_valid_end(daemon: Daemon, machine: Machine) -> None:
     """A pause of 0 seconds is refused; and a file whose end cannot be read pauses the agent as long as it is there."""
     daemon.configure()
     for wrong in ("0", "soon", "-1"):

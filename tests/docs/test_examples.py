@@ -89,7 +89,7 @@ def computer() -> Iterator[Booted]:
 
 
 @every
-def test_an_example_shows_what_it_says(
+def test_commands_of_an_example_print_the_output_in_its_head(
     example: Example, place: Machine, request: pytest.FixtureRequest
 ) -> None:
     """Its commands end well, and print what its head shows.
@@ -135,7 +135,7 @@ def test_a_template_has_nothing_odd(example: Example, place: Machine) -> None:
     assert [(each["mistakes"], each["warnings"]) for each in found] == [([], [])]
 
 
-def test_every_file_is_an_example_or_a_part_of_one() -> None:
+def test_every_file_belongs_to_an_example() -> None:
     """A template that no head says how to run is one that another file names."""
     known = {each.path for each in EXAMPLES}
     texts = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ import reference
 from docs.console import ROOT
 from heat_config_agent.cli import agent
 from heat_config_agent.cli.apply import command as apply
+from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.settings.kinds import written
 from heat_config_agent.settings.schema import SETTINGS
+from support import together
 
 PAGES = reference.pages()
 
@@ -45,19 +48,105 @@ def test_every_setting_is_listed_with_its_default() -> None:
         assert setting.required or not default or f"| `{default}` |" in row
 
 
-def test_every_command_is_listed_with_its_options() -> None:
-    """Each command has a section, with a row for each option and argument."""
-    for program in (agent.parser(), apply.parser()):
-        for parser in (program, *manual.every(program).values()):
-            _, found, rest = PAGES["commands.md"].partition(f"# `{parser.prog}`\n")
-            assert found, parser.prog
-            section = rest.partition("\n## ")[0].partition("\n### ")[0]
-            named = [
-                word
-                for action in manual.arguments(parser)
-                for word in action.option_strings
-            ]
-            assert [word for word in named if word not in section] == [], parser.prog
+COMMANDS = {
+    each.prog: each
+    for program in (agent.parser(), apply.parser())
+    for each in (program, *manual.every(program).values())
+}
+"""Command → its parser."""
+
+SECTIONS_OF_PAGE = {
+    section.partition("\n")[0].strip("`"): section
+    for section in re.split(r"(?m)^##+ ", PAGES["commands.md"])[1:]
+}
+"""Heading → its section of the page of commands."""
+
+
+def section_of(command: str) -> str:
+    """Return the section that explains a command."""
+    own = SECTIONS_OF_PAGE.get(command)
+    return own or next(
+        text
+        for text in SECTIONS_OF_PAGE.values()
+        if f"`{command}` does the same" in text
+    )
+
+
+def options_in(section: str) -> set[str]:
+    """Return the options that a section explains, names, or refers to."""
+    told, _, lacking = section.partition("Without the common options ")
+    words = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", told))
+    for title in reference.GROUPS:
+        is_common = title == "Common options"
+        if section != SECTIONS_OF_PAGE[title] and (
+            is_common or f"[{title.lower()}](#" in told
+        ):
+            words |= set(re.findall(r"--[\w-]+", SECTIONS_OF_PAGE[title]))
+    return words - set(re.findall(r"`(--[\w-]+)`", lacking.partition("\n")[0]))
+
+
+PLAIN = [
+    name
+    for name, parser in COMMANDS.items()
+    if name not in reference.ALIASES and (manual.arguments(parser) or parser.epilog)
+]
+"""The commands that are more than a group of others."""
+
+
+@together.cases("command", PLAIN)
+def test_every_command_is_explained_with_its_options(command: str) -> None:
+    """A section explains an option, or leads to where it is explained."""
+    told = options_in(section_of(command))
+    assert [
+        action.option_strings
+        for action in manual.arguments(COMMANDS[command])
+        if action.option_strings and not told & set(action.option_strings)
+    ] == []
+
+
+@together.cases("command", PLAIN)
+def test_common_options_that_a_command_lacks_are_named(command: str) -> None:
+    """A section that names none of them promises all of them."""
+    common = reference.GROUPS["Common options"][1]
+    options = {
+        word
+        for action in manual.arguments(COMMANDS[command])
+        for word in action.option_strings
+    }
+    if " " in command and options:
+        lacking = {each for each in common if each not in options}
+        _, _, line = section_of(command).partition("Without the common options ")
+        assert set(re.findall(r"`(--[\w-]+)`", line.partition("\n")[0])) == lacking
+
+
+@together.cases("command", PLAIN)
+def test_every_exit_code_of_a_command_is_named(command: str) -> None:
+    """A section names each code, apart from those that all commands have."""
+    section = section_of(command)
+    _, rows = reference.parted(COMMANDS[command])
+    assert rows
+    if command != "heat-config-agent":
+        named = set(re.findall(r"`(\d+)`", section)) | {"0", "2"}
+        assert {code for code, _ in rows} - named == set()
+
+
+def test_general_list_of_exit_codes_is_complete() -> None:
+    """Each code that a command can end with has a general meaning."""
+    section = SECTIONS_OF_PAGE["Exit codes"]
+    assert re.findall(r"(?m)^\| `(\d+)` \|", section) == [
+        str(int(each)) for each in ExitCode
+    ]
+
+
+def test_every_command_is_in_a_table_that_leads_to_its_section() -> None:
+    """A group inside of a group has no section: the outer group has its commands."""
+    page = PAGES["commands.md"]
+    linked = set(re.findall(r"\]\(#(heat-config-[\w-]+)\)", page))
+    headings = {each.replace(" ", "-") for each in SECTIONS_OF_PAGE}
+    assert linked <= headings
+    for name in SECTIONS_OF_PAGE:
+        if name in COMMANDS and " " in name:
+            assert name.replace(" ", "-") in linked, name
 
 
 def test_the_program_writes_the_pages_into_a_folder(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def usage(words: tuple[str, ...]) -> str:
 
 
 @pytest.mark.parametrize("page", EVERY)
-def test_its_links_lead_somewhere(page: str) -> None:
+def test_links_of_a_page_have_targets(page: str) -> None:
     """Each link to a file or a heading of the repository has a target."""
     text = FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -154,7 +154,7 @@ def test_the_commands_that_it_names_are_there(page: str) -> None:
     assert set(re.findall(r"`make ([a-z]+)`", text)) <= set(targets)
 
 
-def test_blocks_are_what_they_say() -> None:
+def test_blocks_of_a_page_are_valid_in_their_language() -> None:
     """The files and examples of a page are right in their language; the place of a file stands before it."""
     for section, item in items():
         if isinstance(item, File):

@@ -72,7 +72,7 @@ def given(
     "each deployment runs once",
 )
 @pytest.mark.parametrize("jump", JUMPS)
-def test_a_wrong_clock(
+def test_wrong_clock_keeps_the_order_of_deployments(
     machine: Machine, heat: SignalServer, clock: Clock, jump: str
 ) -> None:
     """Under a wrong clock deployments run in the order in which they came."""
@@ -173,7 +173,7 @@ def test_a_jump_while_a_server_has_asked_to_wait(
     "the clock set back by ten years after the daemon was last heard of",
     "its health is read all the same",
 )
-def test_health_from_the_future(
+def test_health_file_from_the_future_counts_as_recent(
     daemon: Daemon, machine: Machine, clock: Clock, tried: Callable[[int], None]
 ) -> None:
     """A health file with a time in the future counts as recent."""

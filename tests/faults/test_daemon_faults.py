@@ -88,7 +88,7 @@ def test_killed_while_the_signal_server_is_down(
     "the daemon killed while the server is down, while it delivers, again and again",
     "each runs once, and its one result is delivered",
 )
-def test_killed_while_it_delivers(
+def test_daemon_killed_while_delivering_sends_the_same_result(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """A result of which nobody knows whether it arrived is sent again, the same."""
@@ -111,7 +111,7 @@ def test_killed_while_it_delivers(
     "the daemon killed while the server is down, while it delivers, again and again",
     "each runs once, and its one result is delivered",
 )
-def test_killed_again_and_again(
+def test_daemon_killed_repeatedly_runs_each_deployment_once(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """After kills at any moment each deployment runs once, and its result is delivered."""
@@ -326,7 +326,7 @@ def test_files_that_are_damaged(
         "paused",
     ],
 )
-def test_folders_in_the_place_of_files(
+def test_daemon_copes_with_folders_in_the_place_of_files(
     daemon: Daemon, machine: Machine, name: str
 ) -> None:
     """With folders in the place of files, and files in that of folders, work continues or the error says why not."""

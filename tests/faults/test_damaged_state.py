@@ -19,7 +19,9 @@ pytestmark = pytest.mark.takes(20)
     "a line of the journal damaged, or all of them",
     "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
 )
-def test_a_damaged_line(machine: Machine, heat: SignalServer) -> None:
+def test_damaged_line_costs_at_most_its_own_deployment(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A damaged line of the journal costs at most its own deployment; the file is set aside, and that is said."""
     ids = ("d1", "d2", "d3")
     given = [counting(machine, each, signal=heat.url(each)) for each in ids]
@@ -88,7 +90,7 @@ def test_a_known_id_runs_once_whatever_line_is_damaged(
     "content",
     [b"\0" * 8192, b"\xff\xfe garbage\n" * 50, b"{}\n[]\n\n", b"00000000 {}\n"],
 )
-def test_a_journal_that_is_none(
+def test_unreadable_journal_is_set_aside(
     machine: Machine, heat: SignalServer, content: bytes
 ) -> None:
     """A journal without one readable line is set aside or cut off, and work begins anew."""
@@ -197,7 +199,9 @@ def test_a_status_that_the_disk_does_not_give(
     "files are 0600 and folders 0700, while a run goes on and after it",
 )
 @pytest.mark.parametrize("umask", ["000", "022", "077"])
-def test_nobody_else_can_read(machine: Machine, heat: SignalServer, umask: str) -> None:
+def test_state_files_are_private_under_any_umask(
+    machine: Machine, heat: SignalServer, umask: str
+) -> None:
     """Under any umask our files are 0600, scripts and folders 0700, during a run and after it."""
     machine.hook("own", "#!/bin/sh\necho '{\"deploy_status_code\": 0}'\n")
     seen = machine.folder / "seen"

@@ -41,7 +41,9 @@ def no_room(done: Done) -> bool:
     "a full disk: before anything, before a run, during it, after it, with and without an agent",
     "nothing is begun without room; what ran is reported with its own exit code; nothing is run twice",
 )
-def test_full_before_anything(machine: Machine, heat: SignalServer, disk: Disk) -> None:
+def test_full_disk_begins_nothing(
+    machine: Machine, heat: SignalServer, disk: Disk
+) -> None:
     """On a full disk nothing is begun; once there is room everything is done, once."""
     given = [counting(machine, each, signal=heat.url(each)) for each in ("d1", "d2")]
     disk.fill()
@@ -177,7 +179,7 @@ def fill_page(machine: Machine) -> None:
     "a script that fills the disk and hangs",
     "it is ended at its time limit, and reported once there is room",
 )
-def test_a_time_limit_on_a_full_disk(
+def test_time_limit_holds_on_a_full_disk(
     machine: Machine, heat: SignalServer, disk: Disk
 ) -> None:
     """A script that fills the disk and hangs is ended at its time limit, even if that cannot be noted."""
@@ -279,7 +281,7 @@ def test_a_read_only_disk_begins_and_loses_nothing(
     "one sentence names it, and nothing is run without it",
 )
 @pytest.mark.parametrize(("beneath", "code"), [("", USAGE), ("deeper/state", LACKING)])
-def test_a_state_directory_that_cannot_be_one(
+def test_unusable_state_directory_runs_nothing(
     machine: Machine, heat: SignalServer, beneath: str, code: int
 ) -> None:
     """A state directory that cannot be used is named in one sentence, and nothing is run without one."""

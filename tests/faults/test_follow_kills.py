@@ -101,7 +101,7 @@ def calls(path: Path, folder: Path) -> list[str]:
     "the next process goes on: the tree in force is that of one revision, and each revision runs once",
 )
 @pytest.mark.parametrize("kind", ["git", "document", "archive"])
-def test_killed_before_each_call(
+def test_follower_survives_a_kill_before_each_call(
     kind: str, tmp_path: Path, tried: Callable[[int], None]
 ) -> None:
     """The first and the last time that each kind of call is made."""

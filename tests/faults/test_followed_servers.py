@@ -49,7 +49,9 @@ def revision(kind: str, log: Path, line: str, more: str = "") -> dict[str, str]:
     "a followed server (git by sshd and over TLS, nginx, docker-registry) that hangs, is away, changes, or goes back",
     "the last good revision stays in force, it is said why, and each revision runs once",
 )
-def test_a_life_with_a_real_server(kind: str, tmp_path: Path) -> None:
+def test_followed_source_survives_mistakes_and_outages_of_its_server(
+    kind: str, tmp_path: Path
+) -> None:
     """Created, updated, kept through mistakes and outages, and taken back."""
     site = Site(tmp_path)
     with origins.serving(kind, tmp_path) as place:
@@ -115,7 +117,9 @@ def test_a_life_with_a_real_server(kind: str, tmp_path: Path) -> None:
     "a full disk while a followed revision is fetched",
     "the stack stays at its revision; the next poll with room goes on",
 )
-def test_a_full_disk(kind: str, tmp_path: Path, machine: Machine) -> None:
+def test_full_disk_leaves_nothing_of_a_revision(
+    kind: str, tmp_path: Path, machine: Machine
+) -> None:
     """Nothing of the revision for which there is no room is left."""
     site = Site(tmp_path)
     with origins.serving(kind, tmp_path) as place, small_disk(machine, "3M") as state:

@@ -230,7 +230,7 @@ def test_an_input_that_takes_too_much_is_that_deployments_failure(
     assert "s: 1 ok, 1 failed\n" in done.out
 
 
-def test_the_machines_own_lack_of_memory_is_nobodys_failure(
+def test_lack_of_memory_is_not_blamed_on_foreign_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where nothing can be had at all, whoever asked for some is not to blame."""
@@ -239,7 +239,7 @@ def test_the_machines_own_lack_of_memory_is_nobodys_failure(
         errors.blame(MemoryError())
 
 
-def test_a_signal_that_asks_the_agent_to_end_is_nobodys_failure() -> None:
+def test_signal_to_the_agent_fails_no_deployment() -> None:
     """A signal ends the agent during any work, and fails no deployment."""
     with pytest.raises(errors.Interrupted):
         errors.blame(errors.Interrupted())

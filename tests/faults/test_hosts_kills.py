@@ -34,7 +34,7 @@ KILLS = int(os.environ.get("HOST_KILLS") or 12)
 """The number of kills after which the life ends."""
 
 SEED = int(os.environ.get("TORTURE_SEED") or 37)
-"""It chooses the moments and the victims."""
+"""The seed for the moments of kills and their victims."""
 
 STEP_KILLS = 8
 """The number of kills in a step at most."""

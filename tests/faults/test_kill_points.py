@@ -716,7 +716,7 @@ RUNS = tuple(
     "interrupted, or the truth",
 )
 @pytest.mark.timeout(600)
-def test_killed_together_with_the_supervisors(
+def test_killed_supervisors_leave_a_truthful_result(
     tmp_path: Path, tried: Callable[[int], None]
 ) -> None:
     """An unknown outcome is reported as interrupted, and a recorded one as it was."""
@@ -729,7 +729,7 @@ def test_killed_together_with_the_supervisors(
     )
 
 
-def test_every_point_is_somebodys() -> None:
+def test_every_kill_point_has_a_scenario() -> None:
     """Each kill point is passed in the scenario for it."""
     assert set(kill_points.POINTS) == {
         point for scenario in SCENARIOS for point in scenario.points
@@ -739,7 +739,7 @@ def test_every_point_is_somebodys() -> None:
 @pytest.mark.torture
 @pytest.mark.skipif(not shares.FOR, reason="the long form: `make torture`")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
-def test_killed_at_each_passing(
+def test_kill_at_each_passing_of_a_point_loses_nothing(
     scenario: Scenario, tmp_path: Path, seconds: float
 ) -> None:
     """The same at every passing of every point, as far as the time goes."""

@@ -190,7 +190,9 @@ def test_a_run_that_ended_meanwhile(machine: Machine, heat: SignalServer) -> Non
     ]
 
 
-def test_killed_between_result_and_signal(machine: Machine, heat: SignalServer) -> None:
+def test_recorded_result_is_sent_after_a_kill(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A result that was on record when the agent was killed is sent by the next one, and nothing is run again."""
     given = deployment(config=script(machine, then="echo once"), signal=heat.url())
     heat.refuse()
@@ -207,7 +209,9 @@ def test_killed_between_result_and_signal(machine: Machine, heat: SignalServer) 
     assert [each["deploy_stdout"] for each in heat.values()] == ["once\n"]
 
 
-def test_killed_while_the_server_thinks(machine: Machine, heat: SignalServer) -> None:
+def test_unanswered_result_is_sent_again_after_a_kill(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A result whose request was unanswered when the agent was killed is sent again, the same byte for byte."""
     given = deployment(config=script(machine, then="date +%N"), signal=heat.url())
     heat.answers.append(Answer(delay=30))
@@ -314,7 +318,9 @@ def test_another_process_has_the_number_of_the_run(
     assert ran(machine) == []
 
 
-def test_the_machine_went_down(machine: Machine, heat: SignalServer) -> None:
+def test_run_that_the_machine_took_down_is_reported_as_such(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that the machine took down with it is reported as that, even if its process number lives again."""
     stranger = machine.start("/bin/sleep", "60")
     given = deployment(config=script(machine), signal=heat.url())
@@ -417,7 +423,7 @@ def test_an_interrupted_run_that_may_be_repeated(
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
 
-def test_killed_between_announcing_and_the_word(
+def test_announced_run_without_a_start_signal_runs_later(
     machine: Machine, heat: SignalServer
 ) -> None:
     """A run that was announced and never got the agent's word has not happened: the next agent runs it, once."""

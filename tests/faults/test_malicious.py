@@ -476,7 +476,7 @@ def test_input_that_cannot_be_a_variable_is_named_with_the_reason(
 @pytest.mark.parametrize(
     "program", ["/bin/sh", "/bin/bash", "/usr/bin/env python3", "/usr/bin/env perl"]
 )
-def test_inputs_steer_no_program(
+def test_inputs_cannot_steer_the_interpreter_of_a_script(
     machine: Machine, canary: Path, program: str, tried: Tried
 ) -> None:
     """The interpreter of a script is what its author chose, and does what its script says."""

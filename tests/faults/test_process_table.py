@@ -69,7 +69,7 @@ def test_a_deployment_without_a_process_is_run_later(
     "the process table of the agent's user is full (prlimit --nproc)",
     "the deployment is postponed and that is said; it is run once there is room",
 )
-def test_a_full_process_table(
+def test_full_process_table_delays_the_run(
     unprivileged: Unprivileged, heat: SignalServer, tried: Callable[[int], None]
 ) -> None:
     """An agent that may start nothing says so, and the next one that may does it, once."""
@@ -177,7 +177,7 @@ def test_the_daemon_without_open_files(
     "a script that finds no process of its own to start (prlimit --nproc)",
     "it fails with its own exit code",
 )
-def test_a_script_without_processes(
+def test_script_without_room_for_processes_fails(
     unprivileged: Unprivileged, heat: SignalServer
 ) -> None:
     """A tool that can start no process has failed, and the failure is reported."""

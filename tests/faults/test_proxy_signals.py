@@ -262,7 +262,7 @@ def test_a_huge_answer_to_a_signal_does_no_harm(servers: Servers, tried: Tried) 
     "201, 202, 204, 205, HTTP/1.0, no length, 100 Continue before it, a connection that is closed unannounced",
     "the result is delivered, and sent once",
 )
-def test_success_in_other_words(servers: Servers, tried: Tried) -> None:
+def test_any_wording_of_success_counts(servers: Servers, tried: Tried) -> None:
     """A server may say in its own way that it has a result."""
     servers.add(proxy_faults.UNUSUAL_SUCCESS)
     servers.begin()

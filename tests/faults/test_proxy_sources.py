@@ -344,7 +344,7 @@ def test_broken_connection_gives_no_metadata(suffer: Suffer) -> None:
     "a source whose server never answers, stalls, or trickles its headers or its body",
     f"it is given up: {KEEPS}",
 )
-def test_servers_that_hang(suffer: Suffer) -> None:
+def test_hanging_server_is_given_up_at_its_deadline(suffer: Suffer) -> None:
     """A source has so long for an answer, whatever it says meanwhile."""
     suffer(
         (*proxy_faults.HANGS, *proxy_faults.HANGS_IN_BODY),
@@ -357,7 +357,7 @@ def test_servers_that_hang(suffer: Suffer) -> None:
     "a source that answers with noise, no HTTP, 1xx alone, or two different lengths",
     KEEPS,
 )
-def test_answers_that_are_none(suffer: Suffer) -> None:
+def test_invalid_answers_are_refused(suffer: Suffer) -> None:
     """Only metadata counts as metadata."""
     suffer(
         (*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS),
@@ -370,7 +370,7 @@ def test_answers_that_are_none(suffer: Suffer) -> None:
     "a source that answers with a web page, nothing, NUL bytes, half of JSON, an error",
     KEEPS,
 )
-def test_documents_that_are_none(suffer: Suffer) -> None:
+def test_invalid_documents_are_refused(suffer: Suffer) -> None:
     """A body that is not a document is refused, even with status 200."""
     suffer(proxy_faults.NO_DOCUMENT, READ, *TRANSPORTS)
 
@@ -469,7 +469,9 @@ def test_metadata_arrives_though_keystone_fails(
     "a source that says in its own way what it has: HTTP/1.0, no length, 100 Continue before it, hanging up after it",
     "its document is taken in",
 )
-def test_documents_in_other_words(every: dict[str, Asked], tried: Tried) -> None:
+def test_any_form_of_http_delivers_the_document(
+    every: dict[str, Asked], tried: Tried
+) -> None:
     """HTTP can be spoken in many ways."""
     faults = proxy_faults.UNUSUAL_SUCCESS[4:]
 

@@ -145,7 +145,7 @@ def test_killed_while_it_removes(
     "the agent is killed at random while it removes secrets",
     "the next look removes the rest",
 )
-def test_killed_at_random(machine: Machine, tried: Tried) -> None:
+def test_removal_survives_random_kills(machine: Machine, tried: Tried) -> None:
     """After any number of kills nothing is left to remove, and all ids are known."""
     given = [secret(machine, f"d{number}") for number in range(8)]
     machine.apply(given)

@@ -82,7 +82,7 @@ STRICT: dict[str, Any] = {"PYTHONWARNINGS": "default", "PYTHONDEVMODE": "1"}
     "a server repeats the request in its status line and its headers, while Python shows every warning",
     "no secret is in a log, a result or a listing",
 )
-def test_a_server_that_repeats_what_it_is_asked(
+def test_secrets_that_a_server_repeats_are_masked(
     machine: Machine, heat: SignalServer, echo: Echo
 ) -> None:
     """Results and metadata, by signed URLs: what is said of the answers has none of these in it."""
@@ -377,7 +377,7 @@ def as_user(cloud: Cloud, identity: str = "d1") -> dict[str, Any]:
     "nothing is sent there: no result, no password, no token",
 )
 @pytest.mark.parametrize("who", ["the service", "Keystone", "the signed URL"])
-def test_nobody_else_is_told(
+def test_redirect_to_another_server_is_not_followed(
     machine: Machine, heat: SignalServer, other: SignalServer, cloud: Cloud, who: str
 ) -> None:
     """A redirect to another server is not followed, so that no secret reaches that server."""

@@ -78,7 +78,7 @@ def test_a_result_that_is_refused_for_now_is_sent_again(
     "a busy server that answers 503 at first",
     "the POST is repeated within the same run",
 )
-def test_503_and_then_200(machine: Machine, heat: SignalServer) -> None:
+def test_result_is_sent_again_after_503(machine: Machine, heat: SignalServer) -> None:
     """A POST that a busy server turns away is repeated within the same run."""
     heat.answers.extend([Answer(503), Answer(200)])
 
@@ -286,7 +286,7 @@ def test_an_acceptance_that_is_cut_short(
 @pytest.mark.parametrize(
     "answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"]
 )
-def test_a_server_that_breaks_off(
+def test_result_is_sent_again_after_a_broken_connection(
     machine: Machine, heat: SignalServer, answer: Answer
 ) -> None:
     """A result whose connection was broken off is sent again, in the same run and in the next."""

@@ -75,7 +75,7 @@ def test_the_url_is_sent_as_it_is(machine: Machine, heat: SignalServer) -> None:
     "a signal URL or verb that cannot be used",
     "it is said once and not tried again; the deployment is carried out",
 )
-def test_where_nobody_can_send_to(
+def test_unusable_signal_url_is_not_retried(
     machine: Machine, url: str, verb: str, word: str
 ) -> None:
     """A URL or a verb that nobody can use is said once and not tried again; the deployment itself is carried out."""

@@ -410,7 +410,7 @@ def replaced(
     return moments
 
 
-def test_when_nothing_may_be_done_any_more() -> None:
+def test_deadline_counts_from_the_news_of_a_replacement() -> None:
     """The deadline counts from when the daemon learns of a replacement, and a stopped daemon may finish its step."""
     asked = [(10.0, ""), (11.0, '"3"'), (12.0, '"3"'), (20.0, '"5"')]
     left = {"a": 2, "b": 3, "c": 4, "d": 6}
@@ -432,7 +432,7 @@ def test_when_nothing_may_be_done_any_more() -> None:
     "stopped, sent signals, or a supervisor killed, every few seconds",
     "nothing is lost, run twice, or reported falsely or late; and what the daemon takes does not grow",
 )
-def test_a_long_time(
+def test_promises_hold_over_a_long_time(
     tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]
 ) -> None:
     """Over a long time, with failing servers and faults, every promise is kept and nothing grows."""

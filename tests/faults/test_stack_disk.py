@@ -58,7 +58,9 @@ def told(done: Done, words: str = "No space left on device") -> bool:
 
 
 @full
-def test_a_full_disk(stacks: Stacks, disk: Disk, tried: Callable[[int], None]) -> None:
+def test_stack_continues_after_a_full_disk(
+    stacks: Stacks, disk: Disk, tried: Callable[[int], None]
+) -> None:
     """On a full disk a stack is created, or the error names the disk and the stack continues once there is room."""
     path = two(stacks)
     levels = (0, 2, 5, 7, 9, 16)
@@ -204,7 +206,7 @@ def of_records(found: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
     "nothing is lost, run twice or told falsely; a sentence says what could not be written",
 )
 @pytest.mark.parametrize("error", WORDS)
-def test_errors_of_the_records(
+def test_failed_call_on_the_records_is_reported_with_its_path(
     stacks: Stacks, error: str, tried: Callable[[int], None]
 ) -> None:
     """Whichever call fails: it is said with the path, and the same command goes on afterwards."""
@@ -243,7 +245,7 @@ def test_errors_of_the_records(
 @pytest.mark.parametrize(
     "operation", ["create", "update", "rollback", "suspend", "delete"]
 )
-def test_kills_at_the_records(
+def test_kill_at_any_call_on_the_records_loses_nothing(
     stacks: Stacks, operation: str, tried: Callable[[int], None]
 ) -> None:
     """Killed at any of them, also at the very first: the next command ends as if nothing had been."""

@@ -71,7 +71,7 @@ def template(stacks: Stacks, kind: str) -> Path:
 
 
 @again
-def test_a_signal_that_was_late_for_nobody_counts(stacks: Stacks) -> None:
+def test_signal_during_an_interruption_counts(stacks: Stacks) -> None:
     """The time ran out while no process worked on the stack: who goes on hears those first that could not be heard."""
     limit = round(pace.limit(2))
     path = stacks.template(stacks.waiting(timeout=limit))
@@ -276,7 +276,7 @@ def test_connections_that_are_held(
     "a script signals a failure in a request that is cut short, or of unknown length",
     "it is not taken for a success: only a whole signal counts",
 )
-def test_a_signal_that_is_cut_short_is_none() -> None:
+def test_truncated_signal_is_refused() -> None:
     """A body of which nothing has come is not the empty body that means success."""
     heard: list[object] = []
     with closing(endpoint.Endpoint()) as server:

@@ -49,7 +49,7 @@ HOW: dict[str, Callable[[Path], object]] = {
     "the stack is named, and nothing of it is run again; all other stacks go on; it can be deleted, and created again",
 )
 @pytest.mark.parametrize("how", HOW)
-def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
+def test_damaged_stack_affects_no_other(stacks: Stacks, how: str) -> None:
     """A damaged stack is reported, affects no other, and can be removed and created again."""
     path = stacks.template(stacks.script("one", "", "CREATE", "DELETE"))
     other = stacks.template(stacks.script("other"), "other")
@@ -102,7 +102,7 @@ def test_a_deletion_was_killed_at_its_last_step(stacks: Stacks) -> None:
     "it is said, and counts as not existing: it can be made, or deleted, and no other stack is held up",
 )
 @pytest.mark.parametrize("torn", [b"", b'12345678 ["stack","'], ids=["empty", "torn"])
-def test_nothing_was_kept_yet(stacks: Stacks, torn: bytes) -> None:
+def test_command_without_a_first_step_starts_over(stacks: Stacks, torn: bytes) -> None:
     """A command that was interrupted before its first step starts over."""
     path, other = (
         stacks.template(stacks.script("one")),
@@ -229,7 +229,7 @@ def test_records_that_go_are_written_anew(stacks: Stacks, what: str) -> None:
         pytest.param("mv {1} {1}.gone && mkdir {1}", id="another folder"),
     ],
 )
-def test_records_of_somebody_else_stop_the_work(stacks: Stacks, what: str) -> None:
+def test_records_of_another_user_stop_the_command(stacks: Stacks, what: str) -> None:
     """A sentence, and an exit code that says that it is not done."""
     path = stacks.template(
         stacks.script("one", what.format(stacks.record, stacks.folder))

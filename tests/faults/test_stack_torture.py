@@ -372,7 +372,7 @@ class Torture:
     "the same command goes on to the same end; no script is run twice or lost, no failure is reported as complete, "
     "and nothing of a deleted stack is left",
 )
-def test_kills_while_stacks_live(
+def test_random_kills_leave_stacks_as_undisturbed_ones(
     tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]
 ) -> None:
     """Whenever what is killed: a stack that is worked on again comes to what it would have come to."""

@@ -87,7 +87,7 @@ def undelivered(world: World, heat: SignalServer) -> list[dict[str, object]]:
     "what was to be delivered is delivered, nothing is run twice, nothing hangs",
 )
 @pytest.mark.parametrize("how", DAMAGES)
-def test_all_but_the_journal(
+def test_damaged_file_other_than_the_journal_delays_no_delivery(
     machine: Machine, heat: SignalServer, how: str, tried: Callable[[int], None]
 ) -> None:
     """A damaged file other than the journal delays no delivery and makes nothing run twice."""
@@ -260,7 +260,9 @@ def test_a_pause_that_cannot_be_read(machine: Machine, how: str) -> None:
 @pytest.mark.parametrize(
     "name", ["journal", "lock", "instance.json", "paused", "deployed", "runs", "asked"]
 )
-def test_files_of_somebody_else(unprivileged: Unprivileged, name: str) -> None:
+def test_unreadable_files_of_another_user_are_reported(
+    unprivileged: Unprivileged, name: str
+) -> None:
     """An agent that is not root says what it may not read, and guesses nothing."""
     machine = unprivileged
     given = [
@@ -371,7 +373,7 @@ def test_no_broken_file_keeps_the_daemon_from_its_work(
     "it ends with a sentence that names it, and runs nothing; when it is back all goes on",
 )
 @pytest.mark.parametrize("how", ["folder", "pipe", "dangling"])
-def test_the_daemon_without_a_journal(
+def test_daemon_without_a_journal_begins_nothing(
     daemon: Daemon, machine: Machine, how: str
 ) -> None:
     """The daemon begins nothing that it cannot record."""

@@ -244,7 +244,9 @@ def torn(machine: Machine, heat: SignalServer) -> Torn:
     "nothing is lost, run twice or told falsely; a sentence says what could not be written",
 )
 @pytest.mark.parametrize("part", range(PARTS))
-def test_errors(torn: Torn, tried: Callable[[int], None], part: int) -> None:
+def test_failed_system_call_loses_nothing(
+    torn: Torn, tried: Callable[[int], None], part: int
+) -> None:
     """Whichever call fails, and with whichever error: nothing is lost, and it is said."""
     chance = torn.world.chance
     sample = sorted(
@@ -265,7 +267,7 @@ def test_errors(torn: Torn, tried: Callable[[int], None], part: int) -> None:
     "a disk that is full, or fails, at the first calls on a new state directory",
     "nothing is lost, run twice or told falsely; a sentence says what could not be written",
 )
-def test_errors_on_a_new_machine(
+def test_missing_folders_are_created_by_the_next_run(
     machine: Machine, heat: SignalServer, tried: Callable[[int], None]
 ) -> None:
     """Folders that could not be created in the first run are created in the next one."""
@@ -289,7 +291,9 @@ def test_errors_on_a_new_machine(
     "the agent killed at a system call that changes the state",
     "nothing is lost, run twice or told falsely",
 )
-def test_kills(torn: Torn, tried: Callable[[int], None]) -> None:
+def test_kill_at_a_system_call_loses_nothing(
+    torn: Torn, tried: Callable[[int], None]
+) -> None:
     """After a kill at any system call, accepted work is done once and reported truly."""
     sample = chosen(torn.watched(), torn.world.chance, 10)
     done = sum(torn.kill(each) for each in sample)
@@ -329,7 +333,9 @@ def _renamed(file: str) -> str:
     not shares.FOR, reason="`make torture` runs it: all calls take long"
 )
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "KILL"])
-def test_all(torn: Torn, error: str, seconds: float) -> None:
+def test_every_system_call_survives_errors_and_kills(
+    torn: Torn, error: str, seconds: float
+) -> None:
     """Every call, with every error, and a kill at each, for as long as asked."""
     end = time.monotonic() + pace.seconds(seconds)
     found = torn.watched() if error == "KILL" else torn.calls
@@ -376,7 +382,7 @@ def test_short_writes(torn: Torn, tried: Callable[[int], None]) -> None:
     "it goes on to wait",
 )
 @pytest.mark.parametrize("call", ["poll", "wait4"])
-def test_interrupted_calls(torn: Torn, call: str) -> None:
+def test_interrupted_system_call_is_repeated(torn: Torn, call: str) -> None:
     """A call that a signal interrupts is made again."""
     batch = torn.world.batch(BATCH)
     options = ["strace", "-D", "-y", "-o", str(torn.trace), "-e", f"trace={call}"]
@@ -425,7 +431,7 @@ def _poke(daemon: Daemon) -> None:
     "a disk that is full, or fails, at a system call of the daemon that changes the state",
     "it goes on or is started again; nothing is lost, run twice or told falsely",
 )
-def test_errors_of_the_daemon(
+def test_failed_write_of_the_daemon_is_repeated(
     daemon: Daemon, world: World, tried: Callable[[int], None]
 ) -> None:
     """A write of the daemon that failed is repeated later, by itself or after a restart."""

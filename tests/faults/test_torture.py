@@ -464,7 +464,7 @@ class Torture:
     "servers fail and deployments are replaced",
     "each deployment is run once, and its one true result arrives; a replaced deployment is neither begun nor reported",
 )
-def test_kills_at_random_moments(
+def test_random_kills_run_each_deployment_once(
     tmp_path: Path, seconds: float, counted: Counter[str], tried: Callable[[int], None]
 ) -> None:
     """Whenever what is killed: each deployment is run once, and the server hears once, and truly, what came of it."""

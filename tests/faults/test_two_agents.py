@@ -32,7 +32,9 @@ def waiting(machine: Machine) -> str:
     "two agents on one state directory: started together, one after the other, or many",
     "one works, the others leave with exit code 4 and say who works; nothing is run twice",
 )
-def test_two_at_once(machine: Machine, heat: SignalServer) -> None:
+def test_second_agent_leaves_with_exit_code_4(
+    machine: Machine, heat: SignalServer
+) -> None:
     """While one agent works the other leaves with exit code 4, says who is at work, and does nothing."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
     first = machine.start_apply(given)
@@ -55,7 +57,9 @@ def test_two_at_once(machine: Machine, heat: SignalServer) -> None:
     "two agents on one state directory: started together, one after the other, or many",
     "one works, the others leave with exit code 4 and say who works; nothing is run twice",
 )
-def test_many_started_together(machine: Machine, heat: SignalServer) -> None:
+def test_agents_started_together_run_each_deployment_once(
+    machine: Machine, heat: SignalServer
+) -> None:
     """Many agents start at the same moment: none runs a deployment that another has run."""
     given = machine.write(
         [
@@ -75,7 +79,7 @@ def test_many_started_together(machine: Machine, heat: SignalServer) -> None:
     assert len(heat.signals) == 1
 
 
-def test_two_state_directories(
+def test_agents_on_two_state_directories_are_independent(
     machine: Machine, heat: SignalServer, tmp_path: Path
 ) -> None:
     """Agents on different state directories do not know of each other."""
@@ -298,7 +302,9 @@ def test_run_of_another_container_is_followed(
     "a second daemon, `run --once` or heat-config-apply next to a daemon, also while the daemon starts",
     "it leaves with exit code 4, names the daemon, and does nothing",
 )
-def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_command_leaves_the_work_of_a_daemon_alone(
+    daemon: Daemon, machine: Machine, heat: SignalServer
+) -> None:
     """No other command takes over the daemon's work."""
     go = machine.folder / "go"
     given = [

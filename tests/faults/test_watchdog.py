@@ -90,7 +90,7 @@ class Watched:
     "the watchdog ends the agent again and again over one deployment: while it begins it, or makes a result of its run",
     "after two such ends the deployment is answered as failed, which says so; it is not run again, and others go on",
 )
-def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
+def test_deployment_that_hung_the_agent_is_tried_once_more(  # noqa: PLR0917
     daemon: Daemon,
     machine: Machine,
     heat: SignalServer,
@@ -134,7 +134,7 @@ def test_a_deployment_that_hangs_the_agent(  # noqa: PLR0917
     "the watchdog ends the agent again and again over a document",
     "after two such ends the document is set aside, which is said, until it changes",
 )
-def test_a_document_that_hangs_the_agent(
+def test_document_after_a_hanging_one_is_used(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """The document after one that hangs the agent is used."""
@@ -160,7 +160,7 @@ def test_a_document_that_hangs_the_agent(
     assert daemon.stop() == 0
 
 
-def test_a_tidying_up_that_hangs_the_agent(
+def test_hanging_removal_does_not_stop_the_agent(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """All else goes on."""

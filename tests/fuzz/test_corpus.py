@@ -90,7 +90,7 @@ def apply(machine: Machine, path: Path) -> Done:
     "refused in seconds and with little memory",
 )
 @cases("documents")
-def test_a_document_of_the_corpus(plain: Machine, path: Path) -> None:
+def test_document_of_the_corpus_fails_or_is_applied(plain: Machine, path: Path) -> None:
     """The document fails with a sentence or is applied, as its name says."""
     done = apply(plain, path)
     if path.name.startswith("fine-"):
@@ -110,8 +110,10 @@ def test_a_document_of_the_corpus(plain: Machine, path: Path) -> None:
     "one sentence names the line and what is right; what is right in it is used; no secret is repeated",
 )
 @cases("settings")
-def test_settings_of_the_corpus(plain: Machine, path: Path) -> None:
-    """Settings with any mistake are shown, and nothing begins with them."""
+def test_settings_of_the_corpus_are_reported_and_begin_nothing(
+    plain: Machine, path: Path
+) -> None:
+    """Commands show settings with mistakes, and no deployment begins with them."""
     done = limited(
         plain,
         "heat-config-agent",
@@ -129,7 +131,7 @@ def test_settings_of_the_corpus(plain: Machine, path: Path) -> None:
     "a hook that replies anything: other types, no status, numbers as text, bytes, JSON cut off, nesting, NaN",
     "what it says of success counts only if it is whole and a number says so; the exit code wins over it",
 )
-def test_the_replies_of_the_corpus(machine: Machine) -> None:
+def test_replies_of_the_corpus_are_read(machine: Machine) -> None:
     """A hook prints each reply, and the real command reads it."""
     replies = files("replies")
     for path in replies:
@@ -151,7 +153,7 @@ def test_the_replies_of_the_corpus(machine: Machine) -> None:
     "the agent starts, the commands show what there is; a file that cannot be used is set aside, and that is said",
 )
 @cases("state")
-def test_a_state_file_of_the_corpus(plain: Machine, path: Path) -> None:
+def test_state_file_of_the_corpus_stops_no_command(plain: Machine, path: Path) -> None:
     """The agent works with it, unless another version's journal is in its way; the commands show what there is."""
     target = plain.state / path.parent.name.replace("%", "/")
     target.parent.mkdir(parents=True, mode=0o700)
@@ -183,7 +185,7 @@ def test_a_state_file_of_the_corpus(plain: Machine, path: Path) -> None:
     "metadata where there is a part for the agent, nothing where there is none, one sentence where that part is wrong",
 )
 @cases("user-data")
-def test_user_data_of_the_corpus(path: Path) -> None:
+def test_user_data_for_other_programs_is_accepted(path: Path) -> None:
     """Parts of user data for other programs are not a mistake."""
     content = path.read_bytes()
     if path.name.startswith("none-"):

@@ -84,7 +84,7 @@ def recorder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_variables_outputs_and_actions(driver: Driver) -> None:
+def test_inputs_keep_their_types_and_outputs_are_sent(driver: Driver) -> None:
     """Inputs keep their types at every action, files next to the playbook are used, and outputs are sent.
 
     The hook alone is tried at one action: it handles all of them alike.
@@ -248,7 +248,7 @@ def test_output_is_that_of_ansible_and_a_recap(driver: Driver) -> None:
     assert ours_printed["deploy_status_code"] == itself.returncode == 2
 
 
-def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -> None:
+def test_command_line_is_that_of_heat_agents(driver: Driver, recorder: Path) -> None:
     """It is heat-agents' command line; secrets are neither on it nor in files that stay."""
     driver.environment["HEAT_ANSIBLE_CMD"] = str(recorder)
     asked = recorder.with_name("asked")
@@ -437,7 +437,7 @@ def test_plugins_modules_collections_and_roles_are_found(driver: Driver) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_another_stdout_callback(driver: Driver) -> None:
+def test_other_stdout_callback_keeps_its_output(driver: Driver) -> None:
     """With ansible's own `oneline`, or one without documentation, its output is unchanged and the exit code is kept."""
     config = playbook(
         {"name": "x", "debug": {"msg": "hello"}},
@@ -589,7 +589,7 @@ def test_a_playbook_that_does_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_nobody_is_asked(driver: Driver) -> None:
+def test_prompt_does_not_wait_for_an_answer(driver: Driver) -> None:
     """A prompt does not wait for an answer."""
     tasks = playbook(
         {"pause": {"prompt": "go on?"}},
@@ -602,7 +602,7 @@ def test_nobody_is_asked(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("config", [None, "", " \n\n", []])
-def test_an_empty_config(driver: Driver, config: object) -> None:
+def test_empty_config_succeeds(driver: Driver, config: object) -> None:
     """It is a success, and the result says that nothing was run."""
     driver.environment["HEAT_ANSIBLE_CMD"] = "/nowhere"
     result = driver.run(deployment(config=config, group="ansible"))
@@ -665,7 +665,9 @@ def test_missing_programs_fail_the_deployment(driver: Driver) -> None:
     assert not (driver.folder / "made").exists()
 
 
-def test_without_any_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ansible_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If neither PATH nor our own environment has it, the message says how to install it."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     place = protocol.workplace(
@@ -725,7 +727,9 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
+def test_timeout_ends_ansible_and_keeps_earlier_outcomes(
+    driver: Driver, stubborn: Path
+) -> None:
     """A timeout ends ansible and all its processes, and the result has the outcome of earlier tasks."""
     config = playbook(
         {"name": "first", "command": "/bin/true"},
@@ -744,7 +748,9 @@ def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("callback", ["default", "oneline"])
-def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> None:
+def test_hook_ends_ansible_on_term(
+    machine: Machine, stubborn: Path, callback: str
+) -> None:
     """The hook ends all processes of ansible when it gets a TERM that only it gets."""
     given = ours(
         playbook(
@@ -773,7 +779,7 @@ def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> N
 
 
 @pytest.mark.slow
-def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
+def test_output_of_ansible_is_shown_while_it_runs(machine: Machine) -> None:
     """While a task is running, `log` shows the output of the task before it."""
     go = machine.folder / "go"
     config = playbook(
@@ -795,7 +801,9 @@ def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("home", ["/", "/proc/nowhere"])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_home_that_is_none(driver: Driver, home: str) -> None:
+def test_unusable_home_is_replaced_by_the_folder_of_the_run(
+    driver: Driver, home: str
+) -> None:
     """Without a usable home, ansible keeps its files in the folder of the run."""
     before = Path("/.ansible").exists()
     driver.environment["HOME"] = home
@@ -809,7 +817,7 @@ def test_a_home_that_is_none(driver: Driver, home: str) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_forgotten(machine: Machine) -> None:
+def test_forget_removes_the_files_of_one_playbook(machine: Machine) -> None:
     """`forget` removes the files of one deployment and of no other."""
     config = playbook({"copy": {"content": "x", "dest": "{{ heat_outputs_path }}.x"}})
     assert (
@@ -830,7 +838,7 @@ def test_it_is_forgotten(machine: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_an_odd_id(driver: Driver) -> None:
+def test_unsafe_id_is_not_used_for_files(driver: Driver) -> None:
     """An unsafe id is not used for files, and the playbook gets it unchanged."""
     write = {
         "copy": {

@@ -178,7 +178,7 @@ def test_a_failure_without_a_log_is_one_too(driver: Driver, tmp_path: Path) -> N
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_failure_that_the_log_alone_tells_is_one(
+def test_failure_that_only_the_log_tells_fails_the_deployment(
     driver: Driver, var: Path, tmp_path: Path, section: dict[str, Any], says: str
 ) -> None:
     """The exit code of cfn-init is 0 for most failures. Older parts of the log are ignored."""
@@ -430,7 +430,7 @@ def test_an_empty_config_runs_nothing(driver: Driver, tmp_path: Path) -> None:
         (True, "config: expected an object"),
     ],
 )
-def test_a_config_that_cannot_be_one_is_a_mistake(
+def test_invalid_config_is_refused_with_its_path(
     driver: Driver, tmp_path: Path, config: object, says: str
 ) -> None:
     """The message has its path, and nothing is run or written."""

@@ -256,7 +256,7 @@ def test_deployment_that_leaves_while_it_runs_is_cleaned_up_after_its_end(
     assert podman.containers() == {}
 
 
-def test_after_a_delete_that_failed(machine: Machine, tmp_path: Path) -> None:
+def test_failed_delete_is_cleaned_up(machine: Machine, tmp_path: Path) -> None:
     """Its remains are cleaned up as soon as the DELETE has left the metadata."""
     compose = tmp_path / "compose"
     compose.write_text(

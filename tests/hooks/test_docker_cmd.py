@@ -93,7 +93,9 @@ def place(folder: Path) -> protocol.Workplace:
     )
 
 
-def test_from_the_first_run_to_the_last(driver: Driver, podman: Podman) -> None:
+def test_containers_are_created_replaced_and_removed(
+    driver: Driver, podman: Podman
+) -> None:
     """CREATE runs the containers, UPDATE replaces them, DELETE removes them; containers of others stay."""
     podman("run", "--detach", "--name=mine", IMAGE, *LASTING)
     podman(
@@ -201,7 +203,7 @@ def test_output_that_the_client_loses_is_that_of_the_log(
     assert done["deploy_status_code"] == 3
 
 
-def test_output_and_failure(driver: Driver, podman: Podman) -> None:
+def test_failure_stops_the_containers_after_it(driver: Driver, podman: Podman) -> None:
     """Containers run in the order of `start_order`, their output is that of the run, and a failure stops it."""
     lie = '{"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}'
     config = {
@@ -376,7 +378,7 @@ def test_variable_of_a_container_does_not_reach_the_engine(
     )
 
 
-def test_the_command_lines(driver: Driver, tmp_path: Path) -> None:
+def test_command_lines_are_those_of_heat_agents(driver: Driver, tmp_path: Path) -> None:
     """They are those of heat-agents, with the flags that docker really has."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
@@ -772,7 +774,7 @@ def test_keys_that_are_ignored(
         assert f"config.web.{words}" in sentence
 
 
-def test_a_warning_for_each_ignored_key(driver: Driver, tmp_path: Path) -> None:
+def test_ignored_keys_are_warnings(driver: Driver, tmp_path: Path) -> None:
     """Standard error of the result begins with the warnings; the containers run."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)
@@ -797,7 +799,7 @@ def test_a_warning_for_each_ignored_key(driver: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["-a", "a b", "a/b", "", "ü", 1])
-def test_a_name_that_is_none(name: object, tmp_path: Path) -> None:
+def test_invalid_container_name_is_refused(name: object, tmp_path: Path) -> None:
     """The name of a container is checked, because it is an argument of the command."""
     with pytest.raises(HookError, match="the name of a container consists of"):
         docker_cmd.prepare(request({name: {"image": "a"}}), place(tmp_path))
@@ -838,7 +840,7 @@ def test_mistakes_are_told_and_nothing_is_run(driver: Driver, podman: Podman) ->
     assert podman.containers() == {}
 
 
-def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
+def test_missing_engine_is_reported(driver: Driver, tmp_path: Path) -> None:
     """The failure says how to install it, also if containers were to be removed."""
     (tmp_path / "empty").mkdir()
     driver.environment["PATH"] = str(tmp_path / "empty")
@@ -856,7 +858,7 @@ def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_docker_without_a_daemon(
+def test_other_engine_replaces_docker_without_a_daemon(
     driver: Driver, podman: Podman, tmp_path: Path
 ) -> None:
     """Another engine is used, and is kept: docker does not know its containers."""
@@ -904,7 +906,9 @@ def test_an_engine_that_does_not_work_any_more(driver: Driver, tmp_path: Path) -
     assert driver.run(containers("d4", {"web": WEB}))["deploy_status_code"] == 0
 
 
-def test_no_engine_works(driver: Driver, tmp_path: Path) -> None:
+def test_failure_lists_the_reason_of_each_engine(
+    driver: Driver, tmp_path: Path
+) -> None:
     """The message has the reason of each."""
     docker, _ = stand_in(tmp_path, fails="version")
     stand_in(tmp_path, fails="version", name="podman")

@@ -79,7 +79,7 @@ def environment(podman: Podman, name: str) -> dict[str, str]:
     )
 
 
-def test_from_the_first_to_the_last(real: Driver, podman: Podman) -> None:
+def test_project_is_created_changed_and_removed(real: Driver, podman: Podman) -> None:
     """CREATE brings a project up, UPDATE changes it, DELETE takes it down and leaves nothing."""
     text = f"""\
 version: "3"
@@ -167,7 +167,7 @@ services:
 
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_inputs_of_every_type(real: Driver, podman: Podman) -> None:
+def test_inputs_of_every_type_are_variables(real: Driver, podman: Podman) -> None:
     """Inputs are variables for the compose file, as for a script, except those that choose a project or an engine."""
     inputs: dict[str, Any] = {
         "TEXT": "two\nlines",
@@ -344,7 +344,7 @@ def test_variables_are_known_to_the_end(driver: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_failures_of_the_program(driver: Driver, tmp_path: Path) -> None:
+def test_failed_program_fails_the_deployment(driver: Driver, tmp_path: Path) -> None:
     """They fail the deployment, and a project that could not be taken down is not forgotten."""
     docker, _ = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = str(docker)
@@ -439,7 +439,7 @@ def test_nothing_of_an_empty_config_is_run(driver: Driver, tmp_path: Path) -> No
         assert done["deploy_stderr"] == "the config is empty: nothing was run\n"
 
 
-def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
+def test_missing_program_is_reported(driver: Driver, tmp_path: Path) -> None:
     """The failure says how to install one."""
     (tmp_path / "empty").mkdir()
     driver.environment["PATH"] = str(tmp_path / "empty")

@@ -153,7 +153,7 @@ def config_of(tool: str, hooks: Hooks) -> object:
 
 
 @pytest.mark.parametrize("tool", CONFIGS)
-def test_the_reply_of_a_success(hooks: Hooks, tool: str) -> None:
+def test_reply_of_a_success_has_the_output_of_the_tool(hooks: Hooks, tool: str) -> None:
     """The output of the tool is in the reply byte for byte, also without a newline at its end, and nothing else."""
     name = "1234" if tool != "docker-compose" else "site"
     reply = hooks.reply(tool, deployment(config_of(tool, hooks), name=name))
@@ -161,7 +161,9 @@ def test_the_reply_of_a_success(hooks: Hooks, tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", CONFIGS)
-def test_the_reply_of_a_failure(hooks: Hooks, tool: str) -> None:
+def test_reply_of_a_failure_has_the_exit_code_and_output(
+    hooks: Hooks, tool: str
+) -> None:
     """It has the exit code and the output of the tool; our own sentences are on lines of their own."""
     reply = hooks.reply(
         tool, deployment(config_of(tool, hooks), name="site"), TOOL_CODE="4"
@@ -178,7 +180,9 @@ def test_the_reply_of_a_failure(hooks: Hooks, tool: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["apply-config", "cfn-init", "puppet", "script"])
-def test_outputs(hooks: Hooks, tool: str) -> None:
+def test_outputs_are_the_files_that_the_tool_has_written(
+    hooks: Hooks, tool: str
+) -> None:
     """A declared output is the file that the tool has written; one without a file is not in the reply."""
     reply = hooks.reply(
         tool, deployment(config_of(tool, hooks)), TOOL_OUTPUT=" as it is \n"
@@ -195,7 +199,7 @@ def test_input_that_is_not_a_deployment(hooks: Hooks, tool: str, text: str) -> N
 
 
 @pytest.mark.parametrize("tool", [tool for tool in CONFIGS if tool != "apply-config"])
-def test_an_empty_config(hooks: Hooks, tool: str) -> None:
+def test_empty_config_succeeds(hooks: Hooks, tool: str) -> None:
     """There is nothing to do, which is a success with an explicit status code."""
     reply = hooks.reply(tool, deployment(""))
     assert (reply["deploy_stdout"], reply["deploy_status_code"], hooks.calls()) == (
@@ -205,7 +209,7 @@ def test_an_empty_config(hooks: Hooks, tool: str) -> None:
     )
 
 
-def test_a_script(hooks: Hooks) -> None:
+def test_script_runs_as_by_heat_agents(hooks: Hooks) -> None:
     """The path WORKING/ID is called in WORKING, with the inputs and `heat_outputs_path` as variables."""
     hooks.reply("script", deployment(hooks.tool.read_text()))
     assert (hooks.call["argv"], hooks.call["cwd"]) == ([], str(hooks.working))
@@ -224,7 +228,7 @@ def test_a_script(hooks: Hooks) -> None:
         ({"modulepath": "/opt/modules"}, ["--module-path", "/opt/modules"]),
     ],
 )
-def test_ansible(
+def test_playbook_runs_as_by_heat_agents(
     hooks: Hooks, options: dict[str, object], arguments: list[str]
 ) -> None:
     """The playbook and the variables have heat-agents' names; tags and modules are arguments."""
@@ -238,7 +242,7 @@ def test_ansible(
     assert Path(variables.removeprefix("@")).name == "1234_variables.json"
 
 
-def test_ansible_with_an_inventory(hooks: Hooks) -> None:
+def test_inventory_is_passed_to_ansible(hooks: Hooks) -> None:
     """An option names a file in the working folder; the variable names any inventory."""
     hooks.working.mkdir()
     (hooks.working / "hosts").write_text("localhost\n")
@@ -260,7 +264,9 @@ def test_ansible_with_an_inventory(hooks: Hooks) -> None:
         ({"tags": "package,file"}, ["--tags", "package,file"]),
     ],
 )
-def test_puppet(hooks: Hooks, options: dict[str, object], arguments: list[str]) -> None:
+def test_manifest_is_applied_as_by_heat_agents(
+    hooks: Hooks, options: dict[str, object], arguments: list[str]
+) -> None:
     """The command line is heat-agents'; the inputs are facts; exit code 2 says that something was changed."""
     reply = hooks.reply(
         "puppet", deployment("notice('x')", options=options), TOOL_CODE="2"
@@ -285,7 +291,7 @@ def test_puppet(hooks: Hooks, options: dict[str, object], arguments: list[str]) 
     assert environment["FACTER_heat_outputs_path"] == str(hooks.outputs / "1234")
 
 
-def test_puppet_with_hiera_in_place_of_facts(hooks: Hooks) -> None:
+def test_inputs_are_in_the_hiera_folder_of_puppet(hooks: Hooks) -> None:
     """The inputs are in Hiera's folder, under the name of the deployment."""
     options = {"enable_hiera": True, "enable_facter": False}
     hooks.reply("puppet", deployment("notice('x')", name="web", options=options))
@@ -300,7 +306,7 @@ def test_puppet_with_hiera_in_place_of_facts(hooks: Hooks) -> None:
     assert "FACTER_foo" not in environment
 
 
-def test_cfn_init(hooks: Hooks) -> None:
+def test_cfn_init_reads_the_config_as_last_metadata(hooks: Hooks) -> None:
     """The config is in `last_metadata`, and the tool has no arguments."""
     hooks.reply("cfn-init", deployment({"config": {"files": {}}}))
     metadata = json.loads((hooks.folder / "metadata" / "last_metadata").read_text())
@@ -308,7 +314,7 @@ def test_cfn_init(hooks: Hooks) -> None:
     assert hooks.call["argv"] == []
 
 
-def test_docker_compose(hooks: Hooks) -> None:
+def test_project_is_in_the_folder_of_the_deployment(hooks: Hooks) -> None:
     """The project is in the folder of the deployment's name; a deployment without an id is enough."""
     files = [
         {"file_name": "./common.env", "content": "xxxxx"},
@@ -333,7 +339,7 @@ def test_docker_compose(hooks: Hooks) -> None:
     ]
 
 
-def test_docker_cmd(hooks: Hooks) -> None:
+def test_containers_run_as_by_heat_agents(hooks: Hooks) -> None:
     """A container may have a `name` and keys that docker-cmd does not know: they have no effect but a warning."""
     config = {
         "db": {
@@ -421,7 +427,7 @@ def test_json_file_writes_the_files_of_heat_agents(hooks: Hooks, action: str) ->
     assert path.read_text() == '{\n    "a": "x",\n    "b": [\n        1\n    ]\n}'
 
 
-def test_hiera(hooks: Hooks) -> None:
+def test_hiera_files_have_the_form_of_heat_agents(hooks: Hooks) -> None:
     """The reply is empty, and the files have heat-agents' form."""
     config = {
         "hierarchy": ["compute", "common"],

@@ -168,7 +168,7 @@ def test_puppet_finds_what_is_written(
     assert ("version" in written) == bool(options)
 
 
-def test_the_form_of_hiera_5(driver: Driver, etc: Path) -> None:
+def test_files_have_the_form_of_hiera_5(driver: Driver, etc: Path) -> None:
     """Quotes that a level needed in the other form are removed; the option may be text or a number."""
     config = {"hierarchy": ["compute", '"%{facts.x}"', "a: b #c"]}
     assert (
@@ -379,7 +379,7 @@ def test_where_os_apply_config_has_no_data_the_files_are_written(
     assert asked.read_text() == "--key hiera.datafiles --type raw --key-default empty\n"
 
 
-def test_where_os_apply_config_has_data_it_has_failed(
+def test_data_of_os_apply_config_fails_the_deployment(
     driver: Driver, etc: Path, tmp_path: Path
 ) -> None:
     """The result has that data as text, and says what to do; nothing is written."""
@@ -396,7 +396,7 @@ def test_where_os_apply_config_has_data_it_has_failed(
     assert not etc.exists()
 
 
-def test_where_os_apply_config_cannot_say_it_has_failed(
+def test_failing_os_apply_config_fails_the_deployment(
     driver: Driver, etc: Path, tmp_path: Path
 ) -> None:
     """It is unknown then whether its data would conflict."""

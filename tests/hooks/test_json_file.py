@@ -134,7 +134,7 @@ def test_a_file_that_two_deployments_have_goes_with_the_second(
     assert answer(done) == (0, "", f"{path} was removed\n")
 
 
-def test_who_owns_a_file_goes_on_to_own_it(driver: Driver, tmp_path: Path) -> None:
+def test_rewritten_file_keeps_its_owner(driver: Driver, tmp_path: Path) -> None:
     """A file that heat-agents wrote keeps its user and group; its mode is that of the option."""
     need_root()
     path = tmp_path / "a.json"

@@ -131,7 +131,7 @@ def test_a_delete_waits_for_the_runtime_too(driver: Driver, kubelet: Kubelet) ->
 
 
 @ALONE
-def test_a_delete_is_carried_out_though_nobody_can_say_what_becomes_of_the_pod(
+def test_delete_without_a_pod_status_removes_the_manifest(
     driver: Driver, kubelet: Kubelet
 ) -> None:
     """The result says that the status of the pod is unknown."""
@@ -213,7 +213,7 @@ def test_the_same_deployment_again_changes_nothing(
 
 
 @pytest.mark.slow
-def test_an_empty_config_wants_no_pod(driver: Driver, kubelet: Kubelet) -> None:
+def test_empty_config_removes_the_pod(driver: Driver, kubelet: Kubelet) -> None:
     """It is a success that removes the earlier manifest, and the result says so."""
     can_be_asked(driver, kubelet, "api")
     driver.run(place("d1", pod()))

@@ -152,7 +152,7 @@ def test_pod_that_is_not_ready_is_waited_for(driver: Driver, kubelet: Kubelet) -
     )
 
 
-def test_where_nobody_can_say_what_becomes_of_the_pod_it_has_failed(
+def test_deployment_without_a_pod_status_fails(
     driver: Driver, kubelet: Kubelet
 ) -> None:
     """It fails at once; the manifest is written, and the reply says where it is and how to get a status."""
@@ -175,9 +175,7 @@ def test_where_nobody_can_say_what_becomes_of_the_pod_it_has_failed(
 
 
 @pytest.mark.slow
-def test_who_is_there_and_does_not_answer_is_given_some_time(
-    driver: Driver, kubelet: Kubelet
-) -> None:
+def test_silent_kubelet_gets_time_to_start(driver: Driver, kubelet: Kubelet) -> None:
     """A kubelet may be starting together with the machine; the wait is limited."""
     can_be_asked(driver, kubelet, "api", "crictl")
     kubelet.broken, kubelet.body = (
@@ -266,7 +264,7 @@ def test_a_manifest_from_before_v1_is_passed_on(
 
 
 @pytest.mark.slow
-def test_a_pod_of_somebody_else_is_left_alone(
+def test_foreign_pod_is_left_alone(
     driver: Driver, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     """A pod of the same name is a mistake, and a pod with a longer name is not taken for ours."""

@@ -209,7 +209,7 @@ def test_last_line_is_the_first_error_and_not_its_consequences(
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_modules_tags_and_data_for_hiera(
+def test_modules_tags_and_hiera_data_reach_puppet(
     driver: Driver, the_puppet: Puppet, tmp_path: Path
 ) -> None:
     """There may be several folders of modules and several tags, and Hiera finds inputs with their types."""
@@ -398,7 +398,7 @@ def test_odd_output_and_a_sudden_end(driver: Driver, recorded: Recorded) -> None
     assert (done["deploy_stdout"], done["deploy_status_code"]) == ("a\ufffdb", 137)
 
 
-def test_an_entry_with_just_what_is_needed(
+def test_minimal_entry_is_applied(
     driver: Driver, recorded: Recorded, tmp_path: Path
 ) -> None:
     """The name, time of creation, options, inputs and outputs may be missing."""
@@ -545,7 +545,7 @@ def test_inputs_for_hiera_go_with_a_delete(
     "a deployment that would change something is a failure that says so",
 )
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_a_puppet_that_only_rehearses(
+def test_puppet_configured_for_dry_runs_fails(
     driver: Driver, the_puppet: Puppet, tmp_path: Path
 ) -> None:
     """A dry run by configuration is a failure, unless nothing is to be changed or the manifest itself requests it."""

@@ -137,7 +137,7 @@ def test_the_logs_are_below_the_state_or_in_heat_agents_place(
 
 
 @pytest.mark.parametrize("home", ["", "/", "/proc/nowhere", "@"])
-def test_who_has_no_home_has_one_in_the_working_folder(home: str) -> None:
+def test_missing_home_is_replaced_by_the_working_folder(home: str) -> None:
     """Puppet needs it for its state; its commands do not see it. A usable home is kept."""
     need_root()
     program, setpriv = need("puppet", "puppet"), need("setpriv", "util-linux")

@@ -247,7 +247,7 @@ def container(**more: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("inside", ["alone"], indirect=True)
-def test_a_life(inside: Inside) -> None:
+def test_container_follows_its_deployment(inside: Inside) -> None:
     """A container runs after CREATE, restarts when its file changes, and is gone after DELETE, but for its volume."""
     config = {
         "web.container": container(Volume="data.volume:/srv"),
@@ -334,7 +334,7 @@ spec:
 """
 
 
-def test_pods_of_podman_and_of_kubernetes(inside: Inside) -> None:
+def test_containers_run_in_their_pods(inside: Inside) -> None:
     """A container of a pod runs in it; a change of a file of Kubernetes restarts the services that play it."""
     pod = {"app.pod": {"Pod": None}, "in.container": container(Pod="app.pod")}
     kube = {
@@ -419,7 +419,7 @@ def test_a_name_that_another_unit_has(inside: Inside) -> None:
     theirs.unlink()
 
 
-def test_a_crash_of_the_machine(inside: Inside) -> None:
+def test_enabled_container_runs_after_a_crash_of_the_machine(inside: Inside) -> None:
     """A container with an [Install] section runs after the next boot, with its inputs; a template is not started."""
     inside.good(
         {"web.container": container(), "of@.container": container()},
@@ -433,7 +433,7 @@ def test_a_crash_of_the_machine(inside: Inside) -> None:
     assert inside.variables("systemd-web")["text"] == "kept"
 
 
-def test_a_file_that_somebody_changed_stays(inside: Inside) -> None:
+def test_changed_file_survives_delete(inside: Inside) -> None:
     """DELETE stops the service, and leaves the changed file."""
     inside.good({"web.container": container()})
     path = inside.file(f"{UNITS}/web.container")

@@ -627,7 +627,7 @@ def test_the_variable_of_heat_agents_names_the_configuration_of_the_machine(
 
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_a_salt_that_only_rehearses(driver: Driver, tmp_path: Path) -> None:
+def test_salt_configured_for_dry_runs_fails(driver: Driver, tmp_path: Path) -> None:
     """A dry run by the machine's configuration is a failure, unless there is nothing to change."""
     (tmp_path / "etc").mkdir(exist_ok=True)
     (tmp_path / "etc/minion").write_text("test: true\n")

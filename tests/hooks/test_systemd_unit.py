@@ -396,7 +396,7 @@ def web(seconds: int = 1000, **more: object) -> dict[str, Any]:
     }
 
 
-def test_a_life(inside: Inside) -> None:
+def test_service_follows_its_deployment(inside: Inside) -> None:
     """A service runs after CREATE and at every boot, restarts when it changes, and is gone after DELETE."""
     first = inside.good({"web.service": web()})
     assert inside.state("web.service") == "active"
@@ -456,7 +456,7 @@ def test_two_deployments_have_units_of_their_own(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("inside", ["alone"], indirect=True)
-def test_every_form_of_a_config(inside: Inside) -> None:
+def test_every_form_of_a_config_is_read(inside: Inside) -> None:
     """Scalars in YAML stay as they are written; the text of a single unit needs its name."""
     inside.good(
         "web.socket:\n  Socket: {ListenStream: /run/web.sock, SocketMode: 0600, Accept: no}\n"
@@ -547,7 +547,7 @@ def test_inputs_are_the_environment_of_services(inside: Inside) -> None:
     assert "EnvironmentFile" not in inside.text("web.service")
 
 
-def test_a_crash_of_the_machine(inside: Inside) -> None:
+def test_enabled_unit_runs_after_a_crash_of_the_machine(inside: Inside) -> None:
     """An enabled unit runs after a crash of the machine, with its inputs."""
     config = {
         "web.service": web(),
@@ -565,7 +565,7 @@ def test_a_crash_of_the_machine(inside: Inside) -> None:
     assert inside.state("quiet.service") == "active"
 
 
-def test_a_file_that_somebody_changed_stays(inside: Inside) -> None:
+def test_changed_file_survives_delete(inside: Inside) -> None:
     """DELETE stops and disables the unit, and leaves the changed file."""
     inside.good({"web.service": web()})
     path = inside.file(f"{UNITS}/web.service")
@@ -667,7 +667,7 @@ def test_service_of_a_timer_is_not_started(inside: Inside) -> None:
     inside.machine.run("rm", "/run/job-ran")
 
 
-def test_a_timer_of_nothing(inside: Inside) -> None:
+def test_timer_without_its_service_fails(inside: Inside) -> None:
     """A timer without its service fails, and the result has the reason from the journal."""
     values = inside.run(units({"job.timer": "[Timer]\nOnCalendar=yearly\n"}))
     assert values["deploy_status_code"] == 1
@@ -675,7 +675,7 @@ def test_a_timer_of_nothing(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("inside", ["apply"], indirect=True)
-def test_a_socket_and_its_service(inside: Inside) -> None:
+def test_changed_socket_is_restarted(inside: Inside) -> None:
     """A changed socket is restarted although its service holds it; the next connection starts the service again."""
     config = {
         "echo.socket": "[Socket]\nListenStream=/run/echo.sock\n",
@@ -702,7 +702,7 @@ def test_a_socket_and_its_service(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("inside", ["alone"], indirect=True)
-def test_templates_and_instances(inside: Inside) -> None:
+def test_instances_of_a_template_are_restarted_not_started(inside: Inside) -> None:
     """A template is written; its instances are not started, but restarted with changes and stopped on DELETE."""
     config = {
         "job@.service": SERVICE + "[Install]\nWantedBy=multi-user.target\n",
@@ -727,7 +727,7 @@ def test_templates_and_instances(inside: Inside) -> None:
     assert not list(inside.file(UNITS).glob("job@*"))
 
 
-def test_drop_ins(inside: Inside) -> None:
+def test_drop_in_restarts_a_running_unit(inside: Inside) -> None:
     """A drop-in may be for a unit of the machine, which is not started, but restarted if it runs."""
     theirs = inside.file("/usr/lib/systemd/system/theirs.service")
     theirs.write_text(SERVICE)

@@ -182,7 +182,7 @@ def _validated(case: dict[str, Any]) -> dict[str, Any]:
 def _defined(
     source: Source, identity: Identity, *, creating: bool = True
 ) -> Definition:
-    """Return the definition of a stack. Raises `Invalid` with all mistakes, those about types too, as commands do."""
+    """Return the definition of a stack. Raises `Invalid` with all mistakes, also about types, as commands do."""
     made, mistakes, warnings = examine(source, identity)
     if made is not None and mistakes:
         mistakes = all_mistakes(made, known_types(), mistakes, creating=creating)

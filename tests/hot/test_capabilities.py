@@ -141,7 +141,7 @@ def test_a_template_named_twice_counts_once() -> None:
     )
 
 
-def test_nothing_fits() -> None:
+def test_candidates_are_listed_if_no_template_fits() -> None:
     """Each candidate is named with its different values, and with the word that may have been meant."""
     files = {**FILES, "c.yaml": template("{os: debian}")}
     environment = "requires: {deployment: pupet, os: debian}\n" + LIST.replace(
@@ -361,7 +361,7 @@ def test_nested_templates_see_the_one_that_is_chosen() -> None:
         ),
     ],
 )
-def test_mistakes_in_templates(text: str, said: str) -> None:
+def test_mistakes_in_templates_have_positions(text: str, said: str) -> None:
     """Each mistake in a template has its position."""
     assert refused(files={}, parent=VERSION + text) == [said]
 
@@ -410,12 +410,12 @@ def test_mistakes_in_templates(text: str, said: str) -> None:
         ),
     ],
 )
-def test_mistakes_in_environments(text: str, said: str) -> None:
+def test_mistakes_in_environments_are_reported_once(text: str, said: str) -> None:
     """Each mistake in an environment has its position, and is reported once."""
     assert refused(text, files={"a.yaml": template()}) == [f"env0.yaml:{said}"]
 
 
-def test_mistakes_in_candidates() -> None:
+def test_wrong_capabilities_are_reported_for_all_candidates() -> None:
     """Wrong capabilities are reported for all candidates, other mistakes only for the chosen one."""
     environment = "requires: {deployment: puppet}\n" + LIST
     broken = {**FILES, "docker/c.yaml": template("{deployment: {}}")}
@@ -750,6 +750,8 @@ def test_missing_file_of_an_environment_is_reported_where_it_is_named(
     ],
 )
 @pytest.mark.usefixtures("controllers")
-def test_wrong_usage(machine: Machine, arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_an_error(
+    machine: Machine, arguments: list[str], said: str
+) -> None:
     """Wrong usage is one sentence with its exit code."""
     assert run(machine, *arguments) == Done(2, "", f"{said}\n")

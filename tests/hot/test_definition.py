@@ -103,7 +103,7 @@ def test_the_first_version_follows_the_path_itself() -> None:
     }
 
 
-def test_it_says_what_it_needs() -> None:
+def test_dependencies_have_the_position_of_their_function() -> None:
     """Each needed resource and attribute is listed with its function's position, and by name for the order."""
     definition = define(
         """\

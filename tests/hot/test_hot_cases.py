@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def test_cases(hot_cases: dict[str, Path]) -> None:
+def test_results_and_mistakes_are_those_of_heat(hot_cases: dict[str, Path]) -> None:
     """The result of each case is the same as Heat's, and the language alone finds all mistakes that need no types."""
     together.tried(hot_cases, assert_as_with_heat)
 

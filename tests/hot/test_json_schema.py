@@ -63,13 +63,13 @@ def wrong(template: object) -> dict[str, str]:
     return {each.json_path: each.message for each in validator().iter_errors(template)}
 
 
-def test_it_is_a_schema() -> None:
+def test_json_schema_is_valid_in_its_draft() -> None:
     """The schema is valid in its draft, and all its references have targets."""
     Draft7Validator.check_schema(schema())
     assert schema()["$schema"] == Draft7Validator.META_SCHEMA["$schema"]
 
 
-def test_it_knows_all_sections_functions_and_types() -> None:
+def test_json_schema_has_all_sections_functions_and_types() -> None:
     """The schema has each section, function and type that the code has."""
     latest = list(versions.VERSIONS.values())[-1]
     defined = schema()["definitions"]

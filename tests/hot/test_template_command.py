@@ -65,7 +65,7 @@ def test_a_valid_template_shows_its_parameters(machine: Machine, good: Path) -> 
     ]
 
 
-def test_for_machines_it_is_what_heat_gives(machine: Machine, good: Path) -> None:
+def test_json_has_the_keys_of_heat(machine: Machine, good: Path) -> None:
     """The keys of `openstack orchestration template validate`, and our own beside them."""
     done = validate(
         machine, "-t", str(good), "--parameter", "size=4", "--format", "json"
@@ -138,7 +138,7 @@ def test_mistakes_are_shown_with_their_places(machine: Machine, good: Path) -> N
     ]
 
 
-def test_for_machines_mistakes_have_their_parts(machine: Machine, good: Path) -> None:
+def test_json_has_the_parts_of_mistakes(machine: Machine, good: Path) -> None:
     """The exit code is the same."""
     good.write_text(VERSION + "resources: {r: {}}\n")
     done = validate(machine, "good.yaml", "--format", "json")

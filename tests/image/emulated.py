@@ -119,7 +119,7 @@ class Emulated:
         subprocess.run(make, check=True, capture_output=True)
 
     def boot(self) -> float:
-        """Switch it on, wait until systemd has started all that belongs to a boot, and return the seconds it took."""
+        """Boot the machine, wait until systemd has started all units, and return the seconds that it took."""
         begun = time.monotonic()
         self._socket.unlink(missing_ok=True)
         self._qemu = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL)

@@ -104,7 +104,7 @@ def build(builder: Path, hooks: Path, image: Booted, **variables: str) -> str:
     return said
 
 
-def test_its_scripts_are_clean() -> None:
+def test_scripts_of_the_element_pass_shellcheck() -> None:
     """Shellcheck finds nothing in them."""
     need("shellcheck", "shellcheck")
     done = subprocess.run(
@@ -113,7 +113,7 @@ def test_its_scripts_are_clean() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_it_is_an_element(builder: Path) -> None:
+def test_element_passes_the_linter_of_diskimage_builder(builder: Path) -> None:
     """Diskimage-builder's own linter finds nothing in it, and its elements have what it depends on."""
     done = subprocess.run(
         [BUILDER / "dib-lint"],

@@ -74,7 +74,7 @@ def test_an_instance_of_it_is_configured(instance: Booted, heat: SignalServer) -
     ] == ["first\n", "second\n"]
 
 
-def test_it_is_of_use_in_a_cloud(image: Path, instance: Booted) -> None:
+def test_image_has_all_that_an_instance_needs(image: Path, instance: Booted) -> None:
     """The example for mkosi has all that an instance needs: a network, names, a disk that grows, certificates."""
     if not image.name.startswith("mkosi"):
         pytest.skip(
@@ -94,7 +94,7 @@ def test_it_is_of_use_in_a_cloud(image: Path, instance: Booted) -> None:
     assert (image / "etc/ssl/certs/ca-certificates.crt").exists()
 
 
-def test_its_tools_are_there(image: Path, instance: Booted) -> None:
+def test_chosen_tools_are_ready_in_the_image(image: Path, instance: Booted) -> None:
     """The tools in DIB_HEAT_CONFIG_AGENT_TOOLS are ready for deployments."""
     if not image.name.startswith("diskimage-builder"):
         pytest.skip("only the element has tools: mkosi's users name packages")

@@ -107,7 +107,7 @@ def script(
     return instance.result(identity)
 
 
-def test_it_is_a_whole_machine(instance: Instance) -> None:
+def test_image_boots_with_all_units_started(instance: Instance) -> None:
     """The machine has its own kernel and disk, and all units have started."""
     assert instance.machine.run("systemd-detect-virt").out == "qemu\n"
     assert (

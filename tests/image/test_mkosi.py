@@ -21,7 +21,7 @@ def test_the_serial_console_is_used_last() -> None:
     assert content()["KernelCommandLine"].split()[-1].startswith("console=ttyS0")
 
 
-def test_its_packages_are_known() -> None:
+def test_packages_of_the_image_are_in_debian() -> None:
     """Debian has all packages of the image except our own."""
     need("apt-cache", "apt")
     wanted = set(content()["Packages"].split())

@@ -99,7 +99,9 @@ def test_each_module_inside_has_a_licence(content: tarfile.TarFile) -> None:
     }
 
 
-def test_it_is_refused_where_it_cannot_work(deb: Path, tmp_path: Path) -> None:
+def test_bundled_package_is_refused_for_another_python(
+    deb: Path, tmp_path: Path
+) -> None:
     """Before anything is unpacked: on a machine that has another minor version of Python, and not the one it is for."""
     subprocess.run(["dpkg-deb", "--control", deb, tmp_path / "control"], check=True)
     programs = tmp_path / "bin"
@@ -130,7 +132,7 @@ def test_it_is_refused_where_it_cannot_work(deb: Path, tmp_path: Path) -> None:
     assert (before("install").returncode, before("install").stderr) == (0, "")
 
 
-def test_its_version_names_the_release_that_it_is_for(deb: Path) -> None:
+def test_version_of_the_bundled_package_names_its_release(deb: Path) -> None:
     """The version sorts by release, so an upgrade of the distribution upgrades the package."""
     version = subprocess.run(
         ["dpkg-deb", "--field", deb, "Version"],

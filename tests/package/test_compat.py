@@ -46,7 +46,7 @@ def field(deb: Path, name: str) -> str:
     ).stdout.strip()
 
 
-def test_it_has_the_modules_of_its_folder(deb: Path) -> None:
+def test_compat_package_has_the_modules_of_its_folder(deb: Path) -> None:
     """All of them, and the package of the agent has none."""
     modules = {}
     for name, path in (("compat", deb), ("agent", package("deb"))):
@@ -65,7 +65,7 @@ def test_it_has_the_modules_of_its_folder(deb: Path) -> None:
     assert modules["agent"] == set()
 
 
-def test_the_agent_recommends_it(deb: Path) -> None:
+def test_agent_package_recommends_the_compat_package(deb: Path) -> None:
     """The agent's package recommends it, so apt installs the same version by default."""
     agent, version = package("deb"), field(deb, "Version")
     assert (field(deb, "Architecture"), field(agent, "Version")) == ("all", version)

@@ -92,7 +92,7 @@ def read(content: tarfile.TarFile, name: str) -> str:
     return found.read().decode()
 
 
-def test_it_keeps_to_its_places(content: tarfile.TarFile) -> None:
+def test_package_keeps_to_its_folders(content: tarfile.TarFile) -> None:
     """No file is elsewhere, or can be written by others than root, and only commands can be run."""
     units = re.compile(r"(usr/)?lib/systemd/system/heat(-config-[\w-]+@?)?\.\w+")
     for member in content.getmembers():
@@ -123,7 +123,7 @@ def test_package_has_no_trace_of_its_build(content: tarfile.TarFile) -> None:
     ]
 
 
-def test_it_needs_what_the_project_needs(deb: Path) -> None:
+def test_package_requires_the_modules_of_the_project(deb: Path) -> None:
     """The package requires the distribution's modules, none older than the project supports."""
     names = ("Architecture", "Version", "Depends")
     text = subprocess.run(
@@ -156,7 +156,7 @@ def test_it_needs_what_the_project_needs(deb: Path) -> None:
     ]
 
 
-def test_no_link_leads_nowhere(content: tarfile.TarFile) -> None:
+def test_links_of_pages_have_targets(content: tarfile.TarFile) -> None:
     """A page links to files of the package, and to the web; the reasons for the daemon's privileges are among them."""
     names = {each.name.removeprefix("./").rstrip("/") for each in content.getmembers()}
     pages = [name for name in names if name.endswith(".md") and "/doc/" in name]
@@ -328,7 +328,7 @@ def test_an_upgrade_meets_a_run(
     "the package is upgraded by a deployment that the agent runs",
     "the next version follows that run to its end, and its result is sent once",
 )
-def test_a_deployment_upgrades_the_agent(
+def test_deployment_can_upgrade_the_agent(
     bare: Booted, heat: SignalServer, other: SignalServer, tmp_path: Path
 ) -> None:
     """The recipe of the documentation, from one version to the next."""
@@ -375,7 +375,9 @@ def test_a_deployment_upgrades_the_agent(
     "the package is removed in the middle of a run, and installed again after it",
     "the run goes on to its end, and its result is sent once",
 )
-def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
+def test_removed_package_resumes_after_a_new_installation(
+    bare: Booted, heat: SignalServer
+) -> None:
     """Removing it ends no run and forgets nothing: installed again, it follows that. Purged, it has left nothing."""
     install(bare)
     deploy(bare, deployment("d1", LONG, signal=heat.url()))

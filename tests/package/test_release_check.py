@@ -156,7 +156,7 @@ def test_address_of_the_home_is_in_one_place(sources: Path, tmp_path: Path) -> N
         assert f"Homepage, {ADDRESS}" in urls
         assert f"Changelog, {ADDRESS}/blob/v{__version__}/CHANGELOG.md" in urls
     [ours] = [each for each in found.values() if each["Name"] == "heat-config-agent"]
-    link = f"]({ADDRESS}/blob/v{__version__}/docs/deployments.md#tools)"
+    link = f"]({ADDRESS}/blob/v{__version__}/docs/decisions/README.md)"
     assert link in str(ours.get_payload())
     home.write_text("http://forge.example/\n")
     done = built(sources, ".", tmp_path / "dist")

@@ -125,7 +125,7 @@ def stub(folder: Path, rpm: Path) -> Path:
 
 
 @pytest.mark.parametrize("bundled", ["", "-bundled"])
-def test_it_has_the_layout_of_the_other(bundled: str) -> None:
+def test_rpm_has_the_layout_of_the_debian_package(bundled: str) -> None:
     """File by file, each has what the Debian package of its kind has."""
     tar = subprocess.run(
         ["dpkg-deb", "--fsys-tarfile", package(f"deb{bundled}")],
@@ -161,7 +161,7 @@ def test_it_has_the_layout_of_the_other(bundled: str) -> None:
     assert paths == moved
 
 
-def test_it_needs_what_the_project_needs(rpm: Path) -> None:
+def test_rpm_requires_the_modules_of_the_project(rpm: Path) -> None:
     """The package requires the Python and the modules of its release, none older than the project supports."""
     assert asked(rpm, "--qf", "%{ARCH}") == ["noarch"]
     project = (
@@ -364,7 +364,7 @@ def test_scriptlets_restart_stop_and_name_the_daemons_of_users(rpm: Path) -> Non
         assert shown(machine, "ActiveState", UNIT) == "inactive"
 
 
-def test_it_is_not_built_without_a_version() -> None:
+def test_rpm_without_a_version_is_not_built() -> None:
     """The spec file refuses to build without a version, which `packaging/build` passes."""
     need("rpmspec", "rpm")
     done = subprocess.run(
@@ -380,7 +380,7 @@ def test_the_same_commit_makes_the_same_bytes(rpm: Path, tmp_path: Path) -> None
     assert (tmp_path / rpm.name).read_bytes() == rpm.read_bytes()
 
 
-def test_on_a_system_without_rpms_macros_it_is_refused(tmp_path: Path) -> None:
+def test_build_without_the_macros_of_rpm_is_refused(tmp_path: Path) -> None:
     """An RPM that would not restart the daemon is not built by accident: one plain sentence says so."""
     need("rpmbuild", "rpm")
     if not subprocess.run(

@@ -91,7 +91,7 @@ def given(heat: SignalServer, identity: str = "d1") -> dict[str, Any]:
     )
 
 
-def test_the_locales_are_what_they_are_meant_to_be(latin: Path) -> None:
+def test_locales_have_the_expected_encodings(latin: Path) -> None:
     """Python goes by them: else nothing here is tested."""
     code = "import sys; print(sys.getfilesystemencoding())"
     environments = (
@@ -117,7 +117,7 @@ def test_the_locales_are_what_they_are_meant_to_be(latin: Path) -> None:
     "locales whose alphabet is Latin-1 or ASCII, and text that they lack in inputs, outputs and names of files",
     "all text is UTF-8 as ever: inputs, outputs, results, and what is shown",
 )
-def test_a_life_by_the_command(abroad: Machine, heat: SignalServer) -> None:
+def test_command_works_in_every_locale(abroad: Machine, heat: SignalServer) -> None:
     """A deployment is carried out, signalled and shown; a second time there is nothing to do."""
     document = abroad.write([given(heat)], "größe.json")
     done = abroad.apply(document)
@@ -136,7 +136,7 @@ def test_a_life_by_the_command(abroad: Machine, heat: SignalServer) -> None:
     assert "größe €-d1" in abroad.agent("status", LC_ALL="C.UTF-8").out
 
 
-def test_a_life_by_the_daemon(
+def test_daemon_works_in_every_locale(
     abroad: Machine, daemon: Daemon, heat: SignalServer
 ) -> None:
     """Its settings name folders, and add to the environment of runs."""
@@ -219,7 +219,7 @@ def test_a_hook_that_writes_files(abroad: Machine) -> None:
     assert json.loads(path.read_text()) == {"price": TEXT}
 
 
-def test_a_hook_by_itself(abroad: Machine) -> None:
+def test_hook_by_itself_replies_in_utf_8(abroad: Machine) -> None:
     """As os-refresh-config's scripts call it: its reply is UTF-8 too."""
     folders = {
         f"HEAT_SCRIPT_{each}": str(abroad.folder / f"{each} €")

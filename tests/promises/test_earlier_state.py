@@ -61,7 +61,7 @@ def copied(machine: Machine, heat: SignalServer) -> list[dict[str, Any]]:
     return deployments
 
 
-def test_everything_in_it_is_read() -> None:
+def test_earlier_state_is_read_completely() -> None:
     """Each entry of the journal, the last documents, and the learned settings are read."""
     entries = journal.read(SAMPLE)
     assert {key: entry.state for key, entry in entries.items()} == STATES

@@ -61,7 +61,7 @@ def run(
     )
 
 
-def test_it_dies_once(tmp_path: Path) -> None:
+def test_process_dies_once_at_its_kill_point(tmp_path: Path) -> None:
     """It dies at the N-th passing, by SIGKILL, if the file is there; with that gone, never again."""
     file = tmp_path / "a file"
     file.touch()
@@ -74,7 +74,7 @@ def test_it_dies_once(tmp_path: Path) -> None:
     assert run(tmp_path, 3, "asked.left", 2, file).stdout.startswith("alive\n")
 
 
-def test_it_dies_before_a_call_that_is_never_made(tmp_path: Path) -> None:
+def test_process_dies_before_the_call(tmp_path: Path) -> None:
     """The call that a kill precedes is never made."""
     file = tmp_path / "file"
     file.touch()
@@ -91,7 +91,7 @@ def test_it_dies_before_a_call_that_is_never_made(tmp_path: Path) -> None:
     assert (tmp_path / "journal.new").read_text() == "as it was"
 
 
-def test_each_of_several_points_is_died_at_once(tmp_path: Path) -> None:
+def test_process_dies_at_the_first_of_several_points(tmp_path: Path) -> None:
     """A process dies at the one that it passes first; the process after it at the next one."""
     files = [tmp_path / name for name in ("left", "later", "folder", "never")]
     for each in files:
@@ -117,7 +117,7 @@ def test_which_points_are_passed(tmp_path: Path) -> None:
     assert len({process for process, _ in lines}) == 1
 
 
-def test_a_call_by_itself(tmp_path: Path) -> None:
+def test_every_call_that_changes_a_folder_is_a_point(tmp_path: Path) -> None:
     """All calls that change a folder can be listed, and each is a point."""
     file = tmp_path / "calls"
     run(tmp_path, 2, "??", 0, file)
@@ -133,7 +133,7 @@ def test_a_call_by_itself(tmp_path: Path) -> None:
     assert sorted(os.listdir(asked)) == ["0", "1.new"]
 
 
-def test_nothing_that_is_started_knows_of_it(tmp_path: Path) -> None:
+def test_children_do_not_inherit_kill_points(tmp_path: Path) -> None:
     """Neither the process nor its children have the variables of kill points."""
     done = run(tmp_path, 0, "?", 0, tmp_path / "passed")
     assert done.stdout.startswith("alive\n")
@@ -141,7 +141,7 @@ def test_nothing_that_is_started_knows_of_it(tmp_path: Path) -> None:
     assert kill_points.INJECTED not in done.stdout
 
 
-def test_no_run_has_the_variables(machine: Machine) -> None:
+def test_runs_do_not_inherit_kill_points(machine: Machine) -> None:
     """The command of a deployment does not, either."""
     seen = machine.folder / "seen"
     given = [deployment("d1", f"#!/bin/sh\nenv >{seen}\n")]

@@ -272,7 +272,7 @@ LIES: dict[Callable[[World], None], str] = {
 }
 
 
-def test_nothing_is_wrong_where_nothing_is(world: World) -> None:
+def test_checker_accepts_runs_that_kept_the_promises(world: World) -> None:
     """The checker accepts runs that kept the promises."""
     world.check()
 

@@ -34,7 +34,7 @@ def lines(path: Path) -> list[str]:
 
 
 @each_sample
-def test_everything_in_it_is_read(sample: Path) -> None:
+def test_released_state_is_read_completely(sample: Path) -> None:
     """Each entry of the journal, the last documents, and the learned settings are read."""
     state = sample / "state"
     assert {

@@ -544,7 +544,7 @@ def test_settings_are_heeded_when_they_are_read_again(
     wait_until(lambda: "runs/d1/stdout" not in holds(machine), 60)
 
 
-def test_prune_on_nothing(machine: Machine) -> None:
+def test_prune_without_a_state_directory_does_nothing(machine: Machine) -> None:
     """Where no agent has worked, there is nothing to do, and nothing is made."""
     for words in ((), ("--plan",), ("--json",)):
         assert machine.agent("prune", *words).code == 0

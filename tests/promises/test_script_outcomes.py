@@ -152,7 +152,7 @@ def test_a_script_may_tidy_up_when_its_time_is_over(
 
 
 @pytest.mark.parametrize("option", [0, -1, "soon", True, [5], {"seconds": 5}])
-def test_a_time_limit_that_is_none_fails(
+def test_invalid_time_limit_fails_its_deployment(
     machine: Machine, heat: SignalServer, option: object
 ) -> None:
     """A limit that cannot be understood is a mistake in the document, named with its path, and nothing is run."""
@@ -166,7 +166,7 @@ def test_a_time_limit_that_is_none_fails(
     assert not (machine.folder / "ran").exists()
 
 
-def test_a_hanging_script_holds_up_nobody_for_longer_than_its_limit(
+def test_hanging_script_delays_others_only_to_its_limit(
     machine: Machine, heat: SignalServer
 ) -> None:
     """The deployment after one that never ends is run as soon as that one is out of time."""

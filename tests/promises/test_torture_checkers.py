@@ -213,7 +213,7 @@ LIES: dict[Callable[[Played], list[str]], str] = {
 
 
 @pytest.mark.slow
-def test_nothing_is_wrong_where_nothing_is(played: Played) -> None:
+def test_checkers_accept_an_undisturbed_stack(played: Played) -> None:
     """A stack with which all went well is not found fault with, nor is its end."""
     assert not played.wrong()
     assert not played.come.differs(played.come, loosely=False)

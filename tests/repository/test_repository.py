@@ -116,10 +116,12 @@ def test_every_example_can_be_applied(machine: Machine, example: Path) -> None:
     )
 
 
-def test_the_example_of_a_hook_is_one(machine: Machine) -> None:
-    """The hook that hooks/README.md shows works as it stands there."""
+def test_example_of_a_hook_works(machine: Machine) -> None:
+    """The hook that docs/write-a-hook.md shows works as it stands there."""
     [source] = re.findall(
-        r"```python\n(#!.*?)```", (ROOT / "hooks/README.md").read_text(), re.DOTALL
+        r"```python shout\n(#!.*?)```",
+        (ROOT / "docs/write-a-hook.md").read_text(),
+        re.DOTALL,
     )
     machine.hook("shout", source)
     given = deployment(config="quiet\n", group="shout", outputs=["length", "other"])
@@ -132,7 +134,7 @@ def test_the_example_of_a_hook_is_one(machine: Machine) -> None:
     }
 
 
-def test_the_example_of_a_module_is_one(
+def test_example_of_a_module_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The module that hooks/README.md shows is a hook as it stands there: it makes what the config says."""
@@ -180,7 +182,7 @@ def test_the_example_of_a_module_is_one(
     ("makefile", "standing"),
     [("all:\n", "ok"), ("all: new\nnew:\n\ttouch new\n", "drifted"), ("{", "unknown")],
 )
-def test_the_example_of_a_verification_is_one(
+def test_example_of_a_verification_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, makefile: str, standing: str
 ) -> None:
     """The functions that hooks/README.md adds to its module say whether a target is up to date."""

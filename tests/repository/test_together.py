@@ -45,7 +45,7 @@ def test_skipped_case_ends_no_other() -> None:
         together.tried({"none": 0, "less": -1}, positive)
 
 
-def test_no_case_is_a_failure() -> None:
+def test_moved_folder_of_cases_is_a_failure() -> None:
     """A folder of cases that has been moved does not pass."""
     with pytest.raises(AssertionError, match="there are no cases"):
         together.tried({}, print)

@@ -96,7 +96,7 @@ def children(stack: PluginStack) -> dict[str, str]:
     )
 
 
-def test_its_life(site: PluginStack) -> None:
+def test_child_stack_of_a_plugin_follows_its_parent(site: PluginStack) -> None:
     """The child follows its template, its outputs are attributes, and it is suspended and deleted with its stack."""
     site.create(TEMPLATE)
     assert site.states() == {"word": "CREATE_COMPLETE", "site": "CREATE_COMPLETE"}

@@ -45,7 +45,7 @@ def stacks(machine: Machine) -> Stacks:
     return Stacks(machine)
 
 
-def test_it_is_shown(stacks: Stacks) -> None:
+def test_earlier_stack_is_shown(stacks: Stacks) -> None:
     """Its state, its resources and its outputs are there, and nothing is called damaged."""
     listed = stacks("resource", "list", "site")
 
@@ -57,7 +57,7 @@ def test_it_is_shown(stacks: Stacks) -> None:
     assert stacks("output", "show", "site", "answer").out == "hello\n"
 
 
-def test_it_is_updated_without_running_again(stacks: Stacks) -> None:
+def test_earlier_stack_is_updated_without_running_again(stacks: Stacks) -> None:
     """Unchanged resources do not run, and those that the template no longer has are deleted."""
     template = stacks.machine.folder / "site.yaml"
     template.write_text(TEMPLATE)
@@ -70,7 +70,7 @@ def test_it_is_updated_without_running_again(stacks: Stacks) -> None:
     assert [line.split()[0] for line in listed.out.splitlines()[1:]] == ["text"]
 
 
-def test_it_is_deleted(stacks: Stacks) -> None:
+def test_earlier_stack_is_deleted(stacks: Stacks) -> None:
     """A stack is deleted even if it has a resource of a type that no longer exists."""
     deleted = stacks("delete", "site", "--yes")
 

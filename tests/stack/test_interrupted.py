@@ -133,7 +133,7 @@ SAVED = [*CREATED, {"op": "snapshot", "text": ""}, {"op": "update", "text": "two
         ),
     ],
 )
-def test_killed_at_any_moment(
+def test_stack_killed_at_any_moment_is_completed(
     tmp_path: Path, op: str, text: str, before: list[dict[str, Any]], where: str
 ) -> None:
     """The records and the scripts' effects are the same, wherever the first attempt was killed."""

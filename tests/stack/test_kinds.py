@@ -53,7 +53,7 @@ def lines(machine: Machine, name: str) -> list[str]:
     return (machine.folder / name).read_text().splitlines()
 
 
-def test_a_script_on_a_server(machine: Machine) -> None:
+def test_scripts_of_a_server_run_one_after_the_other(machine: Machine) -> None:
     """Scripts on a server run one after the other, and cloud resources do not block them."""
     assert applied(machine, "script") == {
         "result": "fooooo/baaaaa",
@@ -66,7 +66,7 @@ def test_a_script_on_a_server(machine: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_several_tools(machine: Machine) -> None:
+def test_tools_pass_their_outputs_on(machine: Machine) -> None:
     """Each tool passes its output on to the next one."""
     tools.need("puppet", "puppet")
     if not (BIN / "ansible-playbook").exists() and not shutil.which("ansible-playbook"):
@@ -85,7 +85,7 @@ def test_user_data_runs_and_wait_condition_hears_it(machine: Machine) -> None:
     assert json.loads(heard) == {"1": "from 1", "2": "from 2"}
 
 
-def test_a_group_of_servers(machine: Machine) -> None:
+def test_deployments_of_a_group_run_for_each_member(machine: Machine) -> None:
     """Deployments of a group run for each member, and their dependents after all of them."""
     backends = json.loads(applied(machine, "cluster")["backends"])
     assert sorted(backends.values()) == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]

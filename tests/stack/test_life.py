@@ -151,7 +151,7 @@ def test_stacks_are_side_by_side(tmp_path: Path) -> None:
     other.close()
 
 
-def test_its_file_is_for_nobody_else(working: Working) -> None:
+def test_file_of_a_stack_is_private(working: Working) -> None:
     """There are secrets in it."""
     working.session.create(
         made({"a": {"type": "OS::Heat::RandomString"}}, {"o": {"attr": ["a", "value"]}})

@@ -8,7 +8,7 @@ from stack.made import deployment, made, script
 from stack.working import Working
 
 
-def test_an_output_of_one_is_an_input_of_the_next(working: Working) -> None:
+def test_output_of_a_script_is_an_input_of_the_next(working: Working) -> None:
     """An output of a script is an input of the next one, and an output of the stack."""
     working.session.create(
         made(

@@ -52,7 +52,7 @@ def resource_mapping():
 """
 
 
-def test_a_template_in_the_format_of_cloudformation(tmp_path: Path) -> None:
+def test_cloudformation_template_of_a_plugin_is_rewritten(tmp_path: Path) -> None:
     """It is rewritten in HOT; what HOT has no equivalent of is a mistake."""
     plugin(tmp_path, OLD)
     stack = PluginStack(tmp_path)
@@ -267,7 +267,7 @@ def resource_mapping():
 """
 
 
-def test_a_class_that_derives_from_one_of_an_installed_heat(
+def test_class_can_derive_from_an_installed_heat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Heat's own resources are found there, also where older releases had them, and no type of theirs is added."""

@@ -119,7 +119,9 @@ def note(path: Path, **values: object) -> dict[str, object]:
     return {"type": "My::Note", "properties": {"path": str(path), **values}}
 
 
-def test_its_life(noted: Working, tmp_path: Path) -> None:
+def test_resource_of_a_plugin_is_created_updated_and_deleted(
+    noted: Working, tmp_path: Path
+) -> None:
     """A resource of a plug-in is created, checked, updated in place or replaced, and deleted."""
     one, two = tmp_path / "one", tmp_path / "two"
     tags = [{"key": "a"}, {"key": "b", "weight": "7"}]
@@ -244,7 +246,7 @@ def test_plugin_writable_by_others_is_disabled(tmp_path: Path) -> None:
     assert "other users can write to it" in found.disabled[0]
 
 
-def test_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
+def test_plugin_leaves_no_modules_of_heat_behind(tmp_path: Path) -> None:
     """Importing Heat afterwards fails, because it is not installed."""
     (tmp_path / "note.py").write_text(GUIDE)
     code = f"""
@@ -459,7 +461,7 @@ class Base(resource.Resource):
 """
 
 
-def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
+def test_copied_modules_of_heat_import_one_another(tmp_path: Path) -> None:
     """They import one another by Heat's names; a missing one is named in full, with the place where a copy belongs."""
     folder = tmp_path / "resources"
     inner = folder / "openstack" / "base"
@@ -541,7 +543,7 @@ def resource_mapping():
 """
 
 
-def test_small_parts_of_heat(tmp_path: Path) -> None:
+def test_small_parts_of_heat_work_as_there(tmp_path: Path) -> None:
     """Settings with Heat's defaults, sets of networks, the exceptions of clients, and the progress of an update."""
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "small.py").write_text(SMALL_PARTS)

@@ -114,7 +114,7 @@ def definition(log: Path, word: str, *, in_a_row: bool) -> Definition:
 
 
 class Life:
-    """A stack that is worked on, and the power cuts of one operation."""
+    """A stack, and the power cuts during one operation on it."""
 
     def __init__(self, working: Working, *, in_a_row: bool) -> None:
         self.working, self.in_a_row, self.log = (

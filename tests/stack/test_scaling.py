@@ -165,7 +165,7 @@ def test_a_suspended_policy_takes_no_signal(working: Working) -> None:
         (10, 10, PERCENT, 3, 13),
     ],
 )
-def test_the_new_size(
+def test_percentage_of_a_size_is_rounded(
     size: int, adjustment: float, kind: str, step: int | None, expected: int
 ) -> None:
     """A percentage is rounded to one member at least, and otherwise towards the old size."""
@@ -184,7 +184,9 @@ def test_the_new_size(
         ({"resource": {"type": "OS::Heat::Valu"}}, "could not be found"),
     ],
 )
-def test_mistakes_of_a_group(properties: dict[str, Any], problem: str) -> None:
+def test_mistakes_of_a_group_are_reported_before_its_creation(
+    properties: dict[str, Any], problem: str
+) -> None:
     """Mistakes of a group are found before anything is created."""
     found = list(validation.mistakes(made(group(**properties)), known_types()))
     assert [each for each in found if problem in each.problem]

@@ -119,7 +119,7 @@ def test_a_function_without_a_value_for_an_update_policy_is_a_mistake() -> None:
         ),
     ],
 )
-def test_a_group_with_a_mistake_and_an_output_of_its_members(
+def test_mistake_in_a_group_is_reported_once(
     properties: dict[str, Any], problem: str
 ) -> None:
     """There is one mistake, although the output cannot be checked."""

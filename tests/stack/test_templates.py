@@ -72,7 +72,7 @@ outputs:
 """
 
 
-def test_two_tiers(tmp_path: Path) -> None:
+def test_outputs_of_one_tier_reach_the_other(tmp_path: Path) -> None:
     """The outputs of the database reach each web server and the stack's outputs, and then the stack is deleted."""
     source = Source(
         File("site.yaml", ROOT), files={"tier.yaml": TIER}, parameters={"site": "blog"}

@@ -1,7 +1,7 @@
 """The answers of commands with `--json`: each is as its schema in `docs/schemas` says, in every test that runs one.
 
 `machine` has each run of a command checked here. In a schema, any key may be added later; here, a key that the schema
-does not list is a mistake, because `docs/stability.md` lists the keys from the schemas.
+does not list is a mistake, because the schemas are the list of keys that readers have.
 
 With `RECORD_ANSWERS=FOLDER` in the environment, answers of new forms are added to a folder such as
 `tests/samples/answers`; those of a version that was released stay as they are.

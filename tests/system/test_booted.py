@@ -46,7 +46,7 @@ def test_a_crash_leaves_the_disk() -> None:
         assert machine.run("heat-config-apply", "--version").code == 0
 
 
-def test_nothing_is_left() -> None:
+def test_booted_machine_ends_with_its_owner() -> None:
     """A machine ends with its owner, even one that is killed."""
     with booted():  # or say that it cannot be
         pass

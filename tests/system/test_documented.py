@@ -11,8 +11,8 @@ from system.openstack import Lab
 pytestmark = pytest.mark.takes(100)
 
 
-def test_the_template_of_the_page(cloud: Lab, agents: Agents) -> None:
-    """Heat takes it as it stands there, and the stack has the output that its deployment made."""
+def test_template_of_the_page_is_created_by_heat(cloud: Lab, agents: Agents) -> None:
+    """Heat creates the stack from the text of the page, and the stack has the output of its deployment."""
     items = [
         item for section in sections("docs/deployments.md") for item in section.items
     ]

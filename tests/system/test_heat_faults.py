@@ -29,7 +29,9 @@ FAILURES = {
 """Scripts that make a deployment fail, and Heat's reason for each."""
 
 
-def test_failures(cloud: Lab, agents: Agents, tmp_path: Path) -> None:
+def test_failed_deployment_fails_its_stack(
+    cloud: Lab, agents: Agents, tmp_path: Path
+) -> None:
     """A failure fails its stack with the reason and the attributes, and an update that repairs it is complete."""
     sites = {
         each: Site(cloud, agents, tmp_path / each, each, **FAILURES[each][0])

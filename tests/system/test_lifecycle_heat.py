@@ -120,7 +120,7 @@ class Life:
     1800 if VERSION else 600
 )  # stacks with eight deployments, five actions each
 @pytest.mark.parametrize("ways", TOGETHER, ids=", ".join)
-def test_a_life(
+def test_every_action_of_a_stack_ends_as_it_should(
     cloud: Lab, agents: Agents, tmp_path: Path, ways: tuple[str, ...]
 ) -> None:
     """Over every way, every action of a stack with every kind of resource ends as it should, and runs things once."""

@@ -324,7 +324,7 @@ KILLED = """if True:
 """
 
 
-def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None:
+def test_interrupted_migration_is_completed(image: Booted, heat: SignalServer) -> None:
     """After each step one of the two is enabled, and never do both run; the next run ends it. Nothing is run twice."""
     deploy(image, script("d1", heat))
     eventually(image, lambda: len(heat.values("d1")) == 1)
@@ -362,7 +362,9 @@ def test_it_may_be_cut_short_anywhere(image: Booted, heat: SignalServer) -> None
     assert len(heat.values("d1")) == 1
 
 
-def test_the_commands_of_its_page(image: Booted, heat: SignalServer) -> None:
+def test_commands_of_the_page_migrate_and_lead_back(
+    image: Booted, heat: SignalServer
+) -> None:
     """In their order, on a machine that has all: each does what it says there, and they lead back."""
     items = [item for section in sections("docs/migrate.md") for item in section.items]
     commands = [item for item in items if isinstance(item, Command)]

@@ -47,7 +47,7 @@ with lab() as cloud:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_metadata_and_signal(cloud: Lab, transport: str) -> None:
+def test_signal_by_hand_completes_a_deployment(cloud: Lab, transport: str) -> None:
     """Over each transport a server's metadata can be had, and a signal by hand completes its deployment."""
     before, name = cloud.now(), cloud.name("by-hand")
     cloud.stack_create(
@@ -106,7 +106,7 @@ def test_result_is_delivered_after_an_outage_of_heat(cloud: Lab) -> None:
     cloud.wait(name, "DELETE_COMPLETE")
 
 
-def test_tokens(cloud: Lab) -> None:
+def test_services_of_the_cloud_can_be_stopped_and_started(cloud: Lab) -> None:
     """Tokens can be made short; Keystone, Swift and Zaqar can be stopped, and run again for the next test."""
     cloud.token_seconds(3)
     answer = log_in(cloud, "admin", "lab")
@@ -134,7 +134,7 @@ def test_tokens(cloud: Lab) -> None:
     assert log_in(cloud, "admin", "lab").status_code == 201
 
 
-def test_nothing_is_left(cloud: Lab) -> None:
+def test_cloud_ends_with_its_owner(cloud: Lab) -> None:
     """A cloud ends with its owner, even one that is killed; several are beside each other."""
     with subprocess.Popen(
         [sys.executable, "-c", OWNER.format(tests=str(TESTS))],

@@ -37,7 +37,7 @@ def shown(path: str) -> str:
     return text
 
 
-def test_heat_behind_opentofu(cloud: Lab, agents: Agents) -> None:
+def test_user_data_of_opentofu_reaches_heat(cloud: Lab, agents: Agents) -> None:
     """The user data of the first stack tells the agent how to reach Heat; the second stack has its deployments."""
     first, second = cloud.name("tofu"), cloud.name("tofu")
     cloud.stack_create(first, shown("server.yaml"))
@@ -65,9 +65,7 @@ def signed(cloud: Lab, path: str, method: str, key: str) -> str:
     return f"{cloud.urls['swift']}{path}?temp_url_sig={signature}&temp_url_expires={expires}"
 
 
-def test_a_document_and_a_result_on_an_object_store(
-    cloud: Lab, machine: Machine
-) -> None:
+def test_object_store_serves_document_and_result(cloud: Lab, machine: Machine) -> None:
     """The document is fetched from a temporary URL, and the result is put to another one."""
     administrator = Administrator(cloud)
     token = administrator.token
@@ -111,7 +109,7 @@ def prepared() -> Iterator[Booted]:
         yield found
 
 
-def test_plain_cloud_init(
+def test_cloud_init_applies_a_document_at_first_boot(
     prepared: Booted, heat: SignalServer, other: SignalServer
 ) -> None:
     """The first boot ends when the document's deployments are applied, and with no word of Heat's."""

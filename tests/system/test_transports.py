@@ -61,7 +61,7 @@ def sites(one_cloud: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield sites
 
 
-def test_an_idle_poll(cloud: Lab, sites: Sites) -> None:
+def test_idle_poll_is_a_single_request(cloud: Lab, sites: Sites) -> None:
     """Over each transport, a poll that finds nothing new is one request; nobody logs in for it."""
     # the last result has been sent, what that has changed been read, and nothing more came
     time.sleep(5 * INTERVAL)
@@ -161,7 +161,7 @@ def test_servers_are_away(cloud: Lab, sites: Sites) -> None:
         assert sum(each.endswith(" somebody") for each in site.ran) == 1
 
 
-def test_another_transport(cloud: Lab, sites: Sites) -> None:
+def test_stack_can_change_its_transport(cloud: Lab, sites: Sites) -> None:
     """A stack that is updated to another transport is followed there, and the daemon begins there the next time."""
     site, before = sites["POLL_SERVER_HEAT"], sites["POLL_SERVER_HEAT"].ran
 

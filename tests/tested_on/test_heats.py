@@ -39,7 +39,7 @@ NAMES = {
         for each, name in NAMES.items()
     ],
 )
-def test_a_life_with_every_heat(tell_found: Found, version: str) -> None:
+def test_lifecycle_passes_with_every_heat(tell_found: Found, version: str) -> None:
     """The test of the lifecycle passes as it is, with each release."""
     hindered = releases.install(version) if version else ""
     if hindered:

@@ -26,7 +26,7 @@ WORKERS = os.environ.get("WORKERS", "2")
         for each in SUPPORTED
     ],
 )
-def test_every_supported_python(tell_found: Found, version: str) -> None:
+def test_unit_tests_pass_on_every_python(tell_found: Found, version: str) -> None:
     """All tests of modules pass, none is skipped for the sake of the version, and no warning is raised."""
     python = interpreter(version)
     if python is None:

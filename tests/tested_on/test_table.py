@@ -18,10 +18,10 @@ def test_the_table_is_of_these_tests() -> None:
     assert found == wanted, "`make tested-on` writes the table anew"
 
 
-def test_it_has_what_the_last_tests_have_come_to(
+def test_table_has_the_last_success_of_each_subject(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last row of a subject counts, and of what has failed there is no table."""
+    """The last row of a subject counts; a failed run writes no table."""
     monkeypatch.setattr(tested_on, "LOG", tmp_path / "log")
     for row in (
         Row("heat", "Heat 9", "there is no interpreter", "not tried"),

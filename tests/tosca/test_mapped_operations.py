@@ -93,7 +93,7 @@ def test_the_order_of_all_nodes_is_a_workflow(interfaces: str, tmp_path: Path) -
     assert outline(made, UNDEPLOY) == ["x.a.Standard.delete", "first.Standard.delete"]
 
 
-def test_each_direction_is_for_itself(tmp_path: Path) -> None:
+def test_creation_can_be_mapped_without_deletion(tmp_path: Path) -> None:
     """Without mapped operations that delete, all nodes are deleted in the usual order."""
     assert [*compiled(tmp_path, "{ Standard: { create: make } }").procedures] == [
         DEPLOY

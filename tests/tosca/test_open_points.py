@@ -81,7 +81,7 @@ def test_the_first_line_says_what_runs_a_file(
     (tmp_path / "install").write_bytes(content)
     said = points(operation(tmp_path, "install"), "open-tool")
     hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
-    assert said == [f"nothing says what runs install ({hint})"] * is_open
+    assert said == [f"no program is known that runs install ({hint})"] * is_open
 
 
 def test_the_type_of_an_artifact_goes_before_its_extension(tmp_path: Path) -> None:

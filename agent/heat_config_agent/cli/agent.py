@@ -58,18 +58,18 @@ NAME is the name of a deployment, its id or the beginning of its id, its resourc
 several deployments have that name, commands that only show take the newest one.
 
 exit codes:
-  0    done
-  1    a deployment, a check or a stack has failed
-  2    bad usage, settings or template
+  0    success
+  1    a deployment, a check or a stack has failed, or something could not be done
+  2    bad usage or settings, mistakes in a file that someone has written, or a name of several things
   3    no source answered
-  4    another program does the work
-  5    a result could not be delivered
-  6    a deployment waits for a reboot of the machine
-  7    it was not done in the time of --wait-for
+  4    another program does the work, and holds its lock
+  5    every run succeeded, but a result could not be delivered: the next run sends it, unless it was refused for good
+  6    a deployment waits for a reboot of the machine: reboot it, and run the command again
+  7    the time of --wait-for is over: the work goes on, and the same command continues to wait for it
   8    there is nothing of that name
   9    something is not as its deployment says
-  10   the machine lacks something, such as disk space or a permission
-  130  interrupted
+  10   the machine lacks something, such as disk space, a permission or a state directory that can be used
+  130  interrupted: runs that have begun go on, and the same command follows them
 
 """
 

@@ -104,7 +104,7 @@ _DIGITS = 12
 
 
 def number(least: int) -> Callable[[str], int]:
-    """Return what reads a whole number that is not less than a least one. It raises ValueError."""
+    """Return a function that reads a whole number not below a minimum. The function raises ValueError."""
 
     def read_number(text: str) -> int:
         if not (text.isascii() and text.isdecimal()) or int(text) < least:

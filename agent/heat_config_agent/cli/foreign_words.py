@@ -256,8 +256,8 @@ OPTIONS = {
     "-vvv": "`heat-config-agent log NAME` shows what a run has printed",
     "--verbose": "`heat-config-agent log NAME` shows what a run has printed",
     "--debug": "`heat-config-agent doctor` looks for causes",
-    "-i": "every server of a template is this machine",
-    "--inventory": "every server of a template is this machine",
+    "-i": "--hosts FILE names a host for each server, or an inventory",
+    "--inventory": "--hosts FILE names a host for each server, or an inventory",
     "--failed": "`heat-config-agent status --failed` names what has failed",
     "--detach": "`heat-config-agent run` is the daemon",
     "-d": "`heat-config-agent run` is the daemon",
@@ -307,7 +307,7 @@ def command_meant(words: Sequence[str]) -> str:
 
 
 def option_meant(option: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown option: what does the same here, or the known option that is spelt alike."""
+    """Return the hint for an unknown option: our option for the same purpose, or the one that is spelt alike."""
     name = option.partition("=")[0]
     options = [each for each in known if each.startswith("--")]
     near = closest(name, options) if name.startswith("--") else ""
@@ -317,7 +317,7 @@ def option_meant(option: str, known: Iterable[str]) -> str:
 
 
 def spelt_alike(word: str, commands: Iterable[str]) -> str:
-    """Return the command that a word is a misspelling of; empty if none is, or only one that deletes or runs."""
+    """Return the command that a word misspells; empty if there is none, or only one that deletes or runs."""
     names = list(commands)
     near = closest(word, [name for name in names if name not in _CAREFUL])
     careful = closest(word, [name for name in names if name in _CAREFUL])

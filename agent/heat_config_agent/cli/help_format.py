@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
     """True for a group that is a command too: words that do not begin with one of its commands are its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take what argparse takes. No option may be abbreviated: another one could come to begin alike."""
+        """Take the arguments of argparse. Options cannot be abbreviated, so that new options break no command line."""
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         self.before_argument = ""
         """An option that may stand before an argument and changes nothing, such as -f before a FILE."""

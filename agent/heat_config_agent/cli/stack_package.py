@@ -75,7 +75,7 @@ class StackRow:
     has_failed: bool = False
     """True if its last action or a workflow of it has failed, or its records are damaged."""
     alarm: str = ""
-    """A sentence about what somebody has to look after; empty if nothing is wrong."""
+    """A sentence about a problem that needs attention; empty if nothing is wrong."""
     asked: str = ""
     """A sentence about deployments that a person asked for again; empty if there are none."""
 
@@ -245,7 +245,7 @@ def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:
 def verifiable(
     settings: Settings, stack: str, tools: Tools
 ) -> tuple[Ground, Collection[str]]:
-    """Return what the verification of a stack's deployments needs, and the ids of those that are in force.
+    """Return what the verification of a stack's deployments needs, and the ids of the deployments in force.
 
     The deployments of a suspended stack are not. Raises StateError.
     """
@@ -386,7 +386,7 @@ def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) 
 def offers(
     kind: str, line: Line, word: str, settings: Callable[[Line], Settings]
 ) -> Iterable[Offer]:
-    """Return what completes a word that stands for something of a stack or of a template."""
+    """Return the completions of a word for something of a stack or of a template."""
     from heat_config_stack.cli import completion  # noqa: PLC0415  # slow to load
 
     return completion.offers(kind, line, word, settings)

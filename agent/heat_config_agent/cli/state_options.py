@@ -130,7 +130,7 @@ def command(
 
 
 def group(commands: Commands, name: str, brief: str) -> Commands:
-    """Declare a group of commands, and return what its commands are added to."""
+    """Declare a group of commands, and return the object to which its commands are added."""
     description = f"{brief[:1].upper()}{brief[1:]}."
     parser = stateless(commands, name, brief, description)
     inner: Commands = parser.add_subparsers(metavar="COMMAND", title="commands")

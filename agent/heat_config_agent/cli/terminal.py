@@ -101,7 +101,7 @@ def warn(text: str, *, hint: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """Print on standard error what is good to know, and not a warning."""
+    """Print a remark on standard error that is not a warning."""
     complain(f"note: {line(text)}")
 
 

@@ -327,7 +327,7 @@ class Agent:
         )
 
     def work(self, timeout: float, wakeup: int, before: tuple[object, ...]) -> None:
-        """Do what can be done, or wait at most `timeout` seconds for something to happen. Raises StateError.
+        """Carry out what is due, or wait at most `timeout` seconds for an event. Raises StateError.
 
         `wakeup` is a descriptor that also ends the wait, and `before` is the `pulse` before the look.
         """

@@ -111,7 +111,7 @@ class Daemon:
         self._agent.close()
 
     def _turn(self, wakeup: int) -> bool:
-        """Take in new answers, plan, do what can be done, and sleep until something happens or is due.
+        """Take in new answers, plan, carry out what is due, and sleep until an event or the next due time.
 
         Returns False if it is too early to try again what could not be done.
         """

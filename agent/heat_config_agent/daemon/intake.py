@@ -135,7 +135,7 @@ class Intake:
     def without_hopeless(
         self, documents: list[Document]
     ) -> tuple[list[Document], list[str]]:
-        """Return the documents without those at which the agent was aborted repeatedly, and warnings about these."""
+        """Return the documents that did not abort the agent repeatedly, and warnings about the others."""
         warnings: list[str] = []
         while newest := self._newest(documents):
             why = self._attempts.hopeless(_READING, newest)
@@ -169,7 +169,7 @@ class Intake:
         )
 
     def _newest(self, documents: list[Document]) -> str:
-        """Return the source of the document that was put in force last, and when. That is the one that has changed."""
+        """Return the source of the document that was put in force last, which is the changed one, and when."""
         put_at = self._documents.at
         newest = max(
             documents,

@@ -77,7 +77,7 @@ class Reboot:
         return self.is_under_way or bool(self._applier.work.reboots or self._followed)
 
     def tend(self, settings: Settings, records: Sequence[Followed] = ()) -> None:
-        """Start the reboot if it is time, or see what has become of it. Raises StateError.
+        """Start the reboot if it is due, or check its outcome. Raises StateError.
 
         `records` are those of the stacks that follow a source.
         """

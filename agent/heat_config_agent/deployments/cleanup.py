@@ -84,9 +84,9 @@ def due(
 
 
 def key_of(entry: Entry) -> str:
-    """Return the key of the cleanup of a deployment; empty if there is nothing to clean up.
+    """Return the key of a deployment's cleanup; empty if there is nothing to clean up.
 
-    A follow-up of a failure leaves the metadata at its end: what it has started stays.
+    A follow-up of a failure leaves the metadata when it ends, and the processes that it has started stay.
     """
     if entry.is_follow_up:
         return ""

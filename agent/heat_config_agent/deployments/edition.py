@@ -59,7 +59,7 @@ def _place(document: Document, index: int) -> str:
 def completed(
     documents: Iterable[Document], entries: Mapping[str, Entry], key: bytes
 ) -> list[Document]:
-    """Return the documents with an id and an action in place of those that people have left out.
+    """Return the documents, with an id and an action for each deployment that has none.
 
     `entries` are those of the journal, and `key` is the secret key of the state directory. Of different deployments of
     one name, only the first gets an id: they would replace each other at each pass.
@@ -119,7 +119,7 @@ def renewed(
 
 
 def _is_action_ours(deployment: Deployment, key: bytes) -> bool:
-    """Return whether the action of an edition is not in its file: the id has a digest of what the file has."""
+    """Return whether the agent chose the action of an edition: then the digest in the id does not cover it."""
     inputs = deployment.document.get("inputs")
     if not isinstance(inputs, list):
         return False

@@ -100,7 +100,7 @@ def _user(config: Config, tool: Tool, default: str) -> str:
 def _isolation(
     config: Config, tool: Tool, default: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return how a run is isolated: as its deployment says, and in all else by default.
+    """Return the isolation of a run: as its deployment says, and the default for all other parts.
 
     An executable hook may use an option of that name for something else, and what it starts is not known.
     """

@@ -42,7 +42,7 @@ KEYS = frozenset(
         "project",
     }
 )
-"""The keys of a deployment: those that Heat sends."""
+"""The keys of a deployment that Heat sends."""
 
 INPUT_KEYS = frozenset(
     {
@@ -79,7 +79,7 @@ TYPES = ("String", "Number", "Boolean", "CommaDelimitedList", "Json")
 """The types of inputs in Heat."""
 
 RARE = frozenset({"creation_time", "project", "no_echo", "replace_on_change"})
-"""Those that only Heat writes."""
+"""Keys that only Heat writes, not people."""
 
 NO_IDENTITY = "every deployment needs an id, or a name of its own in its place"
 
@@ -209,7 +209,7 @@ def is_template(content: object) -> bool:
 
 
 def is_plain(content: object) -> bool:
-    """Return whether the deployments of a document have known keys alone, and all that a deployment needs.
+    """Return whether the deployments of a document have only known keys, and all required ones.
 
     For any other document `written` says what may be wrong.
     """

@@ -12,7 +12,7 @@ from heat_config_agent.model.entry import Entry
 def part(
     entry: Entry, document: Mapping[str, object], signatures: tuple[str, ...] = ()
 ) -> Document | None:
-    """Return a document with the deployment of an entry alone; None if it would count as another deployment.
+    """Return a document with only the deployment of an entry; None if it would count as another deployment.
 
     `document` is its entry in the document of its source, or the one that was kept, and `signatures` are the evidence
     of it.

@@ -215,7 +215,7 @@ def _started(entry: Entry, current: Mapping[str, Deployment]) -> Deployment:
 def deployment_of(
     entry: Entry, document: Mapping[str, object] | None = None
 ) -> Deployment:
-    """Return the deployment of an entry of the journal: from its document, or from the one that was kept elsewhere."""
+    """Return the deployment of an entry of the journal: from its document, or from the copy that the agent kept."""
     parsed = metadata.parse(
         Document(source=entry.source, content=[document or entry.document])
     )

@@ -15,7 +15,7 @@ from heat_config_agent.model.entry import Entry, Removed
 from heat_config_hooks.values import dataclass
 
 PAGE = "«Heat has replaced a deployment» in docs/troubleshoot.md"
-"""The section that says what to do."""
+"""The section with the remedy."""
 
 _BY_NAME = ("heat", "url")
 """The kinds of targets where Heat finds the deployment by the name of its resource."""
@@ -89,7 +89,7 @@ def replacements(entries: Iterable[Entry]) -> list[Replacement]:
 
 
 def _replacement(entries: list[Entry]) -> Replacement | None:
-    """Return the replacement of one resource, whose entries these are; None if there is none."""
+    """Return the replacement of a resource with these entries; None if it was not replaced."""
     current = [
         entry for entry in entries if entry.left_at is None and entry.action != DELETE
     ]

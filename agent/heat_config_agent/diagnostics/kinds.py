@@ -36,7 +36,7 @@ _UNITS = (
 
 
 def of_value(value: object) -> tuple[str, str]:
-    """Return the kind of a file with a value that is not a document of deployments, and what to do with it.
+    """Return the kind of a file whose value is not a document of deployments, and a hint about its use.
 
     Both are empty for an unknown kind.
     """

@@ -37,7 +37,7 @@ class Language:
     """The rules for texts in a template language."""
 
     name: str
-    """As messages have it: `the tag !x has no meaning in Heat`."""
+    """The name of the language in messages: `the tag !x has no meaning in Heat`."""
     schema: Schema
     """The meaning of scalars: `heat_config_hooks.yaml_schema.YAML_1_1` or `YAML_1_2`."""
     unique_keys: bool = False
@@ -57,7 +57,7 @@ class Text:
         """Read it. `kind` is the stage of its mistakes. Raises `Invalid` where the text cannot be read."""
         self.file = file
         self.mistakes: list[Mistake] = []
-        """Where the language wants all mistakes together: those with which the text could be read nevertheless.
+        """The mistakes that did not stop the reader, for a language that reports all mistakes together.
 
         Their values are None.
         """

@@ -177,7 +177,7 @@ def check_no_proxy() -> Iterator[Finding]:
 
 
 REFUSED_LOGIN = "«Keystone refuses the login» in docs/troubleshoot.md"
-"""The section that says what to do; an update of the stack makes no new user and sets no password."""
+"""The section with the remedy; an update of the stack makes no new user and sets no password."""
 
 
 def check_login(

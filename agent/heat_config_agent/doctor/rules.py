@@ -180,7 +180,7 @@ def _settings(policy: Policy, settings: Settings) -> Iterator[Finding]:
             names = ", ".join(settings.followed)
             yield warning(
                 "policy",
-                f"what is followed ({names}) is refused by the rule sources",
+                f"the rule sources refuses the followed sources {names}",
                 "add stack to the rule",
             )
     for name in settings.followed:

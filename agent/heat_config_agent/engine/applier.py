@@ -70,7 +70,7 @@ class Applier:
         self._asked = 0
         """When a request was last left, as far as all requests until then are known; 0 if that is in doubt."""
         self._idle: tuple[list[Document], object] | None = None
-        """The documents of the last pass, and what else there was then, if it left nothing to do."""
+        """The documents and the other facts of the last pass, if it left nothing to do."""
 
     def hurry(self) -> None:
         """Retry now to send the results that wait for their next try."""
@@ -215,7 +215,7 @@ class Applier:
     # A turn: what has ended, and what begins.
 
     def turn(self, timeout: float, also: Iterable[int] = ()) -> None:
-        """Do what can be done, and wait at most `timeout` seconds for something to happen. Raises StateError.
+        """Carry out what is due, and wait at most `timeout` seconds for an event. Raises StateError.
 
         The wait also ends when one of the descriptors in `also` is readable.
         """
@@ -245,7 +245,7 @@ class Applier:
         launch.limit_output(work)
 
     def heed_stops(self) -> None:
-        """Stop the deployments of which people have requested it, also those that wait. Raises StateError."""
+        """Stop the deployments that people have requested to stop, also waiting ones. Raises StateError."""
         state = self.work.settings.state
         change = asked.last_change(state)
         if change == self._asked:
@@ -375,7 +375,7 @@ class Applier:
     # Requests of callers.
 
     def recall(self, key: str, result: Result | None, ended: float | None) -> None:
-        """Settle a deployment whose result its receiver has since an earlier process, which did not record that.
+        """Settle a deployment whose result was delivered by an earlier process that did not record the delivery.
 
         `result` is None if the receiver does not know the deployment any more. One that has not run is let go of.
         `ended` is when the run ended, in seconds since the epoch.

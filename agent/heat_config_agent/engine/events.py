@@ -67,7 +67,7 @@ class Resent:
 
 @dataclass(frozen=True)
 class Skipped:
-    """There is nothing to do for a deployment."""
+    """The plan has skipped a deployment."""
 
     step: Step
 
@@ -100,7 +100,7 @@ class Drifted:
 
 @dataclass(frozen=True)
 class Message:
-    """There is something to say to people that changes no state."""
+    """A message for people that changes no state."""
 
     text: str
     is_warning: bool = True

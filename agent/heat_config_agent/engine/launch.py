@@ -224,7 +224,7 @@ def _command(
 
 
 def _private(settings: RunSettings, entry: Entry, mark: str) -> protocol.Workplace:
-    """Return the folders of a run of another user, and remove those of an earlier run. Raises OSError."""
+    """Return the folders of a run of another user, after removing the folders of an earlier run. Raises OSError."""
     from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
 
     if entry.run is not None and entry.run.user:
@@ -300,7 +300,7 @@ def shorten(work: Work, active: Active) -> None:
 
 
 def watch_left(work: Work, *keys: str) -> None:
-    """Have the output of ended runs watched as long as processes write it: of these, and of those noted before."""
+    """Watch the output of ended runs, of these and of those noted before, as long as processes write to it."""
     settings = work.settings
     noted = os.path.exists(f"{settings.state}/{run_folder.LEFT}")  # noqa: PTH110  # never raises
     if noted or any(run_folder.is_written(settings.run(key)) for key in keys):

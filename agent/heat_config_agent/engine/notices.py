@@ -41,7 +41,7 @@ def hand_on(event: Event, channels: Iterable[Channel]) -> None:
 
 
 def notice_of(event: Event) -> Notice | None:
-    """Return the notice of an event; None for those that would only repeat what is known."""
+    """Return the notice of an event; None for an event that would only repeat an earlier notice."""
     match event:
         case events.Begun():
             return _begun(event.step, event.run)

@@ -185,7 +185,7 @@ class Queue:
         active: Collection[Active],
         parallel: int,
     ) -> Step | None:
-        """Return the first of these steps that may begin next to those that run; None if there is none."""
+        """Return the first step that may begin while other steps run; None if there is none."""
         return next(
             (
                 step
@@ -202,7 +202,7 @@ class Queue:
         active: Collection[Active],
         parallel: int,
     ) -> bool:
-        """Return whether a deployment may begin next to those that run.
+        """Return whether a deployment may begin while others run.
 
         Two deployments of one place never run at once. A DELETE waits only for other DELETEs, and not for long: a
         run that hangs must not hold it up. A cleanup ends before anything else begins, as that may need the same place.

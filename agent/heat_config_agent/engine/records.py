@@ -53,7 +53,7 @@ def record(work: Work, survey: Survey) -> bool:
 
 
 def accept(work: Work, step: Step) -> bool:
-    """Record a step, and add it to the queue.
+    """Record a step, and add it to the queue of steps.
 
     Returns True for a step that begins now instead: it needs nothing that another deployment could hold up.
     """

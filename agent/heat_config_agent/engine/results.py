@@ -273,7 +273,7 @@ def run_of(entry: Entry) -> Run:
 def _result(
     work: Work, step: Step, reply: Reply, reason: str = "", lack: str = ""
 ) -> Result:
-    """Return the result that a reply is for a deployment. `lack` says what the machine lacked at the end of its run."""
+    """Return the result of a deployment from its reply. `lack` says what the machine lacked at the end of its run."""
     deployment = launch.revealed(work.settings, step.deployment) or step.deployment
     entry = work.journal.entries[step.deployment.key]
     attempts = entry.attempts + (entry.state is State.RUNNING) if entry.attempts else 0

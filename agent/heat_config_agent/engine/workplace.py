@@ -53,7 +53,7 @@ class Announcer(Report):
         return tuple(channel.state for channel in self._channels)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Use the channels of other settings from here on. What waits in the old ones is still handed on."""
+        """Use the channels of other settings from now on. Notices that wait in the old channels are still sent."""
         console, url = settings.text("console"), settings.text("report_url")
         collector = settings.text("trace_url")
         named = (console, url, collector)
@@ -69,7 +69,7 @@ class Announcer(Report):
             channel.lost = lost.get(channel.name, 0)
 
     def close(self) -> None:
-        """Hand on what waits, if that is possible at once."""
+        """Send the waiting notices, if that is possible at once."""
         for channel in self._channels:
             channel.close(_LAST_SECONDS)
 

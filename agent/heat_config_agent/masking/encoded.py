@@ -19,7 +19,7 @@ _BEGINNING = 24
 """The bytes at the beginning of a secret by which its base64 is recognised."""
 
 _MANY = 2000
-"""More secrets than these may be in any text: to look for their beginnings would take as long as to decode it."""
+"""The number of secrets above which every text is decoded: to look for their beginnings would take as long."""
 
 LETTERS = bytes.maketrans(b"-_", b"+/")
 """Maps the letters of base64 for URLs to the usual ones."""
@@ -46,7 +46,7 @@ class Beginnings:
             else {b""}
         )
         self._words = Words(words) if all(words) else None
-        """None if any text may contain a secret: there are many, or one of a single byte."""
+        """None if every text must be decoded, because there are many secrets or one of a single byte."""
 
     def occur(self, data: bytes) -> bool:
         """Return False if a text certainly contains none of the secrets in base64."""

@@ -332,7 +332,7 @@ def _hooks(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _past(inventory: Inventory) -> Iterator[Finding]:
-    """Yield what becomes of the deployments that heat-agents have recorded."""
+    """Yield the actions about deployments that heat-agents have recorded."""
     number = len(inventory.done) - len(inventory.unanswered) - len(inventory.hollow)
     folder = inventory.deployed
     if inventory.undone:

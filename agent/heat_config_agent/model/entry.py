@@ -128,7 +128,7 @@ class Entry:
     spent: float = 0.0
     """The seconds of its timeout that these attempts have used, with the delays after them."""
     due: float = 0.0
-    """In the state `RETRY`, when it is run again, in seconds since the boot of its last run."""
+    """The time of the next run in the state `RETRY`, in seconds since the boot of the last run."""
     tries: int = 0
     """The number of failed attempts to send the result."""
     trouble: str = ""

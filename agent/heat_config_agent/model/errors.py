@@ -53,7 +53,7 @@ UNUSABLE = frozenset(
 
 
 class ExitCode(enum.IntEnum):
-    """The exit codes of the commands. They are public: `docs/operate.md` documents them."""
+    """The exit codes of the commands. They are public: `docs/commands.md` documents them."""
 
     OK = 0
     """All work is done, and each result that a server waits for is delivered."""
@@ -285,7 +285,7 @@ def _lack(error: OSError) -> StateError:
 
 
 def cause(error: BaseException) -> str:
-    """Return in a few words what the machine lacks, and in which folder: the same for all work that it stops."""
+    """Return in a few words what the machine lacks, and in which folder; the same words for all stopped work."""
     inner = error if isinstance(error, OSError | MemoryError) else error.__cause__
     if isinstance(inner, MemoryError):
         return "no memory left"
@@ -308,7 +308,7 @@ _NOWHERE = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EFBIG})
 
 
 def obstacle(error: Exception) -> str:
-    """Return in words why a command cannot be started, without any argument or variable: those may be secret."""
+    """Return why a command cannot be started, without arguments and variables, which may be secret."""
     if isinstance(error, OSError):
         about = f": {error.filename}" if error.filename else ""
         limit = (

@@ -46,7 +46,7 @@ class Warned:
         return subject in self._troubles
 
     def update(self, subject: Hashable, troubles: Sequence[str]) -> Sequence[str]:
-        """Note all present troubles with a subject; return those that were not reported before."""
+        """Note all present troubles with a subject; return the troubles that were not reported before."""
         reported = self._troubles.pop(subject, set())
         if troubles:
             self._troubles[subject] = set(troubles)

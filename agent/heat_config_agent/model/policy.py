@@ -190,7 +190,7 @@ class Policy:
         return self._sentence("repair", f"the deployment {entry.title} is not in it")
 
     def variables(self, job: Job) -> frozenset[str] | None:
-        """Return the inputs that may become variables of a job's environment; None for all.
+        """Return the inputs that may become environment variables of a job; None for all.
 
         The signature of a config does not cover the inputs, which are those that the author of the metadata chose.
         """

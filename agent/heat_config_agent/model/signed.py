@@ -36,7 +36,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f]{1,20000})\n")
 
 
 def evidence(namespace: str, signed: str) -> str:
-    """Return a signed text with the namespace in which its signature has to be: what is kept with a deployment."""
+    """Return the evidence that is kept with a deployment: a signed text, and the namespace of its signature."""
     return f"{namespace}\n{signed}"
 
 

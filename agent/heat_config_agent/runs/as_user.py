@@ -256,7 +256,7 @@ def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
 
 
 def clear(where: protocol.Workplace) -> None:
-    """Remove what is in the folders of the run, as far as the user can; the agent removes the rest."""
+    """Empty the folders of the run, as far as the user can; the agent removes the rest."""
     folders = (where.run, where.working, where.outputs, where.run.parent / "artifacts")
     subprocess.run(["rm", "-rf", "--", *folders], check=False, capture_output=True)
 
@@ -281,4 +281,4 @@ def _run(command: protocol.Command) -> int:
 
 
 def _ignored(_number: int, _frame: object) -> None:
-    """Go on: the end of the command is what counts."""
+    """Ignore the signal: the run ends when the command ends."""

@@ -51,7 +51,7 @@ def keep(
     limit: int,
     alive: Callable[[], object] = lambda: None,
 ) -> None:
-    """Move the output of the run of an entry to the earlier ones. It is not in the folder of the run afterwards.
+    """Move the output of an entry's run from its folder to the outputs of earlier runs.
 
     `deployment` is the one that was run; None if it is not known any more. All earlier runs together may take as much
     space as one stream may by `limit`, the setting `output_limit`. `alive` is called while this goes on. It may be

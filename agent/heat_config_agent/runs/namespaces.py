@@ -89,7 +89,7 @@ def enter(levels: Mapping[str, str], kept: Sequence[Path]) -> None:
 
 
 def keep_privileges_down() -> None:
-    """Let no program give more privileges to this process or to what it starts, as sudo would. Raises OSError."""
+    """Keep programs such as sudo from giving more privileges to this process and its children. Raises OSError."""
     _call("prctl", _SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 

@@ -44,13 +44,13 @@ _USER = ("auth_url", "user_id", "password", "project_id", "region_name")
 """The inputs `deploy_…` that name a user of Keystone."""
 
 _OUTPUTS = "heat_outputs_path"
-"""The variable from which the supervisor knows what to flush."""
+"""The variable that tells the supervisor which files to flush."""
 
 
 def command(
     job: Job, folder: Path, place: protocol.Workplace, settings: RunSettings
 ) -> protocol.Command:
-    """Return the command of a run that begins with what it needs. Raises OSError."""
+    """Return the command of a run, preceded by the steps that it needs. Raises OSError."""
     environ = os.environ
     wanted = [
         name.partition(":")[2]

@@ -67,7 +67,7 @@ def make(
 
 
 def _missing(values: Mapping[str, object], deployment: Deployment) -> str:
-    """Return which declared outputs a run that succeeded has not produced; empty if it has produced all.
+    """Return the declared outputs that a successful run has not produced; empty if it has produced all.
 
     A deployment usually produces them when it makes something. Names with a dot are those of hooks.
     """

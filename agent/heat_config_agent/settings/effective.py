@@ -231,7 +231,7 @@ class Settings:
         return tuple(shlex.split(self.text("reboot_command")))
 
     def with_metadata(self, layer: Layer) -> Settings:
-        """Return the settings with those of the metadata, which the agent's own files override."""
+        """Return the settings with the values of the metadata, which the agent's own files override."""
         others = tuple(
             other
             for other in self.layers

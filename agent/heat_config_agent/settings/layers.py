@@ -420,7 +420,7 @@ def _short(text: str) -> str:
 
 
 Files = tuple[tuple["Layer", ...], "Layer | None"]
-"""The agent's own files, the one that takes precedence first; and os-collect-config's, if there is one."""
+"""The agent's own files, in order of precedence, and the file of os-collect-config, if there is one."""
 
 
 def machine(own: Path, other: Path, mistakes: list[str] | None) -> Files:

@@ -59,7 +59,7 @@ DELIVERED = "is delivered"
 
 
 def in_words(outcome: Outcome | None) -> str:
-    """Return what became of a result, as the rest of a sentence about it; None is a result that is not sent."""
+    """Return the fate of a result as the rest of a sentence; None means that the result is not sent."""
     if outcome is None:
         return REPLACED
     if outcome.fate is Fate.SENT:

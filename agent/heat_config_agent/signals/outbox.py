@@ -82,7 +82,7 @@ def unsendable(target: Target) -> str:
 
 
 def _incomplete(target: Target) -> str:
-    """Return what is missing or wrong in a target that needs a login; empty if nothing is."""
+    """Return what a target that needs a login lacks; empty if it is complete."""
     from heat_config_agent.signals import servers  # noqa: PLC0415  # many runs have nothing to send
 
     user = target.credentials or servers.NOBODY

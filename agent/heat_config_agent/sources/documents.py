@@ -136,7 +136,7 @@ def _entries(content: object) -> list[object] | None:
 
 
 def in_force(held: Mapping[str, Document], used: Collection[str]) -> list[Document]:
-    """Return the documents that count, those of Heat's transports first.
+    """Return the documents in force, those of Heat's transports first.
 
     As soon as a transport has answered, the documents that the instance has from its creation do not count any more:
     their deployments are either in Heat's document too, or have been replaced. A source that is not in use has no

@@ -360,7 +360,7 @@ def states_of(paths: Iterable[str]) -> list[State]:
 
 
 def _rule(states: Sequence[State]) -> object:
-    """Return what decides, besides the files, whether they count as signed: the allowed signers and the signatures."""
+    """Return the allowed signers and the signatures, which decide with the files whether they count as signed."""
     policy = policy_in_force()
     if policy is None or policy.signers is None:
         return policy and policy.mistake

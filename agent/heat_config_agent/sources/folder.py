@@ -130,7 +130,7 @@ def _has_to_be_signed() -> bool:
 
 
 def _of_other_kind(path: str) -> Mistake | None:
-    """Return the mistake that a file is of another kind than a document; None for a document, and what may be one."""
+    """Return the mistake that a file is not a document; None for a document or an unknown kind."""
     kind, hint = kinds.of_value(_value(path))
     if not kind:
         return None

@@ -26,7 +26,7 @@ SLACK = 5.0
 """Seconds that a source gets beyond its own timeout before its thread is abandoned."""
 
 STUCK = 4
-"""If this many threads of one source hang, it is not polled until one of them ends."""
+"""The number of hanging threads of a source at which it is no longer polled, until one of them ends."""
 
 PAST = 32
 """The number of sources not in use any more whose conditions are kept."""

@@ -40,7 +40,7 @@ class Entries(dict[str, Entry]):
     def concerning(
         self, keys: Iterable[str], sources: Collection[str]
     ) -> Mapping[str, Entry]:
-        """Return the entries that a pass with these deployments has to look at, the oldest first.
+        """Return the entries that matter for a pass with these deployments, the oldest first.
 
         `keys` are those of the deployments, and `sources` are the sources that answered. Deployments of other sources
         that are settled, and leave nothing to clean up, are left out.

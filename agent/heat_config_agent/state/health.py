@@ -79,7 +79,7 @@ class Health:
     `repair`, `at` and `next` in seconds since the epoch, `ok`, `drifted`, `unknown`, `passes` and `repairs` (numbers),
     and `trouble`."""
     followed: Mapping[str, str] = field(default_factory=dict)
-    """For each followed source with one: the trouble that cannot be in its record."""
+    """Troubles of followed sources that could not be written into their records, by name."""
     troubles: tuple[str, ...] = ()
     """Everything else that is wrong."""
 

@@ -268,7 +268,7 @@ class Journal:
         self._write(replace(self.entries[key], source=source))
 
     def again(self, key: str, *, required: bool = True, drift: str = "") -> None:
-        """Record that the deployment runs again at the next pass, or, with `required=False`, take that back.
+        """Record that the deployment runs again at the next pass, or with `required=False` that it does not.
 
         `drift` says what has drifted if that run is to repair it.
         """

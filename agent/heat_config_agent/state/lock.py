@@ -95,7 +95,10 @@ def _locked_by(state: Path) -> LockedError:
     place, outer = _place(state)
     shown = f"`heat-config-agent status --state-dir {_quoted(outer)}` shows its work"
     if role == DAEMON:
-        hint = f"{shown}; it also runs the documents in its folder local-data; stop it to run others by hand"
+        hint = (
+            f"{shown}; to have it run a document, copy that into its folder local-data (by default"
+            " /var/lib/os-collect-config/local-data; create it if it is missing); to run documents by hand, stop it"
+        )
         return LockedError(f"another agent works on {place}{process}", hint=hint)
     return LockedError(
         f"another command works on {place}{process}",
@@ -104,7 +107,7 @@ def _locked_by(state: Path) -> LockedError:
 
 
 def _place(state: Path) -> tuple[str, Path]:
-    """Return what has its state there, for people, and the state directory that they know."""
+    """Return the subject of a state directory in words, and the path that people know it by."""
     for inner in (
         state,
         state.parent,

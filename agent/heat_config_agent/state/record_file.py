@@ -207,7 +207,7 @@ class RecordFile:
             self._warn(f"cannot flush {self.path.parent}: {error.strerror}")
 
     def cut(self, size: int) -> None:
-        """Cut off what follows the whole lines, but not in a file behind a link. Raises OSError."""
+        """Shorten the file to its whole lines, unless it is behind a link. Raises OSError."""
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             os.ftruncate(descriptor, size)

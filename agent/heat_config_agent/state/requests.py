@@ -25,11 +25,11 @@ from heat_config_hooks.values import dataclass
 
 
 def pause(state: Path, reason: str, until: float | None = None) -> None:
-    """Let nothing new begin until `resume`, not even after a restart. Raises StateError, as all requests here.
+    """Keep deployments from beginning until `resume`, also after a restart. Raises StateError, as all requests here.
 
     No user leaves a request in the state directory of another one, who could not read it.
 
-    It ends by itself at `until`, in seconds since the epoch; None for never.
+    The pause ends by itself at `until`, in seconds since the epoch; None for never.
     """
     lock.guard(state)
     try:

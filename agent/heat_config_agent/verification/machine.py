@@ -49,10 +49,12 @@ class Finding:
     """None if there was nothing to verify: it has not succeeded, or nothing was run."""
     since: float | None = None
     """Since when the state is this one; None if it was not verified."""
+    has_answer: bool = True
+    """False if another host has it, and has said nothing about it."""
 
 
 def verify(entries: Iterable[Entry], ground: Ground) -> Generator[Finding, None, None]:
-    """Yield what is found about each of some deployments as soon as it is known, and put it on record at the end.
+    """Yield the verdict about each deployment as soon as it is known, and record all verdicts at the end.
 
     Raises StateError if it cannot be put on record.
     """
@@ -137,7 +139,7 @@ def _job(entry: Entry, ground: Ground) -> Job | Verdict:
     deployment = _deployment(entry, ground)
     if deployment is None:
         return verdict.unknown(
-            "its config is not kept any more; it is verified when its document is at hand"
+            "its config is no longer kept; it can be verified with its document"
         )
     tool = ground.tools.find(entry.tool)
     if tool is None:

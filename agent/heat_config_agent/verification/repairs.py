@@ -64,7 +64,7 @@ def decide(
     interval: float,
     now: float,
 ) -> list[Decision]:
-    """Return what is done about each deployment that has drifted. Pure."""
+    """Return the decision about each deployment that has drifted. Pure."""
     return [
         _decision(
             entry,
@@ -111,7 +111,7 @@ def counted(
     known: Mapping[str, Entry],
     now: float,
 ) -> dict[str, Tried]:
-    """Return the repairs after these decisions: those of deployments that are in effect again are over. Pure."""
+    """Return the repairs after these decisions; repairs of deployments that are in effect again are dropped. Pure."""
     newer = {
         key: one
         for key, one in tried.items()

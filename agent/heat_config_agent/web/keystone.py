@@ -109,7 +109,7 @@ class Cloud:
             return self._endpoint(self._enter()[0], service)
 
     def _enter(self, *, renew: bool = False) -> tuple[login.Access, bool]:
-        """Return what Keystone grants, and True if that is new: log in, unless there is a token for a while yet."""
+        """Return what Keystone grants, and True if it is new: log in unless the token is still valid for a while."""
         access = self._access
         if access is not None and not renew and time.monotonic() < self._until:
             return access, False

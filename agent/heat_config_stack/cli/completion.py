@@ -21,7 +21,7 @@ _BOOLEAN = ("true", "false")
 def offers(
     kind: str, line: Line, word: str, settings: Callable[[Line], Settings]
 ) -> Iterable[Offer]:
-    """Return what may stand for a value of a kind. Raises AgentError, OSError, ValueError."""
+    """Return the possible values of a kind. Raises AgentError, OSError, ValueError."""
     if kind in _OF_TEMPLATE:
         return _OF_TEMPLATE[kind](line, word, settings(line))
     if kind in _OF_TYPES:
@@ -215,7 +215,7 @@ _OF_TEMPLATE: Mapping[str, Callable[[Line, str, Settings], Iterable[Offer]]] = {
 
 
 def _template(line: Line) -> dict[str, Any]:
-    """Return the template that the line names; empty if it names none, or one that cannot be read."""
+    """Return the template that the line names; empty if there is none, or it cannot be read."""
     name = line.first("--template") or line.first("FILE")
     if not name:
         return {}

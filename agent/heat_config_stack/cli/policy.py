@@ -118,7 +118,7 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
 def _refused(
     settings: Settings, policy: Policy
 ) -> tuple[list[tuple[str, str, str]], int]:
-    """Return the name, action and refusal of what would be refused, and the number of deployments without a config."""
+    """Return name, action and refusal of each deployment that would be refused, and the number without a config."""
     entries = journal.read(settings.state)
     facts = Known(
         entries=entries,

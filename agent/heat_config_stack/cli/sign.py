@@ -39,7 +39,7 @@ from heat_config_stack.hot import reader
 from heat_config_stack.hot.source import Source, heat_text
 
 Read = Callable[[str], bytes]
-"""Returns the content of a file. Raises OSError, and what it raises itself."""
+"""Returns the content of a file. Raises OSError, and errors of its own."""
 
 _FUNCTION = re.compile(
     "get_.*|resource_facade|str_.*|list_join|map_.*|repeat|digest|yaql|if|equals|not|and|or|contains|make_url|filter|Ref|Fn::.*"

@@ -231,7 +231,7 @@ def _missing(settings: Settings, name: str, known: Sequence[str]) -> NotFoundErr
 
 
 def _report(settings: Settings) -> dict[str, object]:
-    """Return what the running daemon says of itself; empty if there is none."""
+    """Return the health file of the running daemon; empty if there is none."""
     holder = lock.holder(settings.state)
     if holder is None or holder[1] != lock.DAEMON:
         return {}
@@ -450,7 +450,7 @@ def _plan(settings: Settings, names: Sequence[str], options: argparse.Namespace)
 
 
 def _inner_plan(follower: Follower, revision: str, options: argparse.Namespace) -> str:
-    """Return the plan of what a source has in a revision. Raises AgentError if there can be none."""
+    """Return the plan of a source's deployments in a revision. Raises AgentError if they cannot be planned."""
     environment = {**os.environ, "COLUMNS": str(terminal.width())}
     if terminal.has_colour():
         environment["CLICOLOR_FORCE"] = "1"
@@ -476,7 +476,7 @@ def _inner_plan(follower: Follower, revision: str, options: argparse.Namespace) 
 
 
 def _inner_changes(name: str, text: str) -> list[dict[str, object]]:
-    """Return the changes in the plan of what a source has, with their full names."""
+    """Return the changes in the plan of a source's deployments, with their full names."""
     data = json.loads(text)["data"]
     return [{**each, "name": f"{name}/{each['name']}"} for each in data["changes"]]
 
@@ -501,13 +501,13 @@ def _daemon_goes_on(settings: Settings, names: Sequence[str]) -> bool:
 def _held(
     settings: Settings, name: str, note: Callable[[str], None]
 ) -> Iterator[Follower]:
-    """Return what follows a source; no other process follows it meanwhile. Raises LockedError and StateError."""
+    """Return the follower of a source, whose lock it holds. Raises LockedError and StateError."""
     with lock.held(followed.folder(settings.state, name)):
         yield Follower(settings, name, note)
 
 
 def _once(settings: Settings, name: str, options: argparse.Namespace) -> Followed:
-    """Poll one source, and print where its stack is, or the problem: also one that an earlier poll has noted."""
+    """Poll one source, and print the state of its stack, or the problem, also one of an earlier poll."""
     notes: list[str] = []
 
     def note(text: str) -> None:
@@ -593,7 +593,7 @@ def _attached(settings: Settings, names: Sequence[str]) -> int:
 
 
 def _clear(settings: Settings) -> None:
-    """Forget the sources that have no section, as soon as what is done for them has ended."""
+    """Forget the sources without a section in the settings, as soon as work for them has ended."""
     told: set[str] = set()
     leave: set[str] = set()
     while errors := _abandon(settings, leave):

@@ -64,7 +64,7 @@ exit codes:
 
 
 def add(commands: state_options.Commands) -> None:
-    """Declare the command, and those that it has."""
+    """Declare the command and its subcommands."""
     parser = state_options.stateless(
         commands,
         "template",
@@ -199,7 +199,7 @@ def pack(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Validate templates, and print what was found in the format that is asked for."""
+    """Validate templates, and print the findings in the requested format."""
     if options.json:
         if options.format != "text":
             raise UsageError("--json and --format exclude each other")
@@ -264,7 +264,7 @@ _HEAT: dict[str, Any] = {"Description": "", "Parameters": {}, "ParameterGroups":
 
 
 def _of_file(report: dict[str, Any]) -> dict[str, Any]:
-    """Return what was found in a file, with all keys."""
+    """Return the findings in a file, with all keys."""
     lists = {
         name: [
             {key: each.get(key) for key in _MISTAKE} for each in report.get(name, ())
@@ -283,7 +283,7 @@ def _of_file(report: dict[str, Any]) -> dict[str, Any]:
 def _validate(
     options: argparse.Namespace, emit: Callable[[dict[str, Any]], object]
 ) -> int:
-    """Validate templates; what was found in each is handed to `emit`, if JSON is asked for."""
+    """Validate templates; the findings in each are passed to `emit` for JSON."""
     names = options.file or [name for name in (options.template,) if name]
     if len(names) > 1 or any(language_of(name) == TOSCA for name in names):
         from heat_config_stack.cli.template_services import Wishes, validate  # noqa: PLC0415  # HOT needs none of it

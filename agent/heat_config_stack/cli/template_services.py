@@ -54,13 +54,13 @@ class Wishes:
     strict: bool
     """True if warnings count as mistakes."""
     emit: Callable[[dict[str, Any]], object]
-    """Takes what was found in a file, if `as_json`."""
+    """Receives the findings in a file, if `as_json`."""
 
 
 def validate(names: Sequence[str], wishes: Wishes, validate_hot: Validation) -> int:
     """Validate files one after the other, and return the exit code.
 
-    `validate_hot` validates a HOT template: it returns the exit code and, for JSON, what was found.
+    `validate_hot` validates a HOT template: it returns the exit code and, for JSON, the findings.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(_OBJECTS)
@@ -130,7 +130,7 @@ def _mistake(mistake: Mistake) -> dict[str, Any]:
 
 
 def show(checked: Checked, *, alone: bool) -> None:
-    """Show what was found in a file; of a single one, with its inputs."""
+    """Show the findings in a file; for a single file, also its inputs."""
     lists = (
         ("error", "bad", checked.mistakes),
         ("warning", "warn", checked.warnings),
@@ -253,9 +253,9 @@ def _lacking(checked: Checked) -> list[Mistake]:
 def _write(
     target: str, members: dict[str, str], entry: str, lacking: int
 ) -> Checked | None:
-    """Write an archive next to its place, and move it there if it has all that the service has.
+    """Write an archive next to its place, and move it there if it is complete.
 
-    Return what is wrong with it otherwise; `lacking` files are not there in the service either.
+    Return the problem if it is not; `lacking` files are missing in the service as well.
     """
     folder = Path(target).parent
     descriptor, written = tempfile.mkstemp(".csar", f".{Path(target).name}.", folder)

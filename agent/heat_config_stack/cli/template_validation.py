@@ -146,7 +146,7 @@ def _show(checked: Checked) -> None:
 
 
 def _show_parameters(definition: Definition) -> None:
-    """Print the parameters: those of each group in its order, under its label, and then the others."""
+    """Print the parameters: each group under its label and in its order, and then the others."""
     grouped = [
         name
         for group in definition.groups

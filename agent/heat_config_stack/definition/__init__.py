@@ -139,7 +139,7 @@ class ResourceDefinition:
     """The type as written; `Environment.candidates` maps it."""
     properties: Mapping[str, Tree] = field(default_factory=dict)
     metadata: Tree = field(default_factory=dict)
-    """A map, as are those below; or a `Later` for the whole map."""
+    """A map, like the sections below, or a `Later` for the whole map."""
     depends_on: tuple[str, ...] = ()
     """The names as written."""
     deletion_policy: Tree = "Delete"
@@ -368,7 +368,7 @@ class Definition:
     """True if the resources are worked on one after the other. After a failure, nothing more is begun, except that a
     removal goes on."""
     files: Mapping[str, Json] = field(default_factory=dict)
-    """The files of a service that stand next to those of each operation, by path: text, or `{"base64": …}`."""
+    """The files of a service that are copied next to the files of each operation, by path: text, or `{"base64": …}`."""
     procedures: Mapping[str, Procedure] = field(default_factory=dict)
     """The procedures that people start, by name; `deploy` and `undeploy` are carried out to create and delete it."""
     triggers: Mapping[str, Procedure] = field(default_factory=dict)
@@ -378,7 +378,7 @@ class Definition:
     conditional: frozenset[str] = frozenset()
     """The names of the resources that a condition may remove."""
     secrets: tuple[Json, ...] = ()
-    """Values that are never shown, next to those of secret parameters: of sensitive properties of a service."""
+    """Values that are hidden in addition to secret parameters: sensitive properties of a service."""
 
     @property
     def conceal(self) -> Concealer:

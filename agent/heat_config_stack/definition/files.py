@@ -56,7 +56,7 @@ def needed(name: str, content: Callable[[str], bytes] = take) -> File:
 
 
 def written(path: str, content: bytes) -> File:
-    """Return a text that someone has written. Raises `Invalid` with the place of what is not UTF-8."""
+    """Return a text that a person has written. Raises `Invalid` with the place of bytes that are not UTF-8."""
     try:
         return File(path, content.decode())
     except UnicodeDecodeError as error:
@@ -78,7 +78,7 @@ class Unread(Exception):  # noqa: N818  # it is the file that is
     """A file cannot be had; the text says why."""
 
     def __init__(self, problem: str, hint: str, *, missing: bool = True) -> None:
-        """Take the reason and what to do about it; `missing` is false where no one has looked for the file."""
+        """Take the reason and a hint; `missing` is false if the file was not looked for."""
         super().__init__(problem)
         self.hint, self.missing = hint, missing
 
@@ -87,7 +87,7 @@ class Files:
     """The files that one template and all files under it name, each read once."""
 
     def __init__(self, content: Callable[[str], bytes] = take) -> None:
-        """Take what returns the content of a file by its path, or raises OSError."""
+        """Take a function that returns the content of a file by its path, or raises OSError."""
         self.texts: dict[str, str] = {}
         """By path."""
         self._content = content

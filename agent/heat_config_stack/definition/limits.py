@@ -60,7 +60,7 @@ class TooMuch(Exception):  # noqa: N818  # the name says it
 
 
 _ends: list[float] = []
-"""When the time of each nested piece of work is over, the outermost first; each is sooner than the one before it."""
+"""The deadlines of nested work, the outermost first; each is earlier than the one before it."""
 
 
 def within(seconds: float, work: Callable[[], _T]) -> _T:

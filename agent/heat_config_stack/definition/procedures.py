@@ -23,7 +23,7 @@ class Delivery:
     keeper: str
     """The resource that keeps the outputs."""
     kept_as: str
-    """The name of the operation among those whose outputs the resource keeps."""
+    """The name of the operation in the outputs that the resource keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +137,4 @@ class Procedure(Protocol):
         """Its inputs."""
 
     def plan(self, values: Mapping[str, Json]) -> Plan:
-        """Return what it does with some values of its inputs; texts are read as their types say. Raises `Invalid`."""
+        """Return the plan for values of the inputs; texts are read according to their types. Raises `Invalid`."""

@@ -60,7 +60,7 @@ def require_beside(path: Path, tree: Path) -> None:
 
 
 def now(after: str) -> Demand | None:
-    """Return what the policy demands now; None if it requires no signatures. Raises UsageError."""
+    """Return the current demand of the policy; None if it requires no signatures. Raises UsageError."""
     signers = gate.signers()
     return None if signers is None else Demand(signers, after)
 

@@ -54,7 +54,7 @@ _TREES, _CURRENT, _OUTPUT = "trees", "current", "output"
 """Names in the folder of a stack: the trees of revisions, a link to the one in force, and what was printed last."""
 
 _DOCUMENT, _TEMPLATE = "document", "template"
-"""The kinds of what a source has."""
+"""The kinds of content that a source can have."""
 
 _MOST_IN_VAIN = 10
 """The number of repairs in vain after which the time between two of them does not become longer."""
@@ -447,7 +447,7 @@ class Follower:
         return command("apply", *words, str(path)), False
 
     def _has_document(self, path: Path) -> bool:
-        """Return whether a file or a folder is to be carried out as a document with deployments.
+        """Return whether a file or a folder is carried out as a document with deployments.
 
         A file that is neither a document nor a template counts as one of the kind before it, whose reader says what is
         wrong with it. Raises UsageError if the kind is another one than that of what is on the machine.
@@ -583,7 +583,7 @@ class Follower:
         return (record.attempt, record.status) if record else ("", "")
 
     def _waits(self) -> bool:
-        """Go on with a revision that was begun; return whether it has to be waited for.
+        """Continue a revision that was begun; return whether it has to be waited for.
 
         One that may not or cannot be carried out any more, as after a change of the policy, does not hold up the next.
         """
@@ -598,7 +598,7 @@ class Follower:
             return False
 
     def _resume(self) -> bool:
-        """Go on with a revision that was begun; return whether it has to be waited for."""
+        """Continue a revision that was begun; return whether it has to be waited for."""
         key = self._record.begun
         revision = key.partition(" ")[0]
         state = self._settings.state
@@ -800,7 +800,7 @@ class StillRunningError(AgentError):
 
 
 def _running(place: Path) -> str:
-    """Return what carries out a document, or a run of it that goes on, with its process; empty if nothing does."""
+    """Return the name and process of the command or run that carries out a document; empty if there is none."""
     holder = lock.holder(place)
     if holder is not None:
         return f"the command that carries out its document (process {holder[0]})"

@@ -29,7 +29,7 @@ from heat_config_stack.follow.origin import Origin
 _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 
 _REF = "refs/followed/newest"
-"""The name of what was fetched last."""
+"""The name of the last fetched commit."""
 
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
@@ -60,7 +60,7 @@ _MOST_PRINTED = 32 * 1024 * 1024
 _END_PRINTED = 64 * 1024
 
 _PIECE = 500
-"""The most characters of what git says that are shown."""
+"""The maximum number of characters that are shown of git's messages."""
 
 
 _CERTIFICATE = "name its authority with ca_file of [agent]; else it has expired, or the clock is wrong"
@@ -70,7 +70,7 @@ _HINTS = {
     "Authentication failed": "the server refuses the login: correct user and token",
     "certificate verification failed": _CERTIFICATE,
     "certificate problem": _CERTIFICATE,
-    "does not support shallow": "the web server has the files of it alone: use one that speaks git's protocol",
+    "does not support shallow": "the web server serves plain files: use one that speaks git's protocol",
 }
 """The advice of an error, by the words of git in it."""
 
@@ -85,7 +85,7 @@ class Git:
     evidence = ""
 
     def __init__(self, origin: Origin, folder: Path) -> None:
-        """Follow the repository in the settings; what is fetched is kept in `folder`."""
+        """Follow the repository in the settings; fetched objects are kept in `folder`."""
         self._origin = origin
         self._store = folder / "git"
         self._allowance = Allowance(origin.seconds)
@@ -125,7 +125,7 @@ class Git:
         if not there:
             if not self._origin.ref:
                 raise SourceError(
-                    "the source shows no default branch: the repository is empty, or the URL is not that of one",
+                    "the source has no default branch: the repository is empty, or the URL is not that of a repository",
                     hint="commit to it, name a branch or tag with ref, or correct url",
                 )
             raise SourceError(
@@ -201,7 +201,7 @@ class Git:
         return evidence
 
     def _prepare(self) -> None:
-        """Make the repository for what is fetched. One that is too large, or incomplete, is made again."""
+        """Make the repository for fetched objects. A repository that is too large or incomplete is made again."""
         if (self._store / "HEAD").is_file():
             size = sum(
                 place.stat().st_size
@@ -216,7 +216,7 @@ class Git:
         )
 
     def _git(self, *words: str, here: bool = True, index: Path | None = None) -> str:
-        """Run git, and return what it prints. Raises SourceError."""
+        """Run git, and return its output. Raises SourceError."""
         where = [f"--git-dir={self._store}"] if here else []
         limits = f"trap '' XFSZ; ulimit -f {self._origin.size // 512 + 1}; ulimit -d {_MEMORY // 1024}; "
         limits += f'exec timeout -k {_GRACE} {self._allowance.seconds:.3f} git "$@"'

@@ -34,7 +34,7 @@ _SHOWN = 3
 
 
 def keep(state: Path, record: Followed) -> None:
-    """Note what the revision of a source has left. Raises OSError, StateError."""
+    """Record the state of the machine after a revision of a source. Raises OSError, StateError."""
     left = (
         _of_document(state, record.name)
         if record.document
@@ -61,7 +61,7 @@ def mark(state: Path, record: Followed) -> tuple[object, ...]:
 
 
 def drift(state: Path, record: Followed) -> str:
-    """Return what the machine has that the revision in force did not leave; empty if there is no difference."""
+    """Return the difference between the machine and the revision in force; empty if there is none."""
     if not record.revision or record.begun or record.failed:
         return ""
     try:
@@ -126,7 +126,7 @@ def _differences_of_document(state: Path, name: str, left: dict[str, Any]) -> li
 
 
 def _difference(entry: Entry, ended: float | None) -> str:
-    """Return what has become of a deployment since its last run in the revision ended."""
+    """Return the change of a deployment since its last run in the revision."""
     if entry.again:
         return "will run again"
     if entry.left_at is not None:

@@ -109,7 +109,7 @@ class Oci:
     def _place(
         self, layer: object, tree: Path, arriving: trees.Budget, unpacked: trees.Budget
     ) -> None:
-        """Put a layer into a folder, within the budgets for all layers as they arrive and for what is in them."""
+        """Unpack a layer into a folder, within the budgets for all layers, compressed and unpacked."""
         values = layer if isinstance(layer, dict) else {}
         digest, size, kind = (
             values.get("digest"),

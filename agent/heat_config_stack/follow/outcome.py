@@ -18,7 +18,7 @@ _ENDED = re.compile(r"^stack \S+: (?:[A-Z]+ failed|rolled back) after [^:]+: ")
 
 
 def reason_of(printed: str) -> str:
-    """Return why a command has failed, out of what it has printed."""
+    """Return the reason of a failed command from its output."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     errors = [
         line for line in lines if line.startswith("error:") or ": error: " in line
@@ -37,7 +37,7 @@ def failures(failed: Sequence[Entry]) -> str:
 
 
 def reason_of_stack(status: bytes, name: str) -> str:
-    """Return why a stack has failed, out of what `status --json` has printed; empty if that does not say."""
+    """Return the reason of a failed stack from the output of `status --json`; empty if that does not have it."""
     try:
         stacks = json.loads(status)["data"]["stacks"]
         [reason] = [

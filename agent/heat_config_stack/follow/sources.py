@@ -20,7 +20,7 @@ class Source(Protocol):
     demand: Demand | None
     """The policy's demands on the next revision that is fetched; None for no demand."""
     evidence: str
-    """The evidence that what was fetched last is signed as a whole; empty if there is none, or it was not demanded."""
+    """The evidence that the last fetched revision is signed as a whole; empty if there is none or none was demanded."""
 
     def newest(self) -> str:
         """Return the newest revision. Raises SourceError if the source does not answer."""

@@ -29,7 +29,7 @@ from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
 _SIGNS_OF_WORK = frozenset(
     {"began", "result", "lacks", "stopped", "withdrawn", "forgotten"}
 )
-"""The messages of a host that does what it was asked for."""
+"""The messages of a host that carries out its requests."""
 
 TASK = ("hosts", "session")
 """The command of the agent on the host."""
@@ -74,6 +74,10 @@ class Connection:
         """The reason why nothing goes on; empty if there is none."""
         self.leaves_reboot = False
         """True if nothing goes on before people reboot the host."""
+        self.was_reached = False
+        """True if the host has been spoken with."""
+        self.is_forgotten = False
+        """True if the host has removed all that it kept of the stack."""
         self._watcher, self._limit, self._words = watcher, limit, words
         self._new: dict[str, None] = {}
         """The keys of pending deployments that the session has not been asked for."""
@@ -116,7 +120,7 @@ class Connection:
         self._delivered[key] = processes.since_boot()
 
     def withdraw(self, deployment: DeploymentRecord) -> None:
-        """End what runs of a deployment that its stack has removed."""
+        """End the run of a deployment that its stack has removed."""
         key = protocol.file_key(deployment.config)
         may_run = key in self.pending or deployment.status == IN_PROGRESS
         self.pending.pop(key, None)
@@ -137,7 +141,7 @@ class Connection:
             self._frames.send({"do": "stop", "reason": reason})
 
     def forget(self) -> None:
-        """Have the host forget all that it keeps of the stack."""
+        """Have the host remove everything that it keeps of the stack."""
         self._forgetting = True
         if self._frames is not None and self._is_open:
             self._frames.send({"do": "forget"})
@@ -188,7 +192,7 @@ class Connection:
         self._is_open = False
 
     def turn(self, world: World) -> None:
-        """Do what can be done without waiting. Results go to the stack."""
+        """Work without waiting. Results go to the stack."""
         if self._client is None:
             self._give_up(world)
             if not self.busy or processes.since_boot() < self._next_try:
@@ -318,7 +322,7 @@ class Connection:
             case "withdrawn":
                 self._ending.pop(str(message["source"]), None)
             case "forgotten":
-                self._forgetting = False
+                self._forgetting, self.is_forgotten = False, True
 
     def _with_paths(self, world: World, message: dict[str, Any]) -> str:
         """Return why a host waits, with the paths of resources in place of the names that their entries have."""
@@ -335,7 +339,7 @@ class Connection:
         if why := foreign(hello):
             self._end(world, why, lasting=True)
             return
-        self._is_open = True
+        self._is_open = self.was_reached = True
         place = self.host.place
         # also those that this process has not delivered: they may run since an earlier one
         sources = [
@@ -425,7 +429,7 @@ class Connection:
         self._has_said = self._is_rebooted = self.leaves_reboot = False
 
     def _wait_for(self, why: str) -> None:
-        """Warn of what keeps the host from going on, once for each reason."""
+        """Warn of an obstacle on the host, once for each reason."""
         if why == self.waits_for:
             return
         self.waits_for = why
@@ -465,9 +469,11 @@ class Connection:
         self._watcher.ended(path, None, sentence)
 
     def _drop_wishes(self, why: str) -> None:
-        """Stop to wait for what is not a deployment: the host learns of it when it is next asked for something."""
+        """Stop waiting for other things than deployments: the host hears of them in the next conversation."""
         if self._ending or self._forgetting or self._stopping:
-            self._watcher.warn(f"{self.title} still has parts of the stack: {why}")
+            self._watcher.warn(
+                f"{self.title} still has what it keeps of the stack: {why}"
+            )
         self._ending.clear()
         self._forgetting, self._stopping = False, ""
 

@@ -174,7 +174,7 @@ def run(settings: Settings, reader: int, writer: int) -> int:
 
 
 def _facts(settings: Settings) -> dict[str, Any]:
-    """Return what a coordinator wants to know of the host before it uses it."""
+    """Return the facts about the host that a coordinator needs before it uses it."""
     facts: dict[str, Any] = {"problem": "", "free": 0, "tools": []}
     import shutil  # noqa: PLC0415  # only for a check
 
@@ -195,7 +195,7 @@ def _refuse(frames: Frames, why: str, *, passing: bool) -> None:
 
 
 def _drain(frames: Frames) -> None:
-    """Write the rest of what was said, as long as the coordinator reads."""
+    """Write the remaining messages, as long as the coordinator reads."""
     end = time.monotonic() + _TURN
     while frames.is_blocked and time.monotonic() < end:
         select.select([], [frames.writer], [], 1)
@@ -313,14 +313,15 @@ class _Carrier:
         self._announcer.close()
 
     def serve(self, opening: tuple[str, list[dict[str, Any]]]) -> bool:
-        """Serve until the coordinator has gone; return True if it wants all that is kept of the stack forgotten."""
+        """Serve until the coordinator has gone; return True if the folder of the stack has to be removed."""
         messages = opening[1]
         while True:
             for message in messages:
                 self._heard = time.monotonic()
                 self._do(message)
+            is_forgotten = self._is_forgotten and not self._runs
             if (
-                self._is_forgotten
+                is_forgotten
                 or self._frames.ended
                 or time.monotonic() - self._heard > SILENCE
             ):
@@ -334,7 +335,13 @@ class _Carrier:
             self._frames.flush()
             self._tend_reboot()
             messages = self._frames.receive()
-        return self._is_forgotten
+        return is_forgotten
+
+    @property
+    def _runs(self) -> bool:
+        """True if a run goes on of the deployments of the stack."""
+        entries = self._journal.entries.values()
+        return any(entry.state is State.RUNNING for entry in entries)
 
     @property
     def _is_due(self) -> bool:
@@ -360,11 +367,12 @@ class _Carrier:
                 self._stop(str(message["reason"]))
             case "forget":
                 self._is_forgotten = True
+                self._end_others(set())
             case "ping":
                 self._frames.send({"is": "pong"})
 
     def _withdraw(self, source: str) -> None:
-        """End what runs of a deployment that the stack has no more."""
+        """End the run of a deployment that the stack has removed."""
         self._wanted = {
             key: document
             for key, document in self._wanted.items()
@@ -491,7 +499,7 @@ class _Carrier:
     # The reboot of the host, for deployments whose commands have ended with exit code 194.
 
     def _tend_reboot(self) -> None:
-        """Reboot the host if a deployment waits for it and nothing else runs there, or see what became of that."""
+        """Reboot the host if a deployment waits for that and nothing else runs there, or check the outcome."""
         reboot, before = self._reboot, self._reboot.is_under_way
         if not before and self._goes_down:
             self._applier.work.queue.hold = _REBOOTED

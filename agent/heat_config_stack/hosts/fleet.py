@@ -8,13 +8,14 @@ from typing import Any
 
 from heat_config_stack.hosts.connection import Connection, Watcher
 from heat_config_stack.hosts.host import Host
+from heat_config_stack.hosts.leftovers import Register
 from heat_config_stack.lifecycle.live import World
 from heat_config_stack.lifecycle.machine import RebootError
 from heat_config_stack.records.placing import is_elsewhere
 from heat_config_stack.records.records import IN_PROGRESS, DeploymentRecord
 
 _BLOCKED = 0.02
-"""Seconds until a client is offered again what it has not taken."""
+"""Seconds until a client is offered messages again that it has not taken."""
 
 
 class Fleet:
@@ -26,8 +27,10 @@ class Fleet:
         limit: float | None,
         most: int = 0,
         connect: Callable[[Host, Watcher, float | None], Connection] = Connection,
+        register: Register | None = None,
     ) -> None:
         """Keep `most` sessions at once; 0 for one with each host. `limit` is that of `Connection`."""
+        self._register = register
         self._watcher, self._limit, self._most, self._connect = (
             watcher,
             limit,
@@ -47,7 +50,7 @@ class Fleet:
         self._of(deployment).withdraw(deployment)
 
     def stop(self, world: World, reason: str) -> None:
-        """Begin to end the runs that are going on, whose results are taken; what has not begun never begins."""
+        """Begin to end the current runs, whose results are still taken; other deployments never begin."""
         running: dict[Connection, list[DeploymentRecord]] = {
             each: [] for each in self._connections.values()
         }
@@ -85,11 +88,14 @@ class Fleet:
         return min((each.due for each in busy if each.is_up or may_begin), default=None)
 
     def turn(self, world: World) -> bool:
-        """Do what can be done without waiting; return True if results have come or a deployment has been refused."""
+        """Work without waiting; return True if a result has arrived or a deployment was refused."""
         if (
             self._is_new
         ):  # a host must not begin what a power cut could take from the records here
             world.store.flush(durable=True)
+            if self._register is not None:
+                begun = [each for each in self._connections.values() if each.pending]
+                self._register.note(world.root, [each.host for each in begun])
             self._is_new = False
         before = sum(len(each.pending) for each in self._connections.values())
         for connection in self._in_order():
@@ -112,7 +118,7 @@ class Fleet:
             )
 
     def _in_order(self) -> list[Connection]:
-        """Return the connections that have their turn: those with a session, and others as far as there is room."""
+        """Return the connections whose turn it is: those with a session, and others as far as there is room."""
         every = list(self._connections.values())
         up = [each for each in every if each.is_up]
         waiting = [each for each in every if not each.is_up and each.busy]
@@ -134,7 +140,7 @@ class Fleet:
     def forget(
         self, world: World, seconds: float, kept: Collection[tuple[Any, ...]] = ()
     ) -> None:
-        """Have hosts forget the stack, and wait so many seconds at most until they have; not those that are `kept`."""
+        """Have the hosts, except the `kept` ones, forget the stack, and wait so many seconds at most."""
         from heat_config_hooks import processes  # noqa: PLC0415  # only for stacks that leave a host
 
         end = processes.since_boot() + seconds
@@ -155,6 +161,14 @@ class Fleet:
                 self._watcher.warn(
                     f"{connection.title} still has what it keeps of the stack: it has not answered"
                 )
+        if self._register is not None:
+            done = [each.host for each in left if each.is_forgotten]
+            self._register.removed(world.root, done)
+
+    @property
+    def reached(self) -> list[Host]:
+        """The hosts that have been spoken with."""
+        return [each.host for each in self._connections.values() if each.was_reached]
 
     def close(self) -> None:
         """End all sessions; runs on the hosts go on."""

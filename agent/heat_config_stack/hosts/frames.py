@@ -28,7 +28,7 @@ class Frames:
     """One side of a conversation."""
 
     def __init__(self, reader: int, writer: int, *, marked: bool = True) -> None:
-        """Speak over two descriptors. With `marked` false, messages begin after a mark in what is read."""
+        """Speak over two descriptors. With `marked` false, the messages to read begin after a mark."""
         self.reader, self.writer = reader, writer
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)

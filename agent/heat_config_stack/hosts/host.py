@@ -32,9 +32,9 @@ class Host:
     address: str
     """A name that ssh knows, or an address."""
     user: str = ""
-    """Empty for the one that ssh chooses."""
+    """The user; empty if ssh chooses it."""
     port: int = 0
-    """0 for the one that ssh chooses."""
+    """The port; 0 if ssh chooses it."""
     state_dir: str = ""
     """The state directory of the agent there; empty for the usual one."""
     command: str = PROGRAM

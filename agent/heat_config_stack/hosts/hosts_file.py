@@ -54,7 +54,7 @@ class Hosts:
     """None for this machine."""
     places: Mapping[str, Place]
     is_inventory: bool = False
-    """True if it has all machines that Ansible knows: those that are not servers of the template do not matter."""
+    """True for an inventory of Ansible, which may have machines that are not servers of the template."""
 
     def to_json(self) -> dict[str, Json]:
         """Return the hosts of the servers that are not this machine, as they are kept with a stack."""

@@ -272,7 +272,7 @@ class Templates:
 
 
 def find(paths: Sequence[str], required: Capabilities, *, recursive: bool) -> Templates:
-    """Return the templates among files and in folders that have all wanted capabilities.
+    """Return the templates in files and folders that have all the required capabilities.
 
     In a folder, only files are read whose names are those of templates in a resource_registry; other files are skipped.
     Raises `UsageError` if a named file cannot be read.
@@ -313,7 +313,7 @@ def _files(folder: str, mistakes: list[Mistake], *, recursive: bool) -> Iterator
 
 
 def named(paths: Iterable[str], *, recursive: bool = False) -> Templates:
-    """Return templates, those in folders, and those that environments name in their resource_registry.
+    """Return templates: the named ones, those in folders, and those that environments name in their resource_registry.
 
     Raises `UsageError` if a file cannot be read, or is neither a template nor an environment.
     """

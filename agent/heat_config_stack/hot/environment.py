@@ -197,7 +197,7 @@ class Registry:
         return Registry(_removed(self._mappings, mapping))
 
     def preceded_by(self, mappings: Mapping[str, str]) -> Registry:
-        """Return the registry with more mappings, which replace those of the same names."""
+        """Return the registry with more mappings, which replace mappings of the same names."""
         return Registry({**self._mappings, **mappings})
 
     def inside(self, resource: str) -> Registry:
@@ -251,7 +251,7 @@ def read_registry(
         ):
             kind = "environment" if isinstance(value, list) else "validate"
             report.wrong(
-                "resources are a map of names to what holds for each",
+                '"resources" must be a map: a map for each name of a resource',
                 at,
                 "remove it",
                 kind=kind,
@@ -362,9 +362,9 @@ class Merged:
 
 
 def read(text: Text, report: Diagnostics, *, several: bool = True) -> dict[str, Json]:
-    """Return the sections of one environment without those that have mistakes.
+    """Return the sections of an environment that have no mistakes.
 
-    `several` is False for one that Heat's client would send as a text of its own, and not as one of several files.
+    `several` is False for an environment that Heat's client would send as a text, not as one of several files.
     """
     if text.value is None:
         return {}

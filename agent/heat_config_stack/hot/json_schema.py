@@ -140,7 +140,7 @@ _FUNCTIONS: dict[str, tuple[str, Schema]] = {
         _list(2, 2),
     ),
 }
-"""Function → what it returns, and the schema of its arguments."""
+"""Function → the description of its result, and the schema of its arguments."""
 
 _CONDITIONS: dict[str, tuple[str, Schema]] = {
     "equals": ("Whether two values are equal.", _list(2, 2)),
@@ -154,7 +154,7 @@ _CONDITIONS: dict[str, tuple[str, Schema]] = {
     ),
     "not": ("Whether a condition is false.", CONDITION),
 }
-"""Function of conditions → what it returns, and the schema of its arguments."""
+"""Function of conditions → the description of its result, and the schema of its arguments."""
 
 
 def definitions() -> dict[str, Schema]:
@@ -251,7 +251,7 @@ _KEYS: dict[str, tuple[str, Schema]] = {
         ),
     ),
     "deletion_policy": (
-        "What becomes of the resource when it is deleted.",
+        "The treatment of the resource when it is deleted.",
         either({"enum": [*versions.VERSIONS["2021-04-16"].deletion_policies, None]}),
     ),
     "update_policy": ("How a group is updated.", either({"type": ["object", "null"]})),
@@ -262,14 +262,14 @@ _KEYS: dict[str, tuple[str, Schema]] = {
         either({"type": ["string", "null"]}),
     ),
 }
-"""Key of a resource → what it is, and its schema; the type says more of some."""
+"""Key of a resource → its description and its schema; the type refines some."""
 
 
 _TEMPLATE = r"\.(yaml|template)$"
 """Nested templates."""
 
 _OPEN = "^(OS::TripleO::|(?!(OS|AWS)::))"
-"""Types that only an environment or a plug-in can have: those outside of Heat's namespaces."""
+"""Types outside Heat's namespaces, which only an environment or a plug-in can define."""
 
 
 def schema(types: Mapping[str, Schema]) -> Schema:
@@ -324,12 +324,14 @@ def _sections() -> dict[str, Schema]:
             "Conditions by their names.",
             {"type": "object", "additionalProperties": CONDITION},
         ),
-        "resources": _described("What the stack makes, by names.", _map_of("resource")),
+        "resources": _described(
+            "The resources of the stack, by name.", _map_of("resource")
+        ),
         "outputs": _described(
             "The values that a stack gives, by their names.", _map_of("output")
         ),
         "capabilities": _described(
-            "What the template can stand for; Heat refuses this section.",
+            "The capabilities of the template; Heat refuses this section.",
             {"type": "object"},
         ),
     }
@@ -359,7 +361,7 @@ def _parameter(version: versions.Version) -> Schema:
             "If true, the value is a secret, and is not shown.", _FLAG
         ),
         "constraints": _described(
-            "What a value has to fulfil.",
+            "The conditions that a value has to meet.",
             {"type": ["array", "null"], "items": _constraint()},
         ),
         "immutable": _described("If true, an update may not change the value.", _FLAG),

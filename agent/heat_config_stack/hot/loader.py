@@ -483,4 +483,4 @@ def is_of_missing_file(mistake: Mistake) -> bool:
 
 
 _LATER = "must be literal"
-"""In the problem of a file whose name is computed."""
+"""Words in the problem of a file whose name is computed."""

@@ -18,7 +18,7 @@ ALIASES = {
 }
 
 KEY, *OTHERS = HOT_KEYS
-"""The key of the version of a template, and those of templates in CloudFormation's format."""
+"""The key of the version of a template, and such keys in CloudFormation's format."""
 
 INNATE = frozenset(
     {
@@ -130,7 +130,7 @@ _FIRST = Version(
 
 
 def _versions() -> dict[str, Version]:
-    """Return date → version: each is the one before it, with what Heat added or removed."""
+    """Return date → version; each version is its predecessor with the additions and removals of Heat."""
     former_ones = {
         name for name in _FIRST.functions if name.startswith("Fn::") or name == "Ref"
     }

@@ -63,7 +63,7 @@ def warnings(
 
 
 def once(mistakes: Iterable[Mistake]) -> list[Mistake]:
-    """Return warnings without those of several stacks of one template that say the same of the same place."""
+    """Return warnings without repetitions from several stacks of one template."""
     kept: dict[object, Mistake] = {}
     for each in mistakes:
         kept.setdefault((each.place, each.problem) if each.place else each, each)

@@ -179,7 +179,7 @@ def refuse(world: World, deployment: DeploymentRecord, sentence: str) -> None:
 def beside(
     world: World, deployment: DeploymentRecord
 ) -> list[tuple[DeploymentRecord, dict[str, Json]]]:
-    """Return the deployments that a DELETE has to see, each with its entry: it spares what they have taken over."""
+    """Return other deployments of the name or resource of a DELETE, whose work it has to spare, each with its entry."""
     store, own = world.store, world.store.configs.get(deployment.config)
     if deployment.action != DELETE or own is None:
         return []
@@ -200,7 +200,7 @@ def beside(
 
 
 def failed_last(root: Stack) -> list[DeploymentRecord]:
-    """Return the deployments that failed in the last action of a stack, not those that only had failed before it."""
+    """Return the deployments that failed in the last action of a stack, without earlier failures."""
     store = root.world.store
     failed = [
         each

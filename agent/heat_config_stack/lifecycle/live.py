@@ -214,7 +214,7 @@ class Stack:
 
     @property
     def conceal(self) -> Concealer:
-        """Return what hides the secrets of the stack."""
+        """Return a function that hides the secrets of the stack."""
         return self.world.conceal
 
     def drop(self, record: Record) -> None:
@@ -240,7 +240,7 @@ class Stack:
         self.world.store.flush(durable=self.world.store.owed)
 
     def records(self) -> list[ResourceRecord]:
-        """Return the records of all remaining resources, including those that the definition no longer has."""
+        """Return the records of all remaining resources, including resources that the definition no longer has."""
         return self.world.store.resources_of(self.id)
 
     def resource(self, record: ResourceRecord) -> Resource:

@@ -144,7 +144,7 @@ class ThisMachine:
         self._documents: dict[str, Document] = {}
         """The document of each deployment that is in the metadata of a server, by id."""
         self._named: dict[object, set[str]] = {}
-        """The ids of deployments by what makes them the same to a tool, see `_alike`."""
+        """The ids of deployments by the identity that a tool sees, see `_alike`."""
         self._by_key: dict[str, DeploymentRecord] = {}
         self._gone: list[Document] = []
 
@@ -173,7 +173,7 @@ class ThisMachine:
             self._gone.append(Document(source=source(deployment), content=[]))
 
     def stop(self, world: World, reason: str) -> None:
-        """Begin to end the runs that are going on, whose results are taken; what has not begun never begins."""
+        """Begin to end the current runs, whose results are still taken; other deployments never begin."""
         if self._world is None:
             self._recall(world)
         self._world = world
@@ -345,7 +345,7 @@ class ThisMachine:
         )
 
     def _beside(self, world: World, deployment: DeploymentRecord) -> Iterable[str]:
-        """Return the deployments that a DELETE has to see: it spares what they have taken over."""
+        """Return other deployments of the name or resource of a DELETE, whose work it has to spare."""
         config = world.store.configs.get(deployment.config)
         if deployment.action != DELETE or config is None:
             return ()
@@ -370,7 +370,7 @@ class ThisMachine:
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 
     def _take(self, key: str, values: Mapping[str, object]) -> None:
-        """Give a result to the stack, and record it. It is flushed with what the stack begins next."""
+        """Give a result to the stack, and record it. The record is flushed before the stack begins anything else."""
         deployment = self._by_key.get(key)
         if deployment is None or self._world is None:
             return

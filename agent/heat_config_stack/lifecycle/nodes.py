@@ -49,7 +49,7 @@ _UNDOING = {"create": "deleting", "start": "stopping"}
 
 
 def state(stack: Stack, name: str) -> str:
-    """Return the state of a node: what a workflow has set, or how far its operations have come."""
+    """Return the state of a node: as a workflow has set it, or according to its operations."""
     return states(stack, (name,)).get(name, INITIAL)
 
 

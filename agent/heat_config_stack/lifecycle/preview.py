@@ -65,7 +65,7 @@ class Change:
 
 
 def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
-    """Yield the effect on each resource: those of the definition in its order, then those that are removed.
+    """Yield the effect on each resource: first on the definition's in its order, then on removed ones.
 
     A resource that depends on a changed one may change with it; that is only known afterwards. A change that a handler
     would refuse counts as an update.

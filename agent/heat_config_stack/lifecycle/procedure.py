@@ -161,7 +161,7 @@ def is_to_deploy(stack: Stack) -> bool:
 
 
 def take_over(stack: Stack) -> None:
-    """Take the operations of a stack as created by a procedure, so that updates compare with what they are now."""
+    """Record the current definitions of operations that a procedure ran, for the comparison by the next update."""
     for name in stack.definition.nodes:
         nodes.forget(stack, name, nodes.INITIAL)
         nodes.forget(stack, name, nodes.ERROR)
@@ -209,7 +209,7 @@ class Run:
         self.stack.keep(record)
 
     def _steps(self, body: Steps) -> Carrying:
-        """Carry out steps, each after all that it follows."""
+        """Carry out steps, each after its predecessors."""
         order = {name: position for position, name in enumerate(body.steps)}
         needs: dict[str, set[str]] = {name: set() for name in body.steps}
         for name, step in body.steps.items():
@@ -283,7 +283,7 @@ class Run:
         self.stack.happened([change.node], "STATE", COMPLETE, change.state)
 
     def _deliver(self, delivery: Delivery) -> Carrying:
-        """Carry out an operation, or continue the one that an earlier process began."""
+        """Carry out an operation, or continue one of an earlier process."""
         stack, store = self.stack, self.stack.world.store
         record = store.resources.get(self.record.current)
         if record is None:
@@ -348,7 +348,7 @@ def _drop(stack: Stack, record: ResourceRecord) -> None:
 
 
 def _following(body: Steps, names: tuple[str, ...]) -> set[str]:
-    """Return some steps with all that follow them."""
+    """Return steps and all their successors."""
     reached: set[str] = set()
     todo = [*names]
     while todo:

@@ -68,7 +68,7 @@ class Machine(Servers, Protocol):
         """
 
     def stop(self, world: World, reason: str) -> None:
-        """Begin to end the runs that are going on, whose results come later; what has not begun never begins."""
+        """Begin to end the current runs, whose results come later; other deployments never begin."""
 
     @property
     def busy(self) -> bool:
@@ -359,7 +359,7 @@ class Session:
         self._settle()
 
     def carry_out(self, name: str, inputs: Mapping[str, Json]) -> ProcedureRecord:
-        """Carry out a procedure; one that an earlier process began is finished first, and not begun again.
+        """Carry out a procedure, or finish it if an earlier process began it.
 
         Raises `Invalid`, UsageError, Refused.
         """
@@ -432,7 +432,7 @@ class Session:
         self._run(run.record)
 
     def _settle(self) -> None:
-        """Finish what a signal has begun in a child stack. Raises UsageError if that fails."""
+        """Finish the work of a signal in a child stack. Raises UsageError if it fails."""
         changing = self.store.changing()
         while self.store.changing() or self._machine.busy:
             self._scheduler.turn()

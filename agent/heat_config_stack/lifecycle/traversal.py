@@ -86,7 +86,7 @@ class Traversal:
         self._is_over = False
         """True if a step has failed after which nothing more is begun."""
         self._goes_on = False
-        """True if what depends on a failed step is visited too."""
+        """True if dependents of a failed step are visited too."""
 
     def start(self) -> None:
         """Begin with the steps that have no dependencies."""
@@ -101,7 +101,7 @@ class Traversal:
         raise NotImplementedError
 
     def _take(self) -> None:
-        """Begin the steps whose dependencies are done; first, as in Heat, those that delete."""
+        """Begin the steps whose dependencies are done; deletions first, as in Heat."""
         ready = self.graph.get_ready()
         nodes = (
             self._next(ready)
@@ -116,7 +116,7 @@ class Traversal:
             )
 
     def _next(self, nodes: Iterable[Node]) -> tuple[Node, ...]:
-        """Return the one step to begin; none while another one is open, or after a failure."""
+        """Return the next step; none while another step is open, or after a failure."""
         for node in nodes:
             heapq.heappush(self._waiting, (self.position(node), node))
         if self.stack.record.failure is not None and not self._goes_on:
@@ -128,7 +128,7 @@ class Traversal:
         return (heapq.heappop(self._waiting)[1],)
 
     def position(self, node: Node) -> int:
-        """Return the position of a step among those that could begin; the least is the first."""
+        """Return the position of a step among the steps that could begin; the lowest begins first."""
         raise NotImplementedError
 
     def _guarded(self, node: Node, succeeded: list[bool]) -> Task:
@@ -153,7 +153,7 @@ class Traversal:
             )
 
     def _broken(self, node: Node, error: BaseException) -> ResourceFailure:
-        """Record that a resource failed outside of its handlers; one that was not begun keeps its state."""
+        """Mark a resource as failed by an error outside its handlers, unless it had not started."""
         record = self.stack.world.store.resources.get(node.id)
         failure = actions.failure(
             record.name if record else node.id, error, self.stack.world.conceal
@@ -283,7 +283,7 @@ def _begin(stack: Stack, action: str, attempt: str) -> None:
 
 
 _REMOVED = Node("", True)
-"""The step after all that is removed before anything is created or updated."""
+"""The step after all removals that precede creations and updates."""
 
 
 class _Turn(Traversal):
@@ -295,7 +295,7 @@ class _Turn(Traversal):
         self._names = {of: name for name, of in ids.items()}
         self._goes_on = stack.record.action == records.CHECK
         self._stopped: set[str] = set()
-        """The ids of the resources that a check does not come to, and those that have failed before them."""
+        """The ids of the resources that a check does not reach, and of the failed ones before them."""
         suspends = stack.record.action == records.SUSPEND
         nodes = {
             of: Node(of, False)
@@ -320,7 +320,13 @@ class _Turn(Traversal):
         resource = self.stack.resources[self._names[node.id]]
         if self._is_stopped(resource):
             return
-        if (resource.record.passed, *resource.state) != (attempt, action, COMPLETE):
+        is_done = (resource.record.passed, *resource.state) == (
+            attempt,
+            action,
+            COMPLETE,
+        )
+        # a host that was away may be back when a check continues
+        if not is_done or resource.record.is_unverified:
             resource.record.passed = attempt
             try:
                 yield from TURNS[action](resource)
@@ -329,7 +335,7 @@ class _Turn(Traversal):
                 raise
 
     def _is_stopped(self, resource: Resource) -> bool:
-        """Return whether a check does not come to a resource: it depends on one that has failed, and runs nothing here.
+        """Return whether a check does not reach a resource, because a dependency has failed and it runs nothing here.
 
         Each resource that runs something here is verified, because the next update repairs what has failed.
         """
@@ -432,7 +438,7 @@ class _Convergence(Traversal):
         return max(candidates, key=fitness, default=None)
 
     def _plan_batches(self) -> None:
-        """Order each batch of a rolling update after the one before, with all that it removes."""
+        """Order each batch of a rolling update, with its removals, after the batch before."""
         former: list[Node] = []
         for batch in self._rolling.batches:
             members = [
@@ -487,7 +493,7 @@ class _Convergence(Traversal):
                 self.graph.add(Node(of, False), _REMOVED)
 
     def _leaving_inside(self) -> dict[str, _Inside]:
-        """Return the resources that child stacks will remove, by id: what is new may take over their place, too.
+        """Return the resources that child stacks will remove, by id: new resources may take over their place, too.
 
         There are none if nothing new may run outside of the child stack that removes them.
         """
@@ -510,7 +516,7 @@ class _Convergence(Traversal):
         }
 
     def _order_inside(self, first: Iterable[str]) -> None:
-        """Order the removals inside of child stacks: what depended on another resource goes before that."""
+        """Order the removals inside child stacks: dependents are removed first."""
         for resource, each in self._inside.items():
             outer = each.outer.record
             before = [
@@ -529,7 +535,7 @@ class _Convergence(Traversal):
                     self.graph.add(Node(other, True), Node(resource, True))
 
     def _removed_first(self) -> dict[str, set[str]]:
-        """Return the resources that are removed before anything runs: what is new may have their place on the machine.
+        """Return the resources that are removed before anything runs: new ones may have their place on the machine.
 
         With each are those that depended on it and are removed first as well. One that a plug-in's resource uses is
         not among them.
@@ -592,7 +598,7 @@ class _Convergence(Traversal):
             yield from self._remove(node)
 
     def _make(self, node: Node) -> Task:
-        """Create, update or replace a resource; leave one that an earlier process has finished."""
+        """Create, update or replace a resource, unless an earlier process has finished it."""
         resource = self.stack.resources[self._names[node.id]]
         record, attempt = resource.record, self.stack.record.attempt
         if (record.passed, record.revision, record.status) == (
@@ -638,7 +644,7 @@ class _Convergence(Traversal):
         self.stack.keep(resource.record)
 
     def _replaced(self, former: Resource) -> Task:
-        """Create the replacement of a resource; one that has run something has the same place, and is deleted first."""
+        """Create the replacement of a resource; first delete a resource that has run something: both share a place."""
         if former.has_run():
             yield from actions.delete(self.stack.resource(former.record))
         resource = self._made_new(self._new(former.name, replaces=former.record.id))

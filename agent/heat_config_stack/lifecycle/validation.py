@@ -248,7 +248,7 @@ class Child:
     path: Path
     """The path under which its mistakes are reported."""
     place: Place | None
-    """The position of what has no position of its own, such as a member of a group."""
+    """The position of things without their own, such as a member of a group."""
     definition: Definition
 
 

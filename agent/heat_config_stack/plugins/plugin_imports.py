@@ -60,14 +60,14 @@ def package(directory: Path) -> str:
 
 
 def loaded(package: str, directory: Path, path: Path) -> ModuleType:
-    """Return the module of a file, which is loaded if it is not yet. Raises what the module raises."""
+    """Return the module of a file, and load it if necessary. Raises any error of the module."""
     parts = path.relative_to(directory).with_suffix("").parts
     parts = parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
     return importlib.import_module(".".join((package, *parts)))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules of plug-ins, and only those that other users cannot write to."""
+    """Finds the modules of plug-ins, except those that other users can write to."""
 
     def find_spec(
         self,

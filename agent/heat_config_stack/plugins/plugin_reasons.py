@@ -122,7 +122,7 @@ def _is_installed(top: str) -> bool:
 
 
 def _imported(body: list[ast.stmt]) -> Iterator[tuple[str, int]]:
-    """Yield the modules that are imported when statements are carried out; not those that may be missing."""
+    """Yield the modules that statements import, except those that may be missing."""
     for node in body:
         if isinstance(node, ast.Import):
             yield from ((each.name, 0) for each in node.names)

@@ -32,7 +32,7 @@ OTHERS = tuple(
 
 
 OF_ENGINE = ("create_with_template", "_get_signal")
-"""Methods of the classes whose work Heat's engine does: those with a child stack, and those that take signals."""
+"""Methods of classes whose work Heat's engine does: classes with a child stack, and classes that take signals."""
 
 
 PARTNERS = frozenset(
@@ -57,7 +57,7 @@ class Plugins:
 
 
 def load(directories: Iterable[Path]) -> Plugins:
-    """Load all plug-ins. Only root and we may be able to write to them: anyone who can, decides what we run."""
+    """Load all plug-ins. They must be writable only for root and this user, because writers decide what runs here."""
     plugins = Plugins()
     for directory in directories:
         if not directory.is_dir():

@@ -46,7 +46,7 @@ class ServerUpdateProgress(UpdateProgressBase):
     """One step of the update of a server."""
 
     def __init__(self, server_id: str, handler: str, *flags: bool, **rest: Any) -> None:
-        """Take the id of the server, and what the base class takes."""
+        """Take the id of the server, and the arguments of the base class."""
         super().__init__(server_id, handler, *flags, **rest)
         self.server_id = server_id
 
@@ -57,7 +57,7 @@ class ContainerUpdateProgress(UpdateProgressBase):
     def __init__(
         self, container_id: str, handler: str, *flags: bool, **rest: Any
     ) -> None:
-        """Take the id of the container, and what the base class takes."""
+        """Take the id of the container, and the arguments of the base class."""
         super().__init__(container_id, handler, *flags, **rest)
         self.container_id = container_id
 
@@ -71,7 +71,7 @@ class ServerCreateProgress:
 
 
 class ServerDeleteProgress:
-    """The deletion of a server, perhaps after an image of it is made."""
+    """The deletion of a server, after an image is made of it if the snapshot asks for that."""
 
     def __init__(
         self, server_id: str, image_id: str | None = None, image_complete: bool = True

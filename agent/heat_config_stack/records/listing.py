@@ -108,7 +108,7 @@ class Kept(NamedTuple):
     workflows: tuple[tuple[str, str], ...] = ()
     """The workflows whose last run has failed, each with the reason."""
     resources: int = 0
-    """The number of its resources, with those of stacks in it."""
+    """The number of its resources, including those of nested stacks."""
     bad: int = 0
     """The number of these that have failed."""
     asked: tuple[str, ...] = ()

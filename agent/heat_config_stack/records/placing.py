@@ -46,7 +46,7 @@ def host_of(store: Memory, server: str) -> Json:
 
 
 def host_of_resource(store: Memory, record: ResourceRecord) -> Json:
-    """Return the host of a resource: the one that a server is, or that has carried out a deployment."""
+    """Return the host of a resource: the host that a server is, or that has carried out a deployment."""
     deployment = store.deployments.get(record.physical or "")
     if deployment is not None:
         return deployment.host
@@ -61,7 +61,7 @@ def address_of(store: Memory, path: str) -> str:
 
 
 def place(host: Json) -> tuple[Json, Json, Json] | None:
-    """Return what makes a host another place, as `hosts.host.Host.place` does; None for this machine."""
+    """Return the identity of a host's place, as `hosts.host.Host.place` does; None for this machine."""
     if host is None:
         return None
     return host["address"], host.get("port", 0), host.get("state_dir", "")

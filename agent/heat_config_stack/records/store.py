@@ -164,7 +164,7 @@ class Memory:
         self.files: KeptFiles | None = None
         """The files that configs name by digest; None if all are within them."""
         self.planned_hosts: Mapping[str, Json] | None = None
-        """The hosts of servers in a definition of which the effects are asked for; None for those of the stack."""
+        """The hosts of servers in a definition that is only previewed; None for the hosts of the stack."""
         self._of: dict[str, dict[str, Any]] = {
             StackRecord.KIND: self.stacks,
             ResourceRecord.KIND: self.resources,
@@ -271,7 +271,7 @@ class Store(Memory):
         self.path = folder / FILE
         self.files = KeptFiles(folder, write=write)
         self.damage = ""
-        """The reason why it is uncertain what was done with the stack; empty if it is certain."""
+        """The reason why the state of the stack is uncertain; empty if it is certain."""
         self.blank = False
         """True if the file has no content: nothing had been done when it was created."""
         self._warn, self._only = warn, only

@@ -94,13 +94,16 @@ def delete(resource: Resource) -> Acting:
 
 
 def check(resource: Resource) -> Acting:
-    """Check the state of the physical resource; of one that runs something, whether that still is in effect."""
+    """Check the physical resource; for a resource that runs something, check whether it is still in effect."""
     if resource.is_verified or not hasattr(resource, "handle_check"):
         if resource.state == (INIT, COMPLETE):
             return
         _refuse_failed(resource, CHECK)
     if why := resource.unchecked():
+        # its state stays COMPLETE also if its host is away: an update has nothing to repair
         _set(resource, CHECK, COMPLETE, why)
+        if unreached := resource.unreached():
+            raise _failure(resource, exception.Error(unreached))
         return
     with _state(resource, CHECK):
         yield from _handled(resource, CHECK)
@@ -154,7 +157,7 @@ def snapshot(resource: Resource) -> Acting:
         yield from _handled(resource, records.SNAPSHOT)
 
 
-_AWAITED = "it has to run again first, as a person asked: update the stack"
+_AWAITED = "its run was requested again: update the stack first"
 
 
 def _refuse_failed(resource: Resource, action: str) -> None:
@@ -183,7 +186,7 @@ def _refuse_failed(resource: Resource, action: str) -> None:
 
 
 def delete_snapshot(resource: Resource, data: Mapping[str, Json]) -> Acting:
-    """Delete what a snapshot has of a resource; the state of the resource stays."""
+    """Delete the data of a resource in a snapshot; the state of the resource stays."""
     yield from _handled(resource, "DELETE_SNAPSHOT", data)
 
 

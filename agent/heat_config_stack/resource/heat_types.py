@@ -47,7 +47,7 @@ class HeatType:
     """Properties with a time that must not be over when a stack is created."""
 
     def translated(self, data: Mapping[str, Tree]) -> Mapping[str, Tree]:
-        """Return the values of properties, with those of older properties under their new names."""
+        """Return the values of properties, with values of older properties under their new names."""
         for rule in self.translations:
             *containers, name = rule["path"].split(".")
             data = _translated(

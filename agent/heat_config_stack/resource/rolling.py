@@ -41,7 +41,7 @@ class Policy(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A step of a rolling update, which begins after the one before."""
+    """A step of a rolling update, which begins after the step before."""
 
     made: tuple[str, ...]
     """The members that are created or updated."""

@@ -23,16 +23,16 @@ CARRIED_OUT, PLACEHOLDER, NOTHING, PLUGIN = (
     "nothing",
     "plug-in",
 )
-"""What this machine does with a resource of a type."""
+"""The treatment of a resource of a type on this machine."""
 
 
 def names(types: Types) -> list[str]:
-    """Return the names of all types: Heat's, our own, and those of plug-ins."""
+    """Return the names of all types: of Heat, of this package, and of plug-ins."""
     return sorted({*types, *heat_types.names()})
 
 
 def handling(class_: type[Resource]) -> str:
-    """Return what this machine does with a resource of a class."""
+    """Return how this machine treats a resource of a class."""
     if class_.is_placeholder:
         return NOTHING if class_.any_property else PLACEHOLDER
     return PLUGIN if class_.__module__.startswith(PLUGINS) else CARRIED_OUT

@@ -104,7 +104,7 @@ SERVICE_TYPES: Mapping[str, type[Resource]] = _Classes(
 
 
 def known_types(plugins: Mapping[str, type[Resource]] | None = None) -> Types:
-    """Return all known types: our own, and those of plug-ins, which take precedence."""
+    """Return all known types: our own, and types of plug-ins, which take precedence."""
     return Types(
         TYPES,
         plugins or {},

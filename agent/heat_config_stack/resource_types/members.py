@@ -204,7 +204,7 @@ class Group(StackResource):
         )
 
     def rules_here(self, action: str, *, has_run: bool) -> rolling.Policy | None:
-        """Return the rules as they are on one machine; `has_run` is True if members have run something on it.
+        """Return the rules for members on one machine; `has_run` is True if members have run something on it.
 
         Members that are alike have the same place on the machine: the DELETE of one that exists only during the update
         would undo what the others have set up. So the group gets none for that time.
@@ -239,7 +239,7 @@ class Group(StackResource):
         members = [name for name, each in there.items() if each.status != FAILED]
 
         def priority(name: str) -> int:
-            """Return a number for each member: the one with the least is removed first, and after those updated."""
+            """Return a number for each member: members with low numbers are removed first, and then updated first."""
             return len(names) - names.index(name) if name in names else 0
 
         def in_order(now: Sequence[str], after: int) -> list[str]:

@@ -43,7 +43,7 @@ MAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "target_changed": (("UPDATE",), ()),
     "artifacts": (("CREATE", "UPDATE", "DELETE"), ()),
 }
-"""The actions that make and those that undo, by the kind of operation."""
+"""The actions that make and the actions that undo, by the kind of operation."""
 
 _COMPARED = frozenset({"server", "kind", "config", "input_values", "trigger"})
 """The properties of which a change makes the operation run again."""
@@ -70,7 +70,7 @@ def repeat(record: ResourceRecord, *, as_new: bool) -> None:
 
 
 class Operation(SoftwareDeployment):
-    """An operation of a node or a relationship, with the one that undoes it."""
+    """An operation of a node or a relationship, with the operation that undoes it."""
 
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "server": Schema(
@@ -95,9 +95,13 @@ class Operation(SoftwareDeployment):
             update_allowed=True,
             default="",
         ),
-        "config": Schema(Schema.MAP, "What is run to make.", update_allowed=True),
+        "config": Schema(
+            Schema.MAP, "The files that the making operation runs.", update_allowed=True
+        ),
         "inverse_config": Schema(
-            Schema.MAP, "What is run to undo.", update_allowed=True
+            Schema.MAP,
+            "The files that the undoing operation runs.",
+            update_allowed=True,
         ),
         "files": Schema(
             Schema.MAP,
@@ -113,7 +117,9 @@ class Operation(SoftwareDeployment):
             Schema.MAP, "Values of the inputs.", update_allowed=True
         ),
         "inverse_values": Schema(
-            Schema.MAP, "Values of the inputs of what undoes.", update_allowed=True
+            Schema.MAP,
+            "Values of the inputs of the undoing operation.",
+            update_allowed=True,
         ),
         "surroundings": Schema(
             Schema.MAP,
@@ -136,12 +142,12 @@ class Operation(SoftwareDeployment):
         ),
         "verify": Schema(
             Schema.MAP,
-            "The operation that verifies the node: its files, and what runs it.",
+            "The operation that verifies the node: its files and its processor.",
             update_allowed=True,
         ),
         "verify_values": Schema(
             Schema.MAP,
-            "Values of the inputs of what verifies, which are not compared.",
+            "Values of the inputs of the verifying operation, which are not compared.",
             update_allowed=True,
         ),
         "options": Schema(Schema.MAP, "Options of the tool.", update_allowed=True),
@@ -285,7 +291,7 @@ class Operation(SoftwareDeployment):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> str:
-        """Run the operation again if something that counts has changed; one that failed is tried again in place."""
+        """Run the operation again if a relevant value has changed, or if it has failed."""
         self.define(json_snippet.definition)
         is_made = self.record.data.get(_MADE, False)
         changed = prop_diff.keys() & (
@@ -335,7 +341,7 @@ class Operation(SoftwareDeployment):
         return bool(self.properties["kind"] == "target_changed")
 
     def action_of_update(self) -> str:
-        """Return CREATE until what makes has run."""
+        """Return CREATE until the making operation has run."""
         return "UPDATE" if self.record.data.get(_MADE) else "CREATE"
 
     def needs_replace_with_prop_diff(
@@ -425,7 +431,7 @@ class Operation(SoftwareDeployment):
             self.stack.keep(self.record)
 
     def _around(self) -> dict[str, Json]:
-        """Return the surroundings as they are at the moment; those that are no longer known stay as they were."""
+        """Return the current surroundings; unknown ones stay as they were."""
         known = {
             name: value
             for name, value in (self._latest("surroundings") or {}).items()
@@ -530,4 +536,4 @@ class ServiceNode(NothingBehind):
 
 
 class ServiceHost(ServiceNode):
-    """A node that is this machine, or another one that carries out its own part of the service."""
+    """A node that is this machine, or another machine that carries out its own part of the service."""

@@ -155,7 +155,7 @@ class AutoScalingGroup(Group):
         )
 
     def _size(self, properties: Properties) -> int:
-        """Return the size: the one that a policy has set, else the desired one, within the limits."""
+        """Return the size: as a policy has set it, else the desired size, within the limits."""
         least, desired, most = self.sizes(properties)
         size = self.data().get(SIZE)
         if size is None:
@@ -167,7 +167,7 @@ class AutoScalingGroup(Group):
         return sum(each.record.status != FAILED for each in self._members().values())
 
     def _choose_names(self) -> None:
-        """Store the names of the members: the newest of those that exist, and new ones."""
+        """Store the names of the members: the newest existing members, and new ones."""
         data = self.data()
         names, number = list(data.get(NAMES, ())), int(data.get(NEXT, 0))
         size = self._size(self.properties)
@@ -229,7 +229,7 @@ class AutoScalingGroup(Group):
             self._choose_names()
 
     def batches(self, child: Stack, rules: rolling.Policy) -> list[rolling.Batch]:
-        """Return the batches in which the members are updated: first all that are there, and then their number."""
+        """Return the batches of an update: first all existing members, and then the change of their number."""
         there = self._records(child)
         target = min(self._size(self.properties), len(there))
         numbers = rolling.sizes(target, len(there), rules, extra_stay=True)
@@ -269,7 +269,7 @@ class AutoScalingGroup(Group):
         )
 
     def _cool(self, cooldown: float | None) -> None:
-        """Let no policy change the size for some seconds; without a number, for those of the group."""
+        """Let no policy change the size for some seconds, by default for the cooldown of the group."""
         if cooldown is None and self.COOLDOWN:
             cooldown = self.properties[self.COOLDOWN]
         now, seconds = time.time(), max(cooldown or 0, 0)

@@ -49,7 +49,7 @@ _KINDS = {
     "## template: jinja": "a template",
     "MIME-Version:": "a MIME message",
 }
-"""The first words of user data → what it is, as cloud-init tells them apart."""
+"""The first words of user data → its kind, as cloud-init tells them apart."""
 _TYPES = {
     "text/cloud-config": "cloud-config",
     "text/cloud-boothook": "a boothook",
@@ -58,7 +58,7 @@ _TYPES = {
     "text/part-handler": "a part handler",
     "text/jinja2": "a template",
 }
-"""The type of a part of a MIME message → what it is."""
+"""The type of a part of a MIME message → its kind."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class UserData:
 
 
 def read_user_data(text: str) -> UserData:
-    """Return what is in a text of user data, as cloud-init reads it."""
+    """Return the content of user data, as cloud-init reads it."""
     beginning = text.lstrip()
     if not beginning:
         return UserData()
@@ -228,7 +228,7 @@ class Placeholder(NothingBehind):
         return self.properties_schema
 
     def mistakes(self) -> list[Wrong]:
-        """Return all mistakes, with those of properties that are given in an older form as well."""
+        """Return all mistakes, including those of properties in an older form."""
         conflicts = self.facts.conflicts(self.definition.properties)
         both = "Cannot define the following properties at the same time"
         return [
@@ -240,7 +240,7 @@ class Placeholder(NothingBehind):
         ]
 
     def properties_of(self, resolve: Callable[[Tree], Tree]) -> Properties:
-        """Return the properties with those of older names translated, resolved by a function."""
+        """Return the properties, with older names translated, resolved by a function."""
         wanted = self.definition
         return Properties(
             self.properties.schema,
@@ -274,7 +274,7 @@ class Placeholder(NothingBehind):
         )
 
     def get_attribute(self, key: str, *path: Json) -> Json:
-        """Return what is given for it, by its path or its type; of a server its name and this machine's address."""
+        """Return the value given for a resource by path or type; for a server, its name and this machine's address."""
         for attributes in (*self._given(), self._own()):
             if key in attributes:
                 return select_from_attribute(attributes[key], path)
@@ -383,7 +383,7 @@ class CloudServer(Placeholder):
 
     @property
     def changed_user_data(self) -> bool:
-        """True if the scripts of the user data are others than those that were carried out."""
+        """True if the scripts of the user data differ from those that were carried out."""
         deployment = self._deployment
         config = (
             self.stack.world.store.configs.get(deployment.config)
@@ -425,7 +425,7 @@ class CloudServer(Placeholder):
     check_update_complete = _is_complete
 
     def handle_delete(self) -> None:
-        """Forget the scripts: user data has nothing that undoes it."""
+        """Forget the scripts: user data cannot be undone."""
         if self._deployment is not None:
             deployments.remove(self.stack.world, self._deployment)
 
@@ -453,7 +453,7 @@ def former_placeholder(type_: str) -> type[Placeholder] | None:
 _FORMER = re.compile(
     r"(OS::(?!Heat::)[A-Za-z]+|AWS|Rackspace|Docker|DockerInc|Microsoft|Senlin)::\w+(::\w+)*"
 )
-"""The types that were accepted as placeholders before those of Heat were known."""
+"""The types that were accepted as placeholders before the list of Heat's types existed."""
 
 
 def _class_of(facts: HeatType) -> type[Placeholder]:

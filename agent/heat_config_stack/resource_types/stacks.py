@@ -28,7 +28,7 @@ class _ChildStack(StackResource):
     any_attribute: ClassVar[bool] = False
     TEMPLATE, PARAMETERS = "template", "parameters"
     IS_FILE: ClassVar[bool] = False
-    """True if the property has the name of the template's file, and not the template."""
+    """True if the value is the name of the template's file, false if it is the template itself."""
 
     def child_definition(self, identity: Identity) -> Definition:
         """Return the definition of the template with the current parameters."""

@@ -24,7 +24,7 @@ CHANGES = 24
 
 
 def _ours(folder: Path) -> Sample:
-    """Poll for a day, from a start on; return the memory that is in use after the first polls, and at the end."""
+    """Poll for a day after a start; return the memory in use after the first polls, and at the end."""
     folder.mkdir()
     with heat.running() as server:
         server.put({"deployments": work.deployments(1)})

@@ -23,7 +23,7 @@ from bench.scenario import OURS, Figure, Goal, LackingError, Sample, Scenario, S
 PULL = "ansible-pull"
 
 POLLS = 50
-"""In each round."""
+"""The number of polls in each round."""
 
 DOCUMENT = json.dumps({"deployments": []}).encode()
 """The followed document; its content does not matter, because it does not change."""

@@ -226,7 +226,7 @@ def test_an_interruption_keeps_what_was_measured(
     ]
 
 
-def test_all_fit_into_ten_minutes() -> None:
+def test_default_scenarios_fit_into_ten_minutes() -> None:
     """With something to spare; names are what the command line takes them for."""
     shares = sum(each.seconds for each in scenarios.ALL if not each.long)
     assert shares * command.SPARE <= command.TOTAL

@@ -121,8 +121,8 @@ def test_artifact_names_its_file_or_folder() -> None:
         ),
     ],
 )
-def test_mistakes(value: object, says: str) -> None:
-    """Each mistake has its path, and no URL, which may have a secret."""
+def test_mistakes_have_a_path_and_no_url(value: object, says: str) -> None:
+    """A mistake shows its path but no URL, because that may contain a secret."""
     with pytest.raises(HookError) as caught:
         options.read({"artifacts": value}, {})
     assert str(caught.value).startswith(says)

@@ -31,7 +31,9 @@ from heat_config_hooks.tools import container_output
         (b"two\n", b"one\ntwo\n", b""),  # the log was rotated
     ],
 )
-def test_missing_lines(log: bytes, streamed: bytes, expected: bytes) -> None:
+def test_lines_that_the_stream_lacks_are_returned(
+    log: bytes, streamed: bytes, expected: bytes
+) -> None:
     """The lines of the log are returned that the stream does not have, each as often as it lacks there."""
     assert container_output.missing(log, streamed) == expected
 

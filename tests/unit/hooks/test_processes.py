@@ -110,7 +110,7 @@ def test_a_process_that_has_ended_has_no_start() -> None:
     assert processes.ticks(process.pid) is None
 
 
-def test_everything_of_a_run_is_found(
+def test_all_processes_of_a_run_are_listed(
     leader: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     """The session, its descendants in other sessions, and processes with the mark."""
@@ -119,7 +119,9 @@ def test_everything_of_a_run_is_found(
     assert os.getpid() not in found
 
 
-def test_nothing_of_another_process_is_found(leader: subprocess.Popen[bytes]) -> None:
+def test_processes_of_a_reused_id_are_not_listed(
+    leader: subprocess.Popen[bytes],
+) -> None:
     """If the id belongs to another process now, its session is not part of the run."""
     found = {
         each.pid

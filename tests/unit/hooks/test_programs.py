@@ -60,7 +60,7 @@ def test_first_name_of_a_program_is_preferred(tmp_path: Path) -> None:
     assert found(PATH=f"{first}{os.pathsep}{second}") == (str(second / "puppet-7"),)
 
 
-def test_all_that_there_is_can_be_had(tmp_path: Path) -> None:
+def test_all_installed_programs_are_listed(tmp_path: Path) -> None:
     """In the order of preference; a variable leaves only the program that it names."""
     folder = install(tmp_path, "puppet", "puppet-7", "other")
     both = [(str(folder / "puppet-7"),), (str(folder / "puppet"),)]

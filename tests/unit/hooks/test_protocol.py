@@ -540,7 +540,7 @@ def test_a_hook_knows_the_environment_of_its_commands() -> None:
     )
 
 
-def test_a_place_that_is_named_is_the_same_wherever_one_is(
+def test_relative_path_in_a_variable_becomes_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A relative path in a variable becomes absolute, because commands run in other folders."""
@@ -589,7 +589,7 @@ def test_a_delete_and_a_cleanup_only_remove(
     )
 
 
-def test_a_config_of_text() -> None:
+def test_config_is_read_as_text() -> None:
     """A byte order mark is removed, no config is empty, and a structure is a mistake."""
     assert [protocol.text_of(config, "text") for config in ("a", "\ufeffb", None)] == [
         "a",

@@ -49,7 +49,7 @@ def test_fitting_outputs_are_unchanged(path: Path) -> None:
     assert fit(given) == {**given, "g": "tée\r\n\0\x1b[1m"}
 
 
-def test_nothing_fits_into_nothing() -> None:
+def test_limit_of_zero_empties_the_values() -> None:
     """With a limit of 0, the values are empty."""
     assert fit({}) == {}
 

@@ -192,7 +192,7 @@ def test_a_time_limit_ends_it(run: Run) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_when_it_is_ended_so_is_its_tool(
+def test_signal_to_the_hook_ends_its_tool(
     environment: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
     """A signal to the hook ends the deployment, too."""
@@ -245,7 +245,7 @@ def test_a_hook_that_there_is_not_is_bad_usage(
     )
 
 
-def test_its_help_is_one_page(run: Run) -> None:
+def test_help_of_a_hook_has_the_exit_codes(run: Run) -> None:
     """The help is one page with the exit codes."""
     done = run("", "--help")
     assert (done.returncode, done.stderr) == (0, "")
@@ -320,7 +320,7 @@ def test_option_of_no_tool_is_a_mistake(run: Run) -> None:
     )
 
 
-def test_it_needs_nothing_of_the_agent() -> None:
+def test_hook_alone_needs_only_the_standard_library() -> None:
     """A hook that runs alone needs only the standard library."""
     script = "import sys, heat_config_hooks.standalone, heat_config_hooks.tools.script\nprint(*sys.modules)"
     done = subprocess.run(

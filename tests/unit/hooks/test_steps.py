@@ -225,7 +225,7 @@ def test_a_defect_is_a_failure(place: Workplace) -> None:
     assert "ZeroDivisionError" in found["deploy_stderr"]
 
 
-def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
+def test_signal_ends_the_commands_of_a_hook(place: Workplace) -> None:
     """At a signal, the commands of a hook are ended and its `finally` clauses run."""
     body = """
         try:
@@ -319,7 +319,7 @@ def test_anything_can_be_said(place: Workplace, locale: dict[str, str]) -> None:
     assert (found["deploy_stdout"], found["deploy_stderr"]) == ("é ☃ ?\n", "é ?\n")
 
 
-def test_nothing_is_loaded_from_where_it_works(
+def test_steps_load_no_module_from_their_folders(
     place: Workplace, tmp_path: Path
 ) -> None:
     """No module comes from its folders or from folders in the environment, which configs may write."""

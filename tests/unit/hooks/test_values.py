@@ -199,7 +199,7 @@ def test_values_are_compared_the_same(ours: Any, theirs: Any) -> None:
 
 
 @both
-def test_values_look_the_same(ours: Any, theirs: Any) -> None:
+def test_values_are_shown_like_dataclasses(ours: Any, theirs: Any) -> None:
     """Fields with `repr=False` are not shown."""
     assert repr(ours(**all_fields(ours))) == repr(theirs(**all_fields(ours)))
 
@@ -314,7 +314,7 @@ def test_classes_are_read_by_who_reads_classes() -> None:
         Mistake(path="a")  # type: ignore[call-arg]
 
 
-def test_it_loads_next_to_nothing() -> None:
+def test_values_load_few_modules() -> None:
     """Fast loading is its purpose."""
     script = "import sys, heat_config_hooks.values\nprint(*sys.modules)"
     done = subprocess.run(

@@ -179,9 +179,7 @@ def test_nobody_can_lead_a_file_on_its_way_elsewhere(
 # Removing.
 
 
-def test_only_what_is_as_it_was_written_is_removed(
-    kept: Written, path: Path, tmp_path: Path
-) -> None:
+def test_changed_file_is_not_removed(kept: Written, path: Path, tmp_path: Path) -> None:
     """The sentence says why a file is left alone; folders stay."""
     assert kept.remove(path) == f"{path} does not exist"
     kept.write(path, b"x", owner=A)
@@ -407,9 +405,7 @@ def test_the_reply_of_a_success_is_empty(kept: Written, tmp_path: Path) -> None:
     assert (one.read_bytes(), two.read_bytes()) == (b"1", b"2")
 
 
-def test_where_one_cannot_be_written_it_ends_and_says_which(
-    kept: Written, tmp_path: Path
-) -> None:
+def test_unwritable_file_ends_the_deployment(kept: Written, tmp_path: Path) -> None:
     """The reply says why, and names the files that were not tried."""
     (tmp_path / "blocked").touch()
     paths = [

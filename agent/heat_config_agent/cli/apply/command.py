@@ -60,20 +60,20 @@ FILE contains Heat's server metadata (an object with `deployments`) or a list of
 folder, the files with deployments are applied in the order of their names. FILE may also be a HOT template (with
 `heat_template_version`), or a TOSCA service (a template, an archive or a folder), which has to be the only FILE;
 `heat-config-agent stack` shows, suspends and deletes the stack. Without a FILE, $HEAT_SHELL_CONFIG or
-/var/run/heat-config/heat-config is applied as heat-agents' 55-heat-config does it: the exit code is then 0 even if a
-deployment failed.
+/var/run/heat-config/heat-config is applied as heat-agents' 55-heat-config does it: the exit code is then 0 instead of
+1, 5 and 6, as its callers expect.
 
 exit codes:
   0    success
   1    a deployment failed in this run (with --strict: or before), a document could not be read, or a stack failed
   2    bad usage or settings, no such FILE, or mistakes in a file that someone has written: nothing was begun
-  3    no source answered
+  3    no source answered; without a FILE: there is no list of deployments
   4    another agent holds the lock
   5    every run succeeded, but a result could not be delivered: the next run sends it, unless it was refused for good
   6    a deployment waits for a reboot of the machine: reboot it, and run the command again
   9    with --plan and --exit-code: there is something to do; with --strict: a deployment has drifted
-  10   the machine lacks something, such as disk space or a state directory that can be used
-  130  interrupted; runs that have begun go on
+  10   the machine lacks something, such as disk space, a permission or a state directory that can be used
+  130  interrupted: runs that have begun go on, and the same command follows them
 """
 
 

@@ -72,7 +72,7 @@ TEMPLATE = (
     ),
     Option(
         "--server",
-        "with a template: carry out only the deployments of this server (every server is this machine)",
+        "with a template: carry out only the deployments of this server",
         "NAME",
     ),
     Option(

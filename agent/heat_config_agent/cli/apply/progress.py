@@ -478,7 +478,7 @@ _RESULTS = tuple(f"results {each}" for each in states.Delivery)
 
 
 def _results(counted: Mapping[str, int]) -> list[str]:
-    """Return what became of the results of a pass, for its summary."""
+    """Return the fates of the results of a pass, for its summary."""
     sent, due, refused, replaced = (counted[each] for each in _RESULTS)
     texts = [
         (sent, f"{terminal.count(sent, 'result')} sent"),
@@ -695,7 +695,7 @@ def _tool(step: Step) -> str:
 
 
 def _way_of(entry: Entry, outcome: Outcome | None) -> str:
-    """Return what became of a result, for the row of its deployment; empty if it was sent."""
+    """Return the fate of a result for the row of its deployment; empty if it was sent."""
     if outcome is None:
         return "result replaced: the deployment has left its document"
     if outcome.fate is Fate.SENT:

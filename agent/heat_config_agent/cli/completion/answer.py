@@ -36,7 +36,7 @@ class Answer:
 
 
 def answer(words: Sequence[str], tree: Tree, *, brief: bool = False) -> Answer:
-    """Return what completes the last of the words; the first is the program. It may raise any Exception.
+    """Return the completions of the last word; the first word is the program. It may raise any Exception.
 
     A `brief` answer may lack the descriptions of commands, for which all of them would have to be loaded.
     """
@@ -124,7 +124,7 @@ def _possible(line: Line, word: str) -> tuple[Offer, ...]:
 
 
 def _value(line: Line, action: argparse.Action, begin: str, word: str) -> Answer:
-    """Return what completes a value, which stands in its word after `begin`."""
+    """Return the completions of a value, which stands in its word after `begin`."""
     listed, name = choices(action), shown_name(action)
     if listed:
         return _beginning(map(Offer, listed), word, begin)

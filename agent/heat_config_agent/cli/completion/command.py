@@ -21,7 +21,7 @@ SECONDS = 1.0
 """The time that an answer may take; `$HEAT_CONFIG_AGENT_COMPLETION` sets another one."""
 
 _LINE = "--line"
-"""Before the line as it was typed, and the part of it that bash replaces; otherwise, the words follow one by one."""
+"""The option before a line as it was typed and the part that bash replaces; without it, the words follow one by one."""
 
 
 def add(commands: state_options.Commands) -> None:

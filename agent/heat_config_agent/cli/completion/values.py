@@ -61,7 +61,7 @@ NEW = frozenset({"stack create", "stack adopt"})
 
 
 def files(line: Line, names: Iterable[str], metavar: str) -> Files | None:
-    """Return which files are meant by a value: of an option with these names, or of an argument; None if none are."""
+    """Return which files can complete an option with these names, or an argument; None if it does not take a file."""
     for key in (*names, f"{line.name} {metavar}", metavar):
         if key in _FILES:
             return _FILES[key]

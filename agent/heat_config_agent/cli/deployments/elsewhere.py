@@ -18,6 +18,7 @@ from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.states import Shown
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.verification.machine import Finding
+from heat_config_hooks.values import replace
 from heat_config_hooks.verdict import Change, Standing, Verdict
 
 _AT_ONCE = 16
@@ -62,7 +63,7 @@ def _answers(
 def printed(
     chosen: Sequence[Elsewhere], words: Sequence[str]
 ) -> tuple[list[dict[str, object]], list[str]]:
-    """Return the output of deployments as their hosts have it, as `log --json` does, and what is missing and why."""
+    """Return the output of deployments from their hosts, in the form of `log --json`, and the reasons for gaps."""
     titles = {each.run: each.title for each in chosen}
     runs: list[dict[str, object]] = []
     missing = []
@@ -107,20 +108,23 @@ def stopped(
 def verified(
     settings: Settings, chosen: Sequence[Elsewhere]
 ) -> Iterator[tuple[Named, Finding]]:
-    """Yield what their hosts find about deployments; of a host that is not reached, that they are unknown."""
+    """Yield the verdicts of hosts about their deployments: "unknown" for those of a host that is not reached."""
     for group, told, why in _of_each(chosen, stack_package.verify_elsewhere):
         rows, error = _rows(told)
         by_run = {str(row.get("id")): row for row in rows}
         reason = why or error or f"{group[0].place} does not have it"
         for each in group:
-            values = by_run.get(each.run, {"state": "unknown", "message": reason})
-            yield _row(settings, each, values)
+            values = by_run.get(each.run)
+            target, found = _row(
+                settings, each, values or {"state": "unknown", "message": reason}
+            )
+            yield target, replace(found, has_answer=values is not None)
 
 
 def verified_again(
     settings: Settings, targets: Sequence[Named]
 ) -> dict[str, tuple[Named, Finding]]:
-    """Return what hosts find about deployments that have run again since, by title: each run has an id of its own."""
+    """Return the verdicts of hosts about deployments that have run again since, by title: each run has its own id."""
     titles = {each.title for each in targets}
     others = [
         each
@@ -169,7 +173,7 @@ def _row(
 def thing(
     settings: Settings, one: Elsewhere, action: str = "", tool: str = ""
 ) -> Named:
-    """Return a deployment as one that a name has led to, of which this machine has no journal."""
+    """Return a named deployment whose journal is on another machine."""
     entry = Entry(
         key=one.run,
         id=one.run,

@@ -164,7 +164,7 @@ def _say(event: Mapping[str, Any]) -> None:
 
 
 class _Seen:
-    """The newest event of each thing that was seen: what comes later is new."""
+    """The newest event seen of each thing; later events are new."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str, str], tuple[str, int]] = {}

@@ -152,7 +152,7 @@ def has_output(folder: Path) -> bool:
 
 
 def choose(runs: list[KeptRun], number: int, title: str, hint: str) -> KeptRun:
-    """Return the run with a number: 1 is the oldest, 0 the newest, and -1 the one before that. Raises NotFoundError."""
+    """Return a run by its number: 1 is the oldest, 0 the newest, -1 the one before the newest. Raises NotFoundError."""
     if not -len(runs) < number <= len(runs):
         kept = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
         raise NotFoundError(

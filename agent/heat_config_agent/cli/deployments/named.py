@@ -176,7 +176,7 @@ def _newest(found: Sequence[_Candidate]) -> tuple[_Candidate, Entry | None]:
 def _only(
     argument: str, found: Sequence[_Candidate]
 ) -> tuple[_Candidate, Entry | None]:
-    """Return the one thing that is meant. Raises AmbiguousError."""
+    """Return the only candidate. Raises AmbiguousError if there are several."""
     if len(found) == 1 and (found[0].stack or len(found[0].in_force) < 2):
         return found[0], next(reversed(found[0].in_force), None)
     raise AmbiguousError(
@@ -289,7 +289,7 @@ def members(place: NamedPlace, config: Path | None) -> list[Named]:
 
 
 def _inner_of(place: NamedPlace) -> tuple[str, ...]:
-    """Return the beginnings of the names of all that is inside of a resource."""
+    """Return the prefixes of the names of all things inside a resource."""
     record = stack_package.resources(place.settings, place.stack).get(place.name)
     is_node = record is not None and record.type == "Service::Node"
     return (f"{place.title}/", *((f"{place.title}.",) if is_node else ()))
@@ -583,7 +583,7 @@ def _candidates(
 
 
 def _with_entry(candidate: _Candidate, argument: str, *, exact: bool) -> _Candidate:
-    """Return a deployment of a stack with the one action whose id was given, or with all if that of all was."""
+    """Return a deployment of a stack with the action of the given id, or with all its actions if the id is of all."""
     runs = tuple(
         each
         for each in candidate.entries

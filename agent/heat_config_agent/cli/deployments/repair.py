@@ -97,7 +97,7 @@ def show_plan(rows: Sequence[Row], *, as_json: bool) -> int:
 def repair(
     settings: Settings, rows: Sequence[Row], options: argparse.Namespace
 ) -> dict[str, Outcome]:
-    """Repair deployments that have drifted, or request it; return what became of each, by its title."""
+    """Repair deployments that have drifted, or request it; return the outcome of each by its title."""
     outcomes: dict[str, Outcome] = {}
     policy = policy_in_force()
     allowed: list[Row] = []

@@ -111,7 +111,7 @@ def add_retry(commands: state_options.Commands) -> None:
 
 
 def retry(options: argparse.Namespace) -> int:
-    """Request it: the next run whose metadata has the deployment carries it out. One that cannot be holds back all."""
+    """Request the runs; each begins with the next metadata that has its deployment. An impossible one cancels all."""
     settings = state_options.of(options)
     request = Wish.SEND if options.signal else Wish.AGAIN
     begun = set() if options.signal else begun_elsewhere(settings, options.ids)
@@ -147,7 +147,7 @@ def chosen_of(
     noun: str = "deployment",
     is_meant: Callable[[Entry], bool] = lambda entry: True,  # noqa: ARG005  # all of them
 ) -> list[Named]:
-    """Return the deployments that a name means: of a stack or a source those that are meant, a `noun` each."""
+    """Return the deployments that a name means; of a stack or a source, those that the request (`noun`) applies to."""
     thing = named.find_any(settings, name, options.config)
     if isinstance(thing, Named):
         return [thing]
@@ -519,7 +519,7 @@ def _wish_of_stack(
 
 
 def begun_elsewhere(settings: Settings, ids: Iterable[str]) -> set[str]:
-    """Return those of some ids whose deployments another agent has begun, and of which the journal has no record."""
+    """Return the ids whose deployments another agent has begun, and which the journal does not have."""
     wanted = {each for each in ids if each}
     return (
         wanted

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _place(target: named.NamedPlace, options: argparse.Namespace) -> int:
-    """Show what is not a deployment, as the command of its own does."""
+    """Show a stack, resource or source, as its own command does."""
     envelope.begin(target.kind, is_on=options.json)
     words = argparse.Namespace(**vars(options))
     words.name, words.resource = target.stack or target.name, target.name

@@ -133,7 +133,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    """Show the status again and again. It ends when it is interrupted."""
+    """Show the status again and again, until the user interrupts the command."""
     if options.json or not terminal.is_live():
         raise UsageError(
             "--watch is for a terminal",
@@ -185,7 +185,7 @@ def _name_unfinished(overview: _Overview) -> None:
 
 
 def _unfinished(row: Row) -> str:
-    """Return what is not finished of a deployment, in a sentence; empty if it is."""
+    """Return a sentence about the unfinished part of a deployment; empty if it is finished."""
     entry = row.entry
     name = f"{row.title} ({entry.action})" if entry.action else row.title
     return {
@@ -361,7 +361,7 @@ class _Overview:
 
     @property
     def failed(self) -> list[_Line]:
-        """Return the rows of what has failed and is still wanted."""
+        """Return the rows of failed deployments and stacks that are still in force."""
         return [line for line in self.lines if line.has_failed]
 
 
@@ -788,7 +788,7 @@ def _above(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
 
 
 def _below(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
-    """Return the lines below the table: the command that helps most, and what the table does not have."""
+    """Return the lines below the table: the most helpful command, and a note about rows that were left out."""
     settings = overview.settings
     below = []
     failed = [line for line in lines if line.has_failed and line.tool != "source"]
@@ -871,7 +871,7 @@ def _agent(state: Path) -> dict[str, object]:
 
 
 def _blocked(state: Path, report: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Return the obstacles that the daemon has reported, or else the one that this command sees."""
+    """Return the obstacles that the daemon has reported, else the obstacle that this command sees."""
     reported = _maps(report.get("blocked"))
     if reported or not (trouble := run_folder.lacks(state)):
         return reported
@@ -896,7 +896,7 @@ def obstacles(state: Path) -> list[str]:
 
 
 def _sentence(obstacle: Mapping[str, object]) -> str:
-    """Return what an obstacle is, what it keeps from beginning, since when, and when that is tried again."""
+    """Return a sentence about an obstacle: its effect, its begin, and the time of the next try."""
     keys = obstacle.get("deployments")
     number = len(keys) if isinstance(keys, Mapping) else 0
     work = f"; {terminal.count(number, 'deployment')} cannot begin" if number else ""

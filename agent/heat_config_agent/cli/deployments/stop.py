@@ -70,7 +70,7 @@ def add(commands: state_options.Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Request it of whoever carries out the deployments, or do it here. One that does not run holds back all."""
+    """Have the runs ended by the process that carries them out, or here. One that does not run cancels all."""
     settings = state_options.of(options)
     chosen, others = _chosen(settings, options)
     if options.plan:

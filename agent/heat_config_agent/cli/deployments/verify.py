@@ -42,6 +42,7 @@ exit codes:
   0  everything is in effect; with --allow-unknown, or unknown
   1  a deployment has failed earlier, has not run to its end, or is unknown
   2  bad usage or settings
+  7  with --repair and --wait: the time of --wait-for is over, and it is not done yet
   8  there is nothing of that name
   9  a deployment has drifted
 """
@@ -66,7 +67,7 @@ def add(commands: state_options.Commands) -> None:
     parser.add_argument(
         "--allow-unknown",
         action="store_true",
-        help="what cannot be verified does not count as a failure",
+        help="deployments that cannot be verified do not count as failures, except on a host that is not reached",
     )
     state_options.HOOKS.add(parser)
     parser.add_argument(
@@ -219,7 +220,7 @@ def _all(settings: Settings, options: argparse.Namespace) -> list[Named]:
 def _verified(
     settings: Settings, targets: Iterable[Named]
 ) -> Iterator[tuple[Named, Finding]]:
-    """Yield what is found about each deployment, one state directory after the other."""
+    """Yield the verdict about each deployment, one state directory after the other."""
     tools = Tools(settings.hooks, terminal.warn)
     for every in named.by_journal(targets):
         group, within, stack = every, every[0].settings, every[0].stack
@@ -301,7 +302,8 @@ def _code(rows: Sequence[tuple[Named, Finding]], *, allows_unknown: bool) -> int
         bad.add(Shown.UNKNOWN)
     if Shown.DRIFTED in states:
         return ExitCode.DRIFTED
-    return ExitCode.FAILED if states & bad else ExitCode.OK
+    all_answered = all(finding.has_answer for _, finding in rows)
+    return ExitCode.OK if all_answered and not states & bad else ExitCode.FAILED
 
 
 def _failure(rows: Sequence[tuple[Named, Finding]], code: int) -> tuple[str, str]:

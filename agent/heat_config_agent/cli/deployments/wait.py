@@ -240,7 +240,7 @@ def until(
 
 
 class _Told:
-    """The words of a waiting command on standard error: a line for each change, or one that is drawn again."""
+    """The messages of a waiting command on standard error: a line for each change, or a line that is redrawn."""
 
     def __init__(self, settings: Settings, *, quiet: bool) -> None:
         self._settings, self._quiet = settings, quiet
@@ -589,7 +589,7 @@ def _asked_again(state: Path, name: str) -> str:
 
 
 def _unfinished(stack: tuple[str, Followed | None]) -> str:
-    """Return what a stack that follows a source waits for; empty if it is as far as it gets."""
+    """Return what a stack that follows a source waits for; empty if it waits for nothing."""
     name, record = stack
     if record is not None and record.trouble:
         return record.problem

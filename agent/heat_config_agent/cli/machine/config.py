@@ -302,7 +302,7 @@ class _View:
         return offers
 
     def _files(self, place: Layer, name: str) -> str:
-        """Return the origin of a layer; for the agent's own files, those that configure the transport."""
+        """Return the origin of a layer; for the agent's own files, the files that configure the transport."""
         own = self._local.own
         if not own or place.origin != own[0].origin:
             return _origin_text(place.origin)

@@ -134,7 +134,7 @@ class _Content:
         parts = _parts(name)
         if not parts:
             raise UsageError(
-                f"the archive has the name {name!r}, which is none of a file"
+                f"the archive has a member {name!r}, which cannot be the name of a file"
             )
         return self.folder("/".join(parts[:-1])) / parts[-1]
 

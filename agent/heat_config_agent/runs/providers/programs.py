@@ -9,7 +9,7 @@ from heat_config_agent.runs.providers import ProviderError
 
 
 def filtered(command: Sequence[str], data: bytes) -> bytes:
-    """Return what a program makes of the data. The provider's own timeout ends it. Raises ProviderError."""
+    """Return the data as filtered by a program, which the provider's timeout ends. Raises ProviderError."""
     try:
         done = subprocess.run(command, input=data, capture_output=True, check=False)
     except FileNotFoundError:

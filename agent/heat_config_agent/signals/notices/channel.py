@@ -78,7 +78,7 @@ class Channel:
             self._begin()
 
     def end(self) -> None:
-        """Hand on what waits, once each, and end the thread after that."""
+        """Try once to send each waiting notice, and then end the thread."""
         self._closing.set()
         with self._news:
             self._news.notify_all()

@@ -44,7 +44,7 @@ class Poster:
         )
 
     def content(self, notice: Notice, host: str) -> dict[str, object]:
-        """Return what it receives about a notice on the machine of that name."""
+        """Return the notice as the receiver gets it, from the machine of that name."""
         return event(notice, host)
 
     def post(self, notice: Notice) -> None:

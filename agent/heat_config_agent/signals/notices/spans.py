@@ -38,7 +38,7 @@ class Collector(Poster):
 
 
 def is_recorded(notice: Notice) -> bool:
-    """Return whether the trace that a run continues is recorded; a run that continues none begins one that is."""
+    """Return whether the trace of a run is recorded: as its parent says, and always if the run begins the trace."""
     flags = notice.trace.rpartition("-")[2]
     return not flags or bool(int(flags, 16) & _SAMPLED)
 

@@ -31,13 +31,13 @@ STEP_SECONDS = 30.0
 """The timeout of each step: to log in, to connect, to be answered."""
 
 PING_SECONDS = 45.0
-"""After this time without a message the server is pinged. After the same time again, the connection is given up."""
+"""Seconds without a message until the server is pinged, and again until the connection is given up."""
 
 SUBSCRIPTION_SECONDS = 24 * 3600
 """The lifetime of a subscription. Tokens, and with them connections, usually live for an hour."""
 
 SETTLED_SECONDS = 300.0
-"""If a connection has lasted this long, the next one follows its end without delay."""
+"""Seconds that a connection must have lasted for the next one to follow without delay."""
 
 LARGEST_HANDSHAKE = 64 * 1024
 """The largest answer in bytes to the request that begins a connection."""
@@ -211,7 +211,7 @@ class _Handshake:
         self._room, self._until = LARGEST_HANDSHAKE, time.monotonic() + STEP_SECONDS
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the socket has under this name."""
+        """Return an attribute of the socket."""
         return getattr(self.plain, name)
 
     def recv(self, size: int) -> bytes:

@@ -69,7 +69,7 @@ class _Message:
     """The id of the agent's claim on it; empty if Zaqar does not name one."""
     earliest: float
     latest: float
-    """It was posted between these moments (monotonic seconds): Zaqar gives its age in whole seconds."""
+    """The earliest and latest time at which it was posted (monotonic): Zaqar gives its age in whole seconds."""
     content: object
     problem: str
     """The reason why its content is not metadata; empty if it is."""
@@ -228,7 +228,7 @@ class Zaqar:
     def _sorted(
         self, messages: Iterable[_Message]
     ) -> tuple[list[_Message], list[_Message]]:
-        """Return the messages that count, and those that are superseded by a document that was returned."""
+        """Return the messages that count, and the messages that a returned document supersedes."""
         fresh: list[_Message] = []
         past: list[_Message] = []
         for message in messages:

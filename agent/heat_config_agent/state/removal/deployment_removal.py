@@ -132,7 +132,7 @@ def _private(entry: Entry) -> tuple[Path, ...]:
 
 
 def _summary(removals: Iterable[Removal]) -> str:
-    """Return a text with what was removed, and of how many deployments."""
+    """Return a sentence about what was removed, and from how many deployments."""
     numbers = Counter(removal.part for removal in removals)
     says = {
         Part.SECRETS: "inputs and configs of",

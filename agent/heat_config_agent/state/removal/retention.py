@@ -97,7 +97,7 @@ def due(
     *,
     full: bool = False,
 ) -> list[Removal]:
-    """Return what is due for removal, oldest first. `now` is by `state.clock`; `full` is True if the disk is full."""
+    """Return the removals that are due, oldest first. `now` is by `state.clock`; `full` is True if the disk is full."""
     removals = _Removals({key: weights.get(key, Weight()) for key in entries})
     settled = [
         entry

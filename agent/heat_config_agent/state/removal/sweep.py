@@ -126,7 +126,7 @@ class Leftovers:
     def _after(
         self, age: float, kind: str, folder: Path, names: list[str]
     ) -> Iterator[None]:
-        """Remove those of the names in a folder that were first seen `age` seconds ago or earlier."""
+        """Remove the named files of a folder that were first seen `age` seconds ago or earlier."""
         for name in self._aged(age, kind, names):
             path = folder / name
             try:
@@ -143,7 +143,7 @@ class Leftovers:
             yield
 
     def _aged(self, age: float, kind: str, names: Iterable[str]) -> list[str]:
-        """Return those of the names of a kind that were first seen `age` seconds ago or earlier."""
+        """Return the names of a kind that were first seen `age` seconds ago or earlier."""
         now, first_seen = self._steady.now(), self._steady.first_seen
         present = {f"{kind}/{name}": name for name in names}
         for name in [

@@ -133,7 +133,7 @@ def _exported(source: Json) -> dict[str, Json]:
 
 
 def masked(root: Stack, value: Any) -> Any:
-    """Return data with hidden values masked, and those that are secret by their names."""
+    """Return data in which hidden values and values with secret names are masked."""
     listing = listed(root.world.conceal, value)
 
     def by_name(tree: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from heat_config_agent.cli import state_options
@@ -13,22 +13,46 @@ from heat_config_agent.cli.command_line import Option, number
 from heat_config_agent.cli.help_format import Parser
 from heat_config_stack.cli import template_options
 
-_EXIT_CODES = """\
-exit codes:
-  0    success
-  1    the stack or the workflow failed or was rolled back, or an output has no value
-  2    bad usage or settings, or mistakes in a template: nothing was begun
-  4    another program works on the stack
-  6    a script has asked for a reboot of the machine, and continues after it
-  7    the time of --wait-for is over; runs that have begun go on, and the same command continues the work
-  8    there is no such stack, or no such thing of it
-  10   the machine lacks something, such as space on the disk
-  130  interrupted: runs that have begun go on, and the same command continues the work
-"""
+_MEANINGS = {
+    0: "success",
+    1: "the stack failed, or was rolled back",
+    2: "bad usage or settings, or mistakes in a template: nothing was begun",
+    4: "another program works on the stack",
+    6: "a script has asked for a reboot of the machine, and continues after it",
+    7: "the time of --wait-for is over; runs that have begun go on, and the same command continues the work",
+    8: "there is no such stack, or no such thing of it",
+    10: "the machine lacks something, such as space on the disk",
+    130: "interrupted: runs that have begun go on, and the same command continues the work",
+}
+"""The exit codes of commands that work on a stack."""
 
-_CODES_OF_CHECK = _EXIT_CODES.replace(
-    "  10   ", "  9    something has drifted: the next update runs it again\n  10   "
-)
+_NEW = {8: ""}
+"""The exit code that a command without an existing stack does not have."""
+
+_TEMPLATE = "bad usage or settings, or mistakes in a template"
+
+_ASKS = "or the answer to the question was no"
+
+
+def _codes(special: Mapping[int, str] | None = None, *, works: bool = True) -> str:
+    """Return the list of exit codes of a command; `special` meanings are its own, and it has no code without one."""
+    usual = (
+        _MEANINGS if works else {0: "success", 2: "bad usage or settings", **_of(8, 10)}
+    )
+    meanings = dict(sorted({**usual, **(special or {})}.items()))
+    rows = [f"  {code:<4} {text}\n" for code, text in meanings.items() if text]
+    return f"exit codes:\n{''.join(rows)}"
+
+
+def _of(*codes: int) -> dict[int, str]:
+    return {code: _MEANINGS[code] for code in codes}
+
+
+_GROUP = {
+    1: "the stack or the workflow failed or was rolled back, or an output has no value",
+    9: "check: something has drifted",
+}
+"""The exit codes of all commands together."""
 
 _CHECK = """\
 Verify whether the machine still is as the deployments of a stack say, those of nested stacks included.
@@ -48,13 +72,13 @@ _TRUE |= {
 
 
 def add(commands: state_options.Commands, named: str = "") -> None:
-    """Declare the command and its subcommands: the one that is named, else all of them, which takes longer."""
+    """Declare the command, and the named subcommand or else all subcommands, which takes longer."""
     parser = state_options.stateless(
         commands,
         "stack",
         "create, inspect and change stacks of HOT templates and TOSCA services",
         "Stacks of HOT templates and of TOSCA services, with the options of `openstack stack`.",
-        epilog=_EXIT_CODES,
+        epilog=_codes(_GROUP),
     )
     inner = parser.add_subparsers(
         metavar="COMMAND", title="commands", parser_class=_Parser
@@ -100,7 +124,7 @@ def _command(
         name,
         brief,
         f"{name}: {brief[:1].upper()}{brief[1:]}.",
-        epilog=_EXIT_CODES,
+        epilog=_codes(),
     )
     parser.set_defaults(run=run, kind=kind)
     return parser
@@ -124,7 +148,7 @@ def _worked_on(
     parser.add_argument(
         "--server",
         metavar="NAME",
-        help="carry out only the deployments of this server (every server is this machine)",
+        help="carry out only the deployments of this server",
     )
     _add_hosts(parser)
     Option(
@@ -246,6 +270,7 @@ def _add_create(inner: state_options.Commands) -> None:
     parser = _changes(inner, "create", "create a stack", run, of_stack=False)
     _add_new(parser)
     _add_wanted(parser)
+    parser.epilog = _codes(_NEW)
 
 
 def _add_kept(parser: argparse.ArgumentParser) -> None:
@@ -274,7 +299,12 @@ def _add_turn(action: str, inner: state_options.Commands) -> None:
     parser.set_defaults(turn=action)
     if action == "check":
         parser.description = _CHECK
-        parser.epilog = _CODES_OF_CHECK
+        parser.epilog = _codes(
+            {
+                1: "a deployment has failed earlier, or cannot be checked",
+                9: "something has drifted: the next update runs it again",
+            }
+        )
 
 
 def _add_delete(inner: state_options.Commands) -> None:
@@ -293,6 +323,7 @@ def _add_delete(inner: state_options.Commands) -> None:
         action="store_true",
         help="go on if the deletion of a resource fails, and forget the resource",
     )
+    parser.epilog = _codes({1: f"a stack could not be deleted, {_ASKS}"})
 
 
 def _add_cancel(inner: state_options.Commands) -> None:
@@ -311,6 +342,13 @@ def _add_cancel(inner: state_options.Commands) -> None:
     _add_hosts(parser)
     state_options.add_wait_for(parser)
     state_options.add_json(parser)
+    parser.epilog = _codes(
+        {
+            1: "the rollback failed, or the command that works on the stack runs as another user",
+            2: "bad usage or settings, or the stack has no running action",
+            4: "the command that works on the stack does not end",
+        }
+    )
 
 
 def _add_list(inner: state_options.Commands) -> None:
@@ -323,6 +361,7 @@ def _add_list(inner: state_options.Commands) -> None:
         of_stack=False,
     )
     _add_wide(parser, "show the times and ids too")
+    parser.epilog = _codes(_NEW, works=False)
 
 
 def _add_wide(parser: argparse.ArgumentParser, brief: str) -> None:
@@ -367,6 +406,7 @@ def _add_output(inner: state_options.Commands) -> None:
     )
     parser.add_argument("--all", action="store_true", help="show all outputs")
     parser.add_argument("--reveal", action="store_true", help="do not mask secrets")
+    parser.epilog = _codes({1: "the output has no value"}, works=False)
 
 
 def _add_node(inner: state_options.Commands) -> None:
@@ -446,6 +486,9 @@ def _add_event(inner: state_options.Commands) -> None:
         action="store_true",
         help="go on with new events until the stack has no running action",
     )
+    parser.epilog = _codes(
+        {0: "the events were shown", 130: "--follow was interrupted"}, works=False
+    )
 
 
 def _add_failures(inner: state_options.Commands) -> None:
@@ -500,6 +543,7 @@ def _add_preview(inner: state_options.Commands) -> None:
     template_options.add_attributes(parser)
     _add_kept(parser)
     _add_all(parser)
+    parser.epilog = _codes({2: _TEMPLATE}, works=False)
 
 
 def _add_adopt(inner: state_options.Commands) -> None:
@@ -520,6 +564,7 @@ def _add_adopt(inner: state_options.Commands) -> None:
     template_options.add_values(parser)
     template_options.add_attributes(parser)
     _add_rollback(parser)
+    parser.epilog = _codes(_NEW)
 
 
 def _add_abandon(inner: state_options.Commands) -> None:
@@ -532,6 +577,13 @@ def _add_abandon(inner: state_options.Commands) -> None:
         "--output-file",
         metavar="FILE",
         help="write the state to this file (default: print it)",
+    )
+    parser.epilog = _codes(
+        {
+            1: f"the state could not be written: nothing was abandoned; {_ASKS}",
+            6: "",
+            7: "",
+        }
     )
 
 
@@ -550,6 +602,7 @@ def _add_snapshot(inner: state_options.Commands) -> None:
     parser.add_argument(
         "--name", dest="snapshot_name", metavar="NAME", help="the name of the snapshot"
     )
+    parser.epilog = _codes({1: "the snapshot failed"})
     _shows(
         group,
         "list",
@@ -574,6 +627,7 @@ def _add_snapshot(inner: state_options.Commands) -> None:
     )
     parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
     state_options.add_yes(parser)
+    parser.epilog = _codes({1: f"{_MEANINGS[1]}, {_ASKS}"})
     parser = _worked_on(
         group,
         "delete",
@@ -584,6 +638,7 @@ def _add_snapshot(inner: state_options.Commands) -> None:
     _add_stack(parser)
     parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
     state_options.add_yes(parser)
+    parser.epilog = _codes({1: f"the snapshot could not be deleted, {_ASKS}"})
 
 
 def _add_types(resources: state_options.Commands) -> None:
@@ -607,6 +662,7 @@ def _add_types(resources: state_options.Commands) -> None:
         "regular expression: a KEY is name, version or support_status; may be repeated",
     )
     parser.add_argument("--long", action="store_true", help="show descriptions too")
+    parser.epilog = _codes(_NEW, works=False)
     parser = _shows(
         types,
         "show",
@@ -616,6 +672,10 @@ def _add_types(resources: state_options.Commands) -> None:
         of_stack=False,
     )
     parser.add_argument("type", metavar="TYPE", help="the name of a resource type")
+    parser.epilog = _codes(
+        {1: "the class of a plug-in cannot be used", 8: "there is no such type"},
+        works=False,
+    )
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument(
         "--long", action="store_true", help="with --json, print the description too"
@@ -674,6 +734,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the value of an input of the workflow; may be repeated",
     )
+    parser.epilog = _codes({1: "the workflow failed"})
 
 
 def _shows(
@@ -687,6 +748,7 @@ def _shows(
 ) -> argparse.ArgumentParser:
     """Declare a command that shows something."""
     parser = _command(inner, name, brief, run, kind)
+    parser.epilog = _codes(works=False)
     if of_stack:
         _add_stack(parser)
     state_options.add_json(parser)
@@ -715,8 +777,12 @@ def _add_graph(inner: state_options.Commands) -> None:
         help="draw when each resource was last worked on",
     )
     parser.add_argument(
-        "--format", choices=("text", "dot", "svg"), default="text", help="default: text"
+        "--format",
+        choices=("text", "dot", "mermaid", "svg"),
+        default="text",
+        help="default: text",
     )
+    parser.epilog = _codes({2: _TEMPLATE}, works=False)
     state_options.add_json(parser)
 
 

@@ -41,7 +41,7 @@ def template(options: argparse.Namespace) -> int:
 
 
 def _source(root: Stack) -> dict[str, Any]:
-    """Return the source of a stack; after a failed create, that of the one that failed. Raises NotFoundError."""
+    """Return the source of a stack, also of one whose creation failed. Raises NotFoundError."""
     record = root.record
     source = record.source or record.source_before
     if not isinstance(source, dict):

@@ -157,7 +157,7 @@ def _defined(stack: Stack, name: str) -> Resource | None:
 
 
 def _config(resource: Config) -> ConfigRecord | None:
-    """Return a config whose id is what a reference to its resource is in a stack in which nothing exists."""
+    """Return a config whose id is that of a reference to its resource in a stack in which nothing exists."""
     try:
         config = new_config(
             {"name": resource.name, **resource.content()}, resource.stack.id

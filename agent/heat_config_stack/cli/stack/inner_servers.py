@@ -32,12 +32,12 @@ def is_server(type_: str) -> bool:
 
 
 class Inner:
-    """The servers inside of the resources of a template. What is known only later has no mistakes."""
+    """The servers inside the resources of a template. Values that are known only later count as valid."""
 
     def __init__(
         self, definition: Definition, types: Types, stack: Stack | None
     ) -> None:
-        """Look into a definition. `stack` is the one that has it or gets it; None for a new one."""
+        """Look into a definition of a stack, which is None if it does not exist yet."""
         self._definition, self._types, self._stack = definition, types, stack
 
     def missing(self, name: str) -> Why:
@@ -62,7 +62,7 @@ class Inner:
         rest: Sequence[str],
         shown: list[str],
     ) -> Why:
-        """Return why the last resource of a key, or what is in it, is not a server. `shown` is its path for people."""
+        """Return why the last resource of a key, or its content, is not a server. `shown` is its path for people."""
         name = key[-1]
         if name not in definition.resources:
             problem = f"{'/'.join(shown[:-1])} has no resource {name!r}"

@@ -104,7 +104,7 @@ class View:
         """Leave the last state on the screen, and draw no more."""
 
     def make_room(self) -> None:
-        """Remove what is drawn until it is drawn again: other output follows."""
+        """Erase the display so that other output can be printed; it is drawn again afterwards."""
 
     def warn(self, text: str) -> None:
         """Show a warning."""
@@ -238,7 +238,7 @@ class _Row:
     def finish(
         self, name: str, existing: Collection[str], needs: Collection[str]
     ) -> None:
-        """Say what has become of a resource without any event."""
+        """Report the end of a resource without any event."""
         if name in existing:
             self.left_unchanged()
         elif needs:
@@ -301,7 +301,7 @@ class _Rows(View):
         self._row(path).run_ended(seconds, problem)
 
     def _unmet(self, needed: Collection[str]) -> list[str]:
-        """Return the resources among those that another needs which are not ok."""
+        """Return the dependencies of a resource that are not ok."""
         rows = {name: self._rows[name] for name in needed if name in self._rows}
         return [name for name, row in rows.items() if row.word != _OK]
 
@@ -364,7 +364,7 @@ class Lines(_Rows):
 
 
 class Tree(_Rows):
-    """All resources in their order, drawn again and again; if they do not fit, only those with news, and a count."""
+    """All resources in their order, redrawn at each change; if they do not fit, the changed ones and a count."""
 
     interval = 0.2
 

@@ -30,7 +30,7 @@ from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import advice
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, refuse_suspended
-from heat_config_stack.records import listing
+from heat_config_stack.records import listing, placing
 from heat_config_stack.records.records import (
     ADOPT,
     ASKED,
@@ -472,7 +472,7 @@ def _work_on_file(
 
 
 def _earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
-    """Return what a command worked on before it was interrupted, by the paths of the resources."""
+    """Return the work of a command before its interruption, by the paths of the resources."""
     if not session.interrupted:
         return {}
     from heat_config_stack.cli.stack import timeline  # noqa: PLC0415  # only after an interruption
@@ -486,7 +486,7 @@ def _planned(
     definition: Definition,
     stack: Stack | None,
 ) -> int:
-    """Print what a definition would do with a stack, or with a new one."""
+    """Print the effect of a definition on a stack, or on a new one."""
     from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
 
     if stack is not None:
@@ -497,7 +497,7 @@ def _planned(
 
 
 def _origin(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what is kept of the file of a stack's new definition; empty if there is no new file."""
+    """Return the record about the file of a stack's new definition; empty if there is no new file."""
     if hasattr(options, "origin"):
         return dict(options.origin)
     template = getattr(options, "template", None) or getattr(options, "file", None)
@@ -652,7 +652,7 @@ def _ended(
 
 
 def _say_checked(rows: Sequence[Mapping[str, Json]]) -> None:
-    """Print what a check has not found in effect, and how many deployments are."""
+    """Print the deployments that a check has not found in effect, and the number of those in effect."""
     for each in rows:
         if each["state"] != Shown.OK:
             terminal.say(
@@ -667,7 +667,7 @@ def _say_checked(rows: Sequence[Mapping[str, Json]]) -> None:
 
 
 def say_failure(message: str, ways: Sequence[tuple[str, str]]) -> None:
-    """Print what has failed and why, and the commands that show more, repeat it, or undo it."""
+    """Print the failure with its reason, and the commands that show more, try again, or undo it."""
     terminal.complain(f"error: {terminal.line(message)}")
     room = max((len(label) for label, _ in ways), default=0)
     for label, command in ways:
@@ -677,7 +677,7 @@ def say_failure(message: str, ways: Sequence[tuple[str, str]]) -> None:
 def _ways(
     settings: Settings, options: argparse.Namespace, root: Stack
 ) -> list[tuple[str, str]]:
-    """Return the ways out of a failed action: what shows its output, what tries again, and what undoes it."""
+    """Return the ways out of a failed action: commands that show its output, try again, or undo it."""
     from heat_config_stack.lifecycle import deployments  # noqa: PLC0415  # only after a failure
 
     store, undone = root.world.store, root.record.undone or {"runs": []}
@@ -741,10 +741,13 @@ def on_hosts(
     define: Callable[[], Definition],
     stack: Stack | None = None,
 ) -> Definition:
-    """Return a definition with the hosts of its servers, if it has some. Raises `Invalid`, UsageError.
+    """Return a definition with the hosts of its servers. Raises `Invalid`, UsageError.
 
-    `stack` is the one that gets it; None for a new one.
+    `stack` is None if it does not exist yet.
     """
+    if not getattr(options, "hosts", None) and not placing.hosts_in(former):
+        options.hosts_read, options.on_hosts = None, {}
+        return define()
     from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # most stacks have no hosts
 
     placed.choose(options, former)
@@ -762,7 +765,7 @@ def _new(options: argparse.Namespace, identity: Identity, types: Types) -> Defin
 
 
 def changed_definition(options: argparse.Namespace, stack: Stack) -> Definition:
-    """Return the new definition of an existing stack; --existing keeps what is not given. Raises as `new`.
+    """Return the new definition of an existing stack; --existing keeps values that are not given. Raises as `new`.
 
     Without --hosts, the servers stay on their hosts.
     """
@@ -818,9 +821,9 @@ def _check_cleared(
 
 
 def default_name(template: str) -> tuple[str, bool]:
-    """Return the name of the stack of a template: the name of the file, or the one that an archive has.
+    """Return the name of the stack of a template: from the name of the file, or from inside an archive.
 
-    The second value says if it is the one in the archive.
+    The second value is true if it is from inside the archive.
     """
     if language_of(template) == TOSCA:
         from heat_config_stack.tosca.compilation.reader import (  # noqa: PLC0415  # HOT needs none of it
@@ -832,7 +835,7 @@ def default_name(template: str) -> tuple[str, bool]:
 
 
 def _is_service(options: argparse.Namespace, source: Json) -> bool:
-    """Return whether the new definition is that of a service: by its file, or without one by what is stored."""
+    """Return whether the new definition is that of a service: by its file, else by the stored definition."""
     if options.template or getattr(options, "file", None):
         return language_of(named.template(options)) == TOSCA
     return (
@@ -846,9 +849,9 @@ def _is_service(options: argparse.Namespace, source: Json) -> bool:
 
 
 def request_run(settings: Settings, name: str, deployment: str, *, as_new: bool) -> str:
-    """Have the next update of a stack carry out a deployment again, and return how that is begun.
+    """Have the next update of a stack carry out a deployment again, and return the command for that update.
 
-    With `as_new`, the deployment counts as never made, and what is kept of its runs is removed. Raises AgentError.
+    With `as_new`, the deployment counts as never made, and the records of its runs are removed. Raises AgentError.
     """
     with sessions.work(settings, name, view_of(name, as_json=False)) as session:
         root = session.root
@@ -869,7 +872,7 @@ def request_run(settings: Settings, name: str, deployment: str, *, as_new: bool)
 
 
 def _mark(session: Session, deployment: str, *, as_new: bool) -> None:
-    """Record that the action of a deployment's resource has to be repeated; those that contain it have to visit it."""
+    """Record that the action of a deployment's resource must be repeated, and that its parents must be visited."""
     from heat_config_stack.resource_types.operations import repeat  # noqa: PLC0415  # few stacks have operations
 
     store = session.store

@@ -111,7 +111,7 @@ _ALIKE = 0.6
 
 
 def described(template: str, *, is_named_inside: bool) -> dict[str, Any]:
-    """Return what is kept of a file; empty for a pipe, which has no place of its own.
+    """Return the record about a file; empty for a pipe, which has no place of its own.
 
     `is_named_inside` is true if the name of the stack is in an archive, and not that of the file.
     """

@@ -24,7 +24,7 @@ from heat_config_stack.resource_types.nested import StackResource
 
 
 def choose(options: argparse.Namespace, former: Json) -> None:
-    """Take over the hosts of --hosts, or else those that the stack has, for the definition that is made next.
+    """Use the hosts of --hosts, or else the hosts of the stack, for the next definition.
 
     Raises `Invalid`, UsageError.
     """
@@ -47,9 +47,9 @@ def checked(
     types: Types,
     stack: Stack | None = None,
 ) -> Definition:
-    """Return the definition with the hosts of its servers only. Raises `Invalid` for hosts of others.
+    """Return the definition with the hosts of its servers. Raises `Invalid` for hosts of unknown servers.
 
-    `stack` is the one that gets the definition; None for a new one.
+    `stack` is None if it does not exist yet.
     """
     read: Hosts | None = options.hosts_read
     if read is None:

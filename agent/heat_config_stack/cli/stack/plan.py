@@ -74,17 +74,17 @@ class _Row:
     runs: Sequence[str] = ()
     """The actions for which scripts run, each after the name of an inner resource."""
     values: Sequence[str] = ()
-    """The values that change; lines that begin with a blank belong to the one before."""
+    """The values that change; a line that begins with a blank continues the line before."""
     reason: str = ""
     refused: Sequence[StackRefusal] = ()
     compared: Sequence[Difference] = ()
     """With --diff, the values that change, in full."""
     would: Sequence[tuple[str, str, Verdict]] = ()
-    """With --diff, what the tools of its deployments say that they would do: the deployment, the tool, the verdict."""
+    """With --diff, the dry runs of its deployments: deployment, tool and verdict."""
 
     @property
     def why(self) -> str:
-        """Why it changes, what it runs, and what the policy refuses of that, in one line."""
+        """The reason of the change, the actions that run, and the refusals of the policy, in one line."""
         parts = [each for each in self.values if not each.startswith(" ")]
         parts = parts or [self.reason]
         if self.runs:
@@ -142,7 +142,7 @@ def show(
     *,
     server: str = "",
 ) -> int:
-    """Print what a definition would change in a stack, which is None if it is new. Raises `Invalid`."""
+    """Print the changes of a definition to a stack, which is None if it is new. Raises `Invalid`."""
     types = sessions.types(settings.words("plugin_dirs"))
     validation.check(definition, types)
     if stack is not None:
@@ -212,12 +212,12 @@ def _reason(change: preview.Change) -> str:
 
 
 def show_turn(stack: Stack, options: Any) -> int:
-    """Print what it would do to suspend, resume or check a stack."""
+    """Print the effect of suspending, resuming or checking a stack."""
     return _print(options, stack.name, list(_turned(stack, str(options.turn).upper())))
 
 
 def show_deletion(settings: Settings, options: Any) -> int:
-    """Print what it would do to delete stacks."""
+    """Print the effect of deleting stacks."""
     rows: list[_Row] = []
     for name in options.names:
         if listing.kept(settings.state, name) is not None:
@@ -228,7 +228,7 @@ def show_deletion(settings: Settings, options: Any) -> int:
 def show_adoption(
     options: Any, definition: Definition, resources: Mapping[str, Any]
 ) -> int:
-    """Print what it would do to adopt the resources of another stack."""
+    """Print the effect of adopting the resources of another stack."""
     rows = []
     for name, each in definition.resources.items():
         there = resources.get(name)
@@ -369,7 +369,7 @@ def _for_server(
 def _runs(
     change: Change, path: str, new: Mapping[str, tuple[str, ...]]
 ) -> Iterator[str]:
-    """Yield the actions that a change runs on a machine, in their order; those of a child stack with their resource."""
+    """Yield the actions that a change runs on a machine, in order; actions of a child stack with their resource."""
     effect = change.effect
     if effect in (preview.REMOVED, preview.REPLACED) and change.former is not None:
         former = forecast.former_actions(change.former, path)
@@ -409,7 +409,7 @@ def _runs(
 
 
 def _is_undone(group: Resource, path: str, new: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether the members of a group run something for DELETE, by what is foreseen or by those that exist."""
+    """Return whether the members of a group run something for DELETE, as foreseen or as they exist."""
     foreseen = any(
         _is_at(of, path) and DELETE in actions for of, actions in new.items()
     )
@@ -421,7 +421,7 @@ def _is_undone(group: Resource, path: str, new: Mapping[str, tuple[str, ...]]) -
 def _with_member(
     new: Mapping[str, tuple[str, ...]], group: str, name: str
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return the foreseen actions with those of a member of a group: they are foreseen of its first member alone."""
+    """Return the foreseen actions with those of a group's member, which are foreseen for its first member only."""
     path, members = (
         f"{group}/{name}",
         [
@@ -519,7 +519,7 @@ def _foreseen(
     types: Types,
     changes: Sequence[Change],
 ) -> list[tuple[str, str, str, Verdict]]:
-    """Return what the tools of the deployments that will run say that they would do.
+    """Return the dry runs of the deployments that will run.
 
     Each with the name of its resource, its path, and its tool. A deployment is left out if its values are only known
     once another resource is there.
@@ -547,7 +547,7 @@ def _foreseen(
 
 
 def _together(answers: Sequence[tuple[str, Verdict]]) -> Verdict | None:
-    """Return one verdict for the deployments of a resource, of which each change names its own; None for none."""
+    """Return the common verdict of a resource's deployments, whose changes name them; None if there is no verdict."""
     if len(answers) < 2:
         return next((answer for _, answer in answers), None)
     order = [Standing.OK, Standing.UNKNOWN, Standing.DRIFTED]
@@ -605,7 +605,7 @@ _NONE = "(none)"
 
 
 def concealer(definition: Definition, stack: Stack | None) -> Concealer:
-    """Return what masks the secrets of a definition and of the stack that it changes."""
+    """Return a function that masks the secrets of a definition and of the stack that it changes."""
     return (
         definition.conceal.also(stack.world.conceal)
         if stack is not None

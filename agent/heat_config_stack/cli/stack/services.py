@@ -30,7 +30,7 @@ _MIB = 1024**2
 
 
 def machine_facts(root: Path = Path("/")) -> Mapping[str, Mapping[str, object]]:
-    """Return the properties of the capabilities `host` and `os` of this machine; what is not known is left out."""
+    """Return the properties of the capabilities `host` and `os` of this machine, as far as they are known."""
     host: dict[str, object] = {}
     with contextlib.suppress(AttributeError, OSError):
         host["num_cpus"] = len(os.sched_getaffinity(0))
@@ -112,7 +112,7 @@ def outline(options: argparse.Namespace, identity: Identity) -> Definition:
 def changed(
     options: argparse.Namespace, former: Json, identity: Identity
 ) -> Definition:
-    """Return the definition of a service that keeps what is not given again. Raises as `new`."""
+    """Return the definition of a service that keeps values that are not given again. Raises as `new`."""
     source = Source.from_json(former)
     wished = wish(options)
     clear = set(options.clear_parameter)
@@ -133,7 +133,7 @@ def changed(
 
 
 def wish(options: argparse.Namespace) -> reader.Wish:
-    """Return what the command line says of a service. Raises UsageError."""
+    """Return the values for a service on the command line. Raises UsageError."""
     if options.environment:
         raise UsageError(
             "--environment is for HOT templates",

@@ -115,7 +115,7 @@ def new(options: argparse.Namespace, identity: Identity, types: Types) -> Defini
 def changed(
     options: argparse.Namespace, former: Json, identity: Identity, types: Types
 ) -> Definition:
-    """Return the definition of a template; --existing keeps what is not given again. Raises as `new`."""
+    """Return the definition of a template; --existing keeps values that are not given again. Raises as `new`."""
     source, missing = (
         _kept(options, former) if options.existing and former else _anew(options)
     )

@@ -107,7 +107,7 @@ def spans(root: Stack, entries: Iterable[Entry]) -> list[Span]:
 
 
 def earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
-    """Return what a command worked on before it was interrupted, by the paths of the resources."""
+    """Return the work of a command before its interruption, by the paths of the resources."""
     root = session.root
     if root is None or not session.interrupted:
         return {}

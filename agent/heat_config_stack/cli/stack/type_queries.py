@@ -178,7 +178,7 @@ def _show_template(template: Mapping[str, Any], kind: str, *, as_json: bool) -> 
 
 
 def _is_about(handling: str) -> bool:
-    """Return whether the docstring of a class is about its type: the one of placeholders is about all of them."""
+    """Return whether the docstring of a class is about its type; all placeholders share one docstring."""
     return handling in (type_schemas.CARRIED_OUT, type_schemas.PLUGIN)
 
 

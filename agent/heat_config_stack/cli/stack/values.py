@@ -275,9 +275,9 @@ def _reason(record: StackRecord) -> str:
 def output(
     root: Stack, name: str, *, reveal: bool = False, exact: bool = False
 ) -> dict[str, Json]:
-    """Return an output for a listing; if `exact`, for a reader who asks for this very output.
+    """Return an output for a listing; with `exact`, for a command that names this output.
 
-    Then only a value that is a secret as a whole is masked; with `reveal`, not even that one.
+    With `exact`, only a value that is a secret as a whole is masked; with `reveal`, no value is masked.
     """
     declared = root.definition.outputs[name]
     answer: dict[str, Json] = {
@@ -379,7 +379,7 @@ def _message(member: Resource) -> str:
 
 
 def checked(root: Stack) -> list[dict[str, Json]]:
-    """Return what the last check of a stack has found of each resource that runs something on this machine."""
+    """Return the findings of the last check of a stack, for each resource that runs something on this machine."""
     return [
         {
             **resource(path, each),

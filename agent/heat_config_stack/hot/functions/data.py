@@ -38,7 +38,7 @@ def merge(args: Json, name: str) -> Json:
     for item in args:
         if item is not None and not isinstance(item, dict):
             raise Unresolved(
-                f"Incorrect arguments: Items to merge must be maps. {shown(item)} is none"
+                f"Incorrect arguments: Items to merge must be maps. {shown(item)} is not a map"
             )
         merged.update(item or {})
         limits.Room().spend(values=len(merged))

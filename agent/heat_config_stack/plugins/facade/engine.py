@@ -162,7 +162,7 @@ class _ParameterSchema:
 
 
 class ClientPlugin(resource.ClientPlugin):
-    """The base class of plug-ins for clients; one that a module makes itself works if it reaches its service."""
+    """The base class of plug-ins for clients; a client of a module's own works if it reaches its service."""
 
     exceptions_module: Any = None
     service_types: tuple[str, ...] | list[str] = ()

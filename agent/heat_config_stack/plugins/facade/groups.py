@@ -151,7 +151,7 @@ def get_child_template_files(
     is_rolling_update: bool,  # noqa: ARG001
     old_template_id: object,  # noqa: ARG001
 ) -> dict[str, str]:
-    """Return no files: the members find those of their parent."""
+    """Return no files: the members find their parent's files."""
     return {}
 
 

@@ -65,7 +65,7 @@ class StackEnvironment:
     get_class_to_instantiate = get_class
 
     def user_env_as_dict(self) -> dict[str, Any]:
-        """Return no sections: those of the stack's environment hold in its child stacks anyway."""
+        """Return no sections: the stack's environment holds in its child stacks anyway."""
         return {}
 
 
@@ -410,7 +410,7 @@ class Resource(resource.Resource):
 
 
 class _Rpc:
-    """The methods of Heat's RPC client; those that need Heat's engine say so."""
+    """The methods of Heat's RPC client; methods that need Heat's engine raise an error."""
 
     def __init__(self, configs: Any) -> None:
         self._configs = configs

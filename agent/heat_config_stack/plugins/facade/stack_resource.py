@@ -85,7 +85,7 @@ class StackResource(Resource, nested.StackResource):
         return "nested_stack"
 
     def child_template_files(self, child_env: object) -> dict[str, str]:  # noqa: ARG002  # a plug-in's
-        """Return no files: the child finds those of its parent."""
+        """Return no files: the child finds its parent's files."""
         return {}
 
     def _source(self, template: Any, params: Any) -> dict[str, Json]:

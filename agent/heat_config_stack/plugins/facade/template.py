@@ -84,7 +84,7 @@ class ResourceDefinition(Snippet):
 
 
 def of_definition(found: definition.ResourceDefinition) -> ResourceDefinition:
-    """Return the definition of a resource as one that a plug-in makes."""
+    """Return the definition of a resource in the form of a plug-in's definitions."""
     made = ResourceDefinition(found.name, found.type)
     Snippet.__init__(made, found, copy.deepcopy)
     return made

@@ -85,7 +85,7 @@ class GeneratedWorkflow:
         yield from topology.needed_around(part)
 
     def outline(self) -> None:
-        """Evaluate it once, so that the definition of the stack has all that it needs."""
+        """Evaluate the procedure once, so that the definition of the stack has everything that it needs."""
         self.plan({})
 
     def _work(self, unit: _Unit, weaver: Weaver) -> Work:

@@ -540,7 +540,7 @@ class Scripts:
         path, document = place
         tool = processor(type_, content, document, path)
         if not tool:
-            problem = f"nothing says what runs {content['file']}"
+            problem = f"no program is known that runs {content['file']}"
             hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
             self._wrong(operation, problem, hint, code="open-tool")
         return tool
@@ -568,7 +568,7 @@ def sources(link: Link) -> list[Part]:
 
 
 def surroundings(of: Operation, node: Part) -> dict[str, Json]:
-    """Return what every operation knows of where it stands; `node` is the one that it is about (chapter 13)."""
+    """Return the surroundings of an operation, an input of every operation; `node` is its own node (chapter 13)."""
     subject = of.subject
     variables = {"TOSCA_INTERFACE": of.interface.name}
     if isinstance(subject, Part):

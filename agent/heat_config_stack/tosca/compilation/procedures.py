@@ -96,7 +96,7 @@ class Workflow:
         }
 
     def plan(self, values: Mapping[str, Json]) -> Plan:
-        """Return what it does with some values of its inputs. Raises `Invalid`."""
+        """Return the plan for values of the inputs. Raises `Invalid`."""
         report = Report(None, self._layer.service.document.report.budget)
         texts = {
             name: value for name, value in values.items() if isinstance(value, str)
@@ -121,7 +121,7 @@ class Workflow:
         return plan
 
     def outline(self) -> None:
-        """Evaluate it once, so that the definition of the stack has all that it needs."""
+        """Evaluate the procedure once, so that the definition of the stack has everything that it needs."""
         weaver = Weaver(self._compiler, self._layer)
         weaver.plan(self._content, self._defaults({}))
 

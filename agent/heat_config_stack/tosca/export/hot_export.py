@@ -38,8 +38,8 @@ _ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """The actions that make and that undo, by the kind of operation; a start is also a restart for UPDATE."""
 
 HEAD = """\
-What Heat does otherwise than this agent does with the service itself:
-- An operation that failed is replaced: what undoes it runs after the next attempt.
+Differences between the template on Heat and the service on this agent:
+- A failed operation is replaced: the operation that undoes it runs after the next attempt.
 - A removal stops at its first failure.
 - SOURCES and TARGETS count as inputs: an operation runs again when they change.
 """

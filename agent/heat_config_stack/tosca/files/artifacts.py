@@ -264,5 +264,8 @@ def _check_tool(
     elif where is not None and names.files.has(where):
         hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
         document.report.leave_open(
-            f"nothing says what runs {content['file']}", path, hint, code="open-tool"
+            f"no program is known that runs {content['file']}",
+            path,
+            hint,
+            code="open-tool",
         )

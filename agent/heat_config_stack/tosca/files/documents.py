@@ -312,7 +312,7 @@ class Library:
             report.wrong(
                 problem,
                 path,
-                "import fewer files, or with fewer prefixes",
+                "import fewer files, or use fewer namespace prefixes",
                 code="depth",
             )
             return

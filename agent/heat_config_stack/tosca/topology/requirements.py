@@ -53,7 +53,7 @@ def _check_target(requirement: Requirement, service: Service, scope: Scope) -> N
             scope.report.wrong(problem, path, known, code="target-unknown")
         wanted = definition.node if definition is not None else None
         if asked is not None and wanted is not None and not asked.may_be(wanted):
-            problem = f"{requirement.name} needs a node of the type {wanted.name}, and {name} is none"
+            problem = f"{requirement.name} needs a node of the type {wanted.name}, and {name} is not"
             scope.report.wrong(problem, path, code="target-unfit")
             return
     _check_capability(requirement, asked, scope)
@@ -83,7 +83,7 @@ def _check_capability(
                 )
             return
         if required is not None and not type_.may_be(required):
-            problem = f"{requirement.name} needs a capability of the type {required.name}, and {name} is none"
+            problem = f"{requirement.name} needs a capability of the type {required.name}, and {name} is not"
             scope.report.wrong(problem, path, code="target-unfit")
             return
         required = None if offered else type_
@@ -110,7 +110,7 @@ def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None
     sources = capability.valid_source_types
     if sources and not any(node.type.is_a(source) for source in sources):
         names = ", ".join(source.name for source in sources)
-        problem = f"the capability {capability.name} of {target.name} is for {names}, and {node.name} is none"
+        problem = f"the capability {capability.name} of {target.name} is for {names}, and {node.name} has another type"
         scope.report.warn(problem, requirement.path, code="unfit-source")
     relationship = requirement.relationship_type
     offered = capability.type
@@ -122,7 +122,8 @@ def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None
         and not any(map(offered.may_be, targets))
     ):
         names = ", ".join(type_.name for type_ in targets)
-        problem = f"the relationship {relationship.name} is for {names}, and {capability.name} of {target.name} is none"
+        subject = f"{capability.name} of {target.name}"
+        problem = f"the relationship {relationship.name} is for {names}, and {subject} has another type"
         scope.report.warn(problem, requirement.path, code="unfit-source")
 
 
@@ -166,7 +167,7 @@ def _check_relationship(
         )
     wanted = requirement.definition.relationship if requirement.definition else None
     if type_ is not None and wanted is not None and not type_.may_be(wanted):
-        problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is none"
+        problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is not"
         scope.report.wrong(problem, path, code="relationship-unfit")
 
 

@@ -169,7 +169,7 @@ class Node(Template):
         ]
 
     def capability_property(self, capability: str, name: str) -> Json:
-        """Return the value of a property of a capability: the assigned one, or else the default; None for none."""
+        """Return the value of a property of a capability: as assigned, else its default, else None."""
         value = self.assigned(capability, "properties").get(name)
         if value is None:
             definition = _capabilities(self).get(capability)

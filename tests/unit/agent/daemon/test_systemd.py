@@ -73,7 +73,7 @@ def test_the_watchdog_is_not_fed_more_often_than_needed(
     "address",
     ["", "relative", "/no/such/socket", "@nobody-listens-here", "/" + "x" * 300],
 )
-def test_where_nobody_listens_nothing_happens(address: str) -> None:
+def test_missing_listener_has_no_effect(address: str) -> None:
     """Without a listener there is neither an error nor a wait."""
     notifier = Notifier({"NOTIFY_SOCKET": address})
     notifier.ready()

@@ -79,7 +79,7 @@ def test_current_deployment_is_not_cleaned_up() -> None:
     "state",
     [State.FINISHED, State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED],
 )
-def test_a_failed_or_unsent_one_made_something_too(state: State) -> None:
+def test_failed_or_unsent_deployment_is_cleaned_up(state: State) -> None:
     """A deployment is cleaned up whatever its outcome was."""
     assert left(entry(made("a"), state, failed=True)) == ["a-left"]
 
@@ -117,7 +117,7 @@ def test_most_tools_leave_nothing(tool: str) -> None:
     assert left(entry(made("a", tool))) == []
 
 
-def test_other_peoples_hooks_see_to_themselves() -> None:
+def test_foreign_hooks_get_no_cleanup() -> None:
     """The hook that ran the deployment decides, not the one that would run it today."""
     assert left(entry(made("a"), hook="/hooks/docker-cmd")) == []
     assert left(entry(made("a", "docker.cmd"), hook="builtin:docker-cmd")) == ["a-left"]

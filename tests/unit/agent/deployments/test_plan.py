@@ -391,7 +391,7 @@ def test_the_time_limit_of_other_peoples_hooks_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["b", "name of b"])
-def test_only_those_chosen_by_name_or_id_are_done(chosen: str) -> None:
+def test_plan_can_choose_deployments_by_name_or_id(chosen: str) -> None:
     """The others are passed over for now."""
     steps = plan.make(
         parse(deployment("a"), deployment("b", name="name of b")),

@@ -15,7 +15,7 @@ OTHER = Language("Other", YAML_1_2, unique_keys=True, all_mistakes=True)
 
 
 def read(text: str) -> Text:
-    """Read a text of another language than Heat's."""
+    """Read a text in a language other than Heat's."""
     return Text("t.yaml", text, "text", OTHER)
 
 

@@ -65,7 +65,7 @@ def settings(folder: Path, text: str = "") -> effective.Settings:
         (
             "sources = heat",
             "[follow web]\nurl = /a\n",
-            ["what is followed (web) is refused by the rule sources"],
+            ["the rule sources refuses the followed sources web"],
         ),
         ("sources = stack", "[follow web]\nurl = /a\n", []),
         (

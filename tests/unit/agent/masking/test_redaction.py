@@ -150,8 +150,8 @@ def test_base64_is_hidden_whatever_the_length(length: int) -> None:
 @pytest.mark.parametrize(
     "part", ["c2ln%2Bbm%2Fk%3D", "c2ln+bm/k=", "0123456789abcdef", URL]
 )
-def test_signature_of_a_signed_url_is_hidden_alone(part: str) -> None:
-    """The signature and the key, as they stand in it and decoded."""
+def test_redaction_of_a_signed_url_hides_only_the_signature(part: str) -> None:
+    """Signature and key are hidden both as written in the URL and decoded."""
     assert redact(f"<{part}>", deploy_signal_id=URL) == f"<{MASK}>"
 
 

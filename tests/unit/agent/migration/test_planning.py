@@ -174,7 +174,7 @@ def deeds(plan: Plan) -> list[tuple[Deed, bool]]:
     return [(each.deed, each.done) for each in plan.steps]
 
 
-def test_the_usual_machine() -> None:
+def test_usual_machine_can_be_migrated() -> None:
     """Nothing stands in the way; ours is enabled before theirs is disabled, and started after theirs has stopped."""
     plan = planning.plan(found(variables={"HEAT_X": "secret"}))
 
@@ -217,7 +217,7 @@ def test_a_machine_that_was_migrated() -> None:
     ]
 
 
-def test_without_systemd_and_without_a_start() -> None:
+def test_migration_without_a_start_starts_nothing() -> None:
     """Nothing is started, in an image or where one does not want it."""
     idle = replace(THEIRS, active=False)
     assert Deed.START not in [
@@ -286,7 +286,7 @@ def test_obstacle_refuses_the_migration(
     assert sentence in says(plan, Verdict.REFUSED)
 
 
-def test_a_command_line_in_a_shell() -> None:
+def test_command_line_in_a_shell_is_read() -> None:
     """Words of the shell are not mistaken for options of os-collect-config."""
     line = "/bin/sh -c 'exec os-collect-config --config-file /etc/mine.conf 2>&1 | logger -t x'"
     assert units.arguments(
@@ -433,7 +433,7 @@ def test_scripts_of_heat_agents_do_not_refuse_the_migration() -> None:
     ) == len(scripts)
 
 
-def test_who_carries_out_which_tool() -> None:
+def test_installed_executables_keep_their_tools() -> None:
     """Executables go on doing so, also in the place of ours; the rest is ours."""
     hooks = Path("/var/lib/heat-config/hooks")
     tools = (

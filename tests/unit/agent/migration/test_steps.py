@@ -50,7 +50,7 @@ def status(unit: Unit) -> str:
     return psutil.Process(unit.process).status()
 
 
-def test_it_stands_still_where_it_has_begun_nothing(collector: Unit) -> None:
+def test_idle_collector_is_stopped_and_continues(collector: Unit) -> None:
     """An idle collector is stopped, and continues as if nothing had happened."""
     with contextlib.ExitStack() as held:
         assert steps.hold_still(collector, held) == ""

@@ -53,7 +53,7 @@ RUN = {"started": 2.0, "ended": 3.0}
         (State.UNASKED, {"ended": 3.0, "failed": True}, Shown.FAILED, None),
     ],
 )
-def test_state_and_result_of_a_deployment(
+def test_state_and_result_of_a_deployment_are_separate(
     state: State, fields: Mapping[str, Any], shown: Shown, result: Delivery | None
 ) -> None:
     """The state says how it ended, and the result is another fact."""
@@ -80,7 +80,7 @@ def test_ended_run_without_a_record_is_unknown() -> None:
         ("DAMAGED", Shown.UNKNOWN),
     ],
 )
-def test_states_of_heats_words(status: str, shown: Shown) -> None:
+def test_status_of_heat_has_a_state(status: str, shown: Shown) -> None:
     """Heat's status of a stack or a resource has a state."""
     assert states.of_stack(status) is shown
 

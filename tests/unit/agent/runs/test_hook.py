@@ -46,7 +46,7 @@ def may_rerun(**fields: Any) -> bool:
     ],
 )
 @pytest.mark.parametrize("group", ["script", "mine"])
-def test_only_who_says_so_is_run_again(
+def test_only_hooks_that_declare_it_are_run_again(
     options: dict[str, object], may: bool, group: str
 ) -> None:
     """Only a built-in hook that declares it is run again, as options of other hooks may mean anything."""

@@ -83,7 +83,7 @@ def test_a_process_elsewhere_has_no_scope() -> None:
     ) == ["memory", "pids"]
 
 
-def test_it_is_said_why_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_scopes_have_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where systemd does not run, and for other users."""
     monkeypatch.setattr(os.path, "isdir", lambda _: False)
     assert scopes.missing() == "systemd does not run here"

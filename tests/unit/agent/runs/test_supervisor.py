@@ -209,7 +209,7 @@ def test_a_folder_to_work_in_that_is_not_there_fails_the_run(runs: Runs) -> None
     assert not (runs.folder / "ran").exists()
 
 
-def test_its_line_is_short_where_processes_are_listed(runs: Runs) -> None:
+def test_supervisor_has_a_short_command_line(runs: Runs) -> None:
     """As by `ps` and `systemctl status`: the name of the agent and the command, and not a program for the shell."""
     running = runs.sleeper()
     [supervising] = [each for each in runs.living() if each.pid == running.run.pid]

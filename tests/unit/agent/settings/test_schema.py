@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         layers.file(tmp_path)
 
 
-def test_os_collect_configs_file(tmp_path: Path) -> None:
+def test_file_of_os_collect_config_is_read(tmp_path: Path) -> None:
     """Options for os-collect-config alone are skipped, and wrong ones are reported and ignored."""
     layer = read(
         tmp_path,

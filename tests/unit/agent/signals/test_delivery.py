@@ -92,7 +92,9 @@ def test_results_are_sent_again_at_once_if_their_server_may_be_back(
     assert len([each for each in heat.signals if "/asks" in each.path]) == 1
 
 
-def test_without_patience_one_try_is_all(heat: SignalServer, settle: Settle) -> None:
+def test_delivery_without_patience_tries_once(
+    heat: SignalServer, settle: Settle
+) -> None:
     """The only attempt is not cut short."""
     heat.always = Answer(503, delay=0.3)
     waiting = Delivery(Outbox(), patience=0)

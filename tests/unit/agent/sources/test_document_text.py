@@ -50,7 +50,7 @@ def test_json_is_read_as_what_it_says(value: object) -> None:
         ("hot: 2018-08-31", {"hot": "2018-08-31"}),
     ],
 )
-def test_all_else_is_read_as_yaml(text: str, value: object) -> None:
+def test_text_other_than_json_is_read_as_yaml(text: str, value: object) -> None:
     """As far as JSON has a counterpart: keys are text, and a date stays what was written."""
     assert load(text) == value
 

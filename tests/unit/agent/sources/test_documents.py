@@ -75,8 +75,8 @@ def test_whatever_a_file_may_hold_can_be_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"\0\0", b"[]", b"null", b'{"a": 1}', b"\xff", b"[" * 100000]
 )
-def test_a_file_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> None:
-    """Once, and that is said; without being allowed to change anything it is only said."""
+def test_invalid_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    """The file is moved once, with a message; a reader without write access only gets the message."""
     path = tmp_path / "documents" / "local.json"
     path.parent.mkdir()
     path.write_bytes(content)

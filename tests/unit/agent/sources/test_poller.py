@@ -178,7 +178,7 @@ def test_access_that_is_refused_is_told_from_a_server_that_is_away() -> None:
     collection.close()
 
 
-def test_splay_and_jitter(clock: Clock) -> None:
+def test_splay_and_jitter_spread_the_polls(clock: Clock) -> None:
     """The first question comes within the splay, any number of seconds; intervals are up to a quarter shorter."""
     for splay in (0.25, 10.0, 3600.5):
         delays = []

@@ -46,7 +46,7 @@ def kept(folder: Path) -> Steady:
     return clock
 
 
-def test_it_goes_on_after_a_restart(tmp_path: Path, machine: Machine) -> None:
+def test_clock_continues_after_a_restart(tmp_path: Path, machine: Machine) -> None:
     """The clock continues after a restart, and includes the time without an agent."""
     clock = Steady(tmp_path)
     machine.passes(50)
@@ -56,7 +56,7 @@ def test_it_goes_on_after_a_restart(tmp_path: Path, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("jump", [YEAR, 50 * YEAR, -YEAR])
-def test_no_change_of_the_clock_moves_it(
+def test_change_of_the_system_time_does_not_move_the_clock(
     tmp_path: Path, machine: Machine, jump: float
 ) -> None:
     """While the machine is up, it goes by the kernel's clock that cannot be set."""
@@ -103,7 +103,7 @@ def test_restart_of_a_container_does_not_count_as_a_reboot(
         "[" * 100_000,
     ],
 )
-def test_without_its_file_it_begins_anew(tmp_path: Path, content: str) -> None:
+def test_clock_without_a_file_starts_over(tmp_path: Path, content: str) -> None:
     """Things stay longer then, and the journal's latest moment is still behind us."""
     (tmp_path / FILE).write_text(content)
     clock = Steady(tmp_path)

@@ -49,7 +49,7 @@ def test_a_file_that_says_nothing(tmp_path: Path, content: bytes | None) -> None
     assert health.read(tmp_path) == {}
 
 
-def test_metrics_of_sources() -> None:
+def test_each_source_has_metrics() -> None:
     """Each source has one sample, even with two transports, and none before it has a status."""
     two = [
         {**CONDITION, "working": False, "failures": 3},
@@ -140,7 +140,7 @@ def test_names_cannot_break_the_format() -> None:
     assert len(of_deployments(entry("x" * 10_000))[0]) < 400
 
 
-def test_metrics_of_channels() -> None:
+def test_each_channel_has_metrics() -> None:
     """The lost notices are a counter; without channels there is none."""
     channel = {"name": "console", "waiting": 0, "lost": 3, "trouble": ""}
     text = health.metrics(

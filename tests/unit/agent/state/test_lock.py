@@ -34,7 +34,7 @@ def test_the_state_directory_is_made_for_nobody_else(tmp_path: Path) -> None:
         assert stat.S_IMODE((state / "lock").stat().st_mode) == 0o600
 
 
-def test_only_one_holds_it_and_the_other_is_told_who(tmp_path: Path) -> None:
+def test_second_holder_of_the_lock_is_refused(tmp_path: Path) -> None:
     """The process that has it is named."""
     with (
         lock.held(tmp_path),
@@ -47,7 +47,7 @@ def test_only_one_holds_it_and_the_other_is_told_who(tmp_path: Path) -> None:
         pytest.fail("held twice")
 
 
-def test_it_is_free_again_afterwards(tmp_path: Path) -> None:
+def test_lock_is_released_after_the_work(tmp_path: Path) -> None:
     """The lock is released, however the work under it ended."""
     with pytest.raises(ZeroDivisionError), lock.held(tmp_path):
         _ = 1 / 0
@@ -75,7 +75,7 @@ def test_a_killed_holder_lets_go_of_it(tmp_path: Path) -> None:
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
 
-def test_no_run_inherits_it(tmp_path: Path) -> None:
+def test_runs_do_not_inherit_the_lock(tmp_path: Path) -> None:
     """A run that outlives the agent does not hold its lock."""
     with lock.held(tmp_path):
         child = subprocess.Popen(["sleep", "60"], close_fds=False)

@@ -22,7 +22,7 @@ def failing(text: str) -> Callable[[], None]:
     return flush
 
 
-def test_both_are_under_way_at_once() -> None:
+def test_two_files_are_flushed_at_the_same_time() -> None:
     """Each of them ends only after the other has begun."""
     meet = threading.Barrier(2, timeout=pace.seconds(60))
     met: list[int] = []

@@ -60,7 +60,7 @@ def carry_out(tmp_path: Path, book: Journal) -> CarryOut:
     ]
 
 
-def test_nothing_asked_is_nothing_done(carry_out: CarryOut) -> None:
+def test_nothing_is_done_without_requests(carry_out: CarryOut) -> None:
     """Without requests nothing is done, also where the folder for them does not exist."""
     assert carry_out() == []
 
@@ -125,7 +125,7 @@ def test_a_deployment_is_forgotten(
 
 
 @pytest.mark.parametrize("wish", list(Wish))
-def test_nothing_is_done_to_a_run(
+def test_request_does_not_change_a_run(
     tmp_path: Path, book: Journal, carry_out: CarryOut, wish: Wish
 ) -> None:
     """A request does not change a run, which is followed to its end."""

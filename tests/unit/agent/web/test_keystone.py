@@ -417,7 +417,7 @@ SLOW = {
 
 @pytest.mark.parametrize("slow", SLOW.values(), ids=SLOW)
 @pytest.mark.parametrize("where", ["keystone", "service"])
-def test_nothing_is_waited_for_for_long(
+def test_login_has_a_limit_for_all_requests(
     openstack: cloud.Cloud, where: str, slow: Answer
 ) -> None:
     """The limit is for all requests of a question together; and the next question may be answered."""
@@ -496,7 +496,7 @@ def test_a_huge_answer_is_not_taken_in(
         ask(client(openstack))
 
 
-def test_nothing_secret_is_logged(
+def test_login_logs_no_secret(
     openstack: cloud.Cloud, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Even where somebody has all that libraries say logged."""

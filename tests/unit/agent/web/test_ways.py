@@ -185,7 +185,7 @@ def test_a_request_without_a_body_says_so(
     assert [value for name, value in found if name == "host"] == ["elsewhere"]
 
 
-def test_headers_are_found_under_any_name(way: Way) -> None:
+def test_headers_are_read_in_any_case(way: Way) -> None:
     """Headers are found in any case, and repeated ones are joined."""
     said = b"HTTP/1.1 200 OK\r\nX-One: a\r\nx-one: b\r\nX-Two:  c\r\nX-Three: \xe9\r\nContent-Length: 0\r\n\r\n"
     way.stands.fail(proxy_faults.says("has headers", said))

@@ -297,10 +297,10 @@ def test_the_proxy_of_the_environment_is_used(
     assert heat.signals[0].path == address
 
 
-def test_a_host_without_a_proxy_is_spoken_to_itself(
+def test_host_in_no_proxy_is_reached_directly(
     heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`no_proxy` names it."""
+    """Hosts in `no_proxy` get no request through the proxy."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert send(heat).status == 200

@@ -42,7 +42,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status, self.headers, self.body = 200, dict[str, str](), DOCUMENT
         self.blobs = dict[str, bytes]()
-        """Layers of an artifact by their digests; any other is empty."""
+        """Layers of an artifact by their digests; any other digest has an empty layer."""
 
     @property
     def place(self) -> str:

@@ -84,7 +84,7 @@ def test_files_of_a_fetched_repository_are_private(
 
 
 @GIT
-def test_branches_tags_and_commits(
+def test_ref_can_be_a_branch_a_tag_or_a_commit(
     tmp_path: Path, tree: Path, repository: Repository
 ) -> None:
     """A ref is a branch, a tag of either kind, or a commit; one that is not there is named."""
@@ -109,7 +109,7 @@ def test_branches_tags_and_commits(
             {"a": "2", "b/c": "3"} if commit == second else {"a": "1"}
         )
     empty = Repository(tmp_path / "empty")
-    with pytest.raises(SourceError, match="shows no default branch"):
+    with pytest.raises(SourceError, match="has no default branch"):
         source(replace(at, url=empty.url, ref=""), tmp_path / "none").newest()
     with pytest.raises(SourceError, match="has no branch or tag missing"):
         source(replace(at, ref="missing"), tmp_path / "kept").newest()
@@ -517,7 +517,7 @@ def test_invalid_archives_are_refused(
     assert good.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_path_of_this_machine(tmp_path: Path, tree: Path) -> None:
+def test_local_path_is_copied(tmp_path: Path, tree: Path) -> None:
     """A file or a folder is copied; a special file and one that is missing are named."""
     folder = tmp_path / "site"
     (folder / "sub").mkdir(parents=True)
@@ -548,7 +548,7 @@ def test_a_path_of_this_machine(tmp_path: Path, tree: Path) -> None:
     "a followed source with hundreds of folders within folders",
     "the revision is refused with a sentence",
 )
-def test_folders_within_folders(
+def test_folders_within_folders_are_copied(
     tmp_path: Path, tree: Path, repository: Repository
 ) -> None:
     """In a repository, and on this machine."""
@@ -650,7 +650,7 @@ class _Fileserver(http.server.BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("page", "the URL is not that of one"),
+        ("page", "the URL is not that of a repository"),
         ("login", "the server demands a login: set user and token"),
         ("files", "use one that speaks git's protocol"),
     ],

@@ -55,7 +55,7 @@ def test_endless_banner_is_refused(sides: tuple[Frames, Frames]) -> None:
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b"[1]\n", b"\xff\xfe\n", b'"x"\n'])
-def test_other_text_ends_the_conversation(
+def test_invalid_frame_ends_the_conversation(
     sides: tuple[Frames, Frames], line: bytes
 ) -> None:
     """Nothing after it is believed."""

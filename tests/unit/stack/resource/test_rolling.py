@@ -54,7 +54,7 @@ def planned(
         (0, 2, Policy(1), [(0, 0)]),
     ],
 )
-def test_sizes(
+def test_batches_keep_the_minimum_in_service(
     target: int, now: int, policy: Policy, expected: list[tuple[int, int]]
 ) -> None:
     """Each batch keeps the minimum in service, and the group has its size after the last one."""

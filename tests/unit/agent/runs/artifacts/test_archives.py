@@ -36,7 +36,7 @@ def add(members: zipfile.ZipFile, name: str, body: bytes = b"", mode: int = 0) -
     members.writestr(member, body)
 
 
-def test_a_zip_file(tmp_path: Path) -> None:
+def test_zip_file_is_unpacked(tmp_path: Path) -> None:
     """Files, folders and links that stay inside; of the modes only «executable» counts."""
 
     def change(members: zipfile.ZipFile) -> None:
@@ -97,7 +97,7 @@ def many(members: zipfile.ZipFile) -> None:
         (many, "more than 20000 files"),
     ],
 )
-def test_hostile_zip_files(
+def test_hostile_zip_files_are_refused(
     tmp_path: Path, change: Callable[[zipfile.ZipFile], object], says: str
 ) -> None:
     """Hostile zip files are refused with a sentence, and nothing is written outside the folder."""
@@ -113,7 +113,7 @@ def test_hostile_zip_files(
     "an archive of which any byte is damaged",
     "it is unpacked, or refused with a sentence",
 )
-def test_damaged_archives(tmp_path: Path) -> None:
+def test_damaged_archives_are_unpacked_or_refused(tmp_path: Path) -> None:
     """An archive with any damaged byte is unpacked or refused with one sentence."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:xz") as members:
@@ -144,7 +144,7 @@ def test_the_list_of_members_is_bounded(tmp_path: Path) -> None:
         archives.unpack(io.BytesIO(body), tmp_path, trees.Budget(MEBI))
 
 
-def test_archives_into_one_folder(tmp_path: Path) -> None:
+def test_second_archive_replaces_nothing_of_the_first(tmp_path: Path) -> None:
     """The second one replaces nothing, and nothing of it goes through a link of the first."""
     first = zipped(lambda members: add(members, "link", b"good", stat.S_IFLNK))
     archives.unpack(first, tmp_path, trees.Budget(MEBI))

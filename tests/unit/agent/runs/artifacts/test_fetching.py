@@ -77,7 +77,7 @@ def archive(name: str, body: bytes) -> bytes:
     return made.getvalue()
 
 
-def test_fetched_once(tmp_path: Path, served: Files, means: Means) -> None:
+def test_artifact_is_fetched_once(tmp_path: Path, served: Files, means: Means) -> None:
     """A file is fetched once and then comes from the cache, unless the cached one is damaged."""
     plain = served.put("plain", b"one", to="a/plain")
     packed = served.put(
@@ -159,7 +159,9 @@ def test_failed_fetch_is_one_sentence_and_leaves_nothing(
         assert hashlib.sha256(kept.read_bytes()).hexdigest() == kept.name
 
 
-def test_redirects(tmp_path: Path, served: Files, means: Means) -> None:
+def test_redirects_are_followed_without_credentials(
+    tmp_path: Path, served: Files, means: Means
+) -> None:
     """Redirects are followed without the user and the password of the first URL."""
     body = b"moved"
     served.put("new/place", body)
@@ -172,7 +174,9 @@ def test_redirects(tmp_path: Path, served: Files, means: Means) -> None:
     assert served.requests[1].path == "/new/place?other"
 
 
-def test_over_tls(tmp_path: Path, served: Files, means: Means) -> None:
+def test_server_needs_a_trusted_certificate(
+    tmp_path: Path, served: Files, means: Means
+) -> None:
     """The server has to have a certificate of a trusted authority, and cannot redirect to one without TLS."""
     pem, trusted, stranger = (
         tmp_path / "server.pem",
@@ -213,7 +217,7 @@ def test_over_tls(tmp_path: Path, served: Files, means: Means) -> None:
     secure.stop()
 
 
-def test_a_full_disk(
+def test_full_disk_leaves_nothing(
     tmp_path: Path, served: Files, means: Means, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk is one sentence, and nothing is left."""

@@ -125,7 +125,7 @@ def test_lines_about_a_deployment_have_fields(
     assert journald.read() == {**about, **ABOUT, "STATE": state}
 
 
-def test_other_lines_have_none(journald: Journald) -> None:
+def test_other_lines_have_no_fields(journald: Journald) -> None:
     """Other lines go through the same channel, so that the order is kept."""
     Log(Journal(journald.path)).note("resumed")
     assert journald.read() == {
@@ -150,7 +150,7 @@ def test_a_secret_in_a_reason_is_masked(journald: Journald) -> None:
     assert journald.read()["MESSAGE"] == "d1: FAILED after 2.00 s: no ***"
 
 
-def test_lines_and_long_values(journald: Journald) -> None:
+def test_long_values_are_shortened(journald: Journald) -> None:
     """A field with a newline is framed by its length; a long one keeps its beginning."""
     sent = Journal(journald.path).send(
         4, "one", {"FIRST": "a\nb=c", "SECOND": "é" * 40_000, "THIRD": "end"}

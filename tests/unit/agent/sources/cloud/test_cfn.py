@@ -140,7 +140,7 @@ def test_a_request_is_signed_as_it_is_sent(heat: SignalServer) -> None:
     assert SECRET not in sent.path
 
 
-def test_where_nothing_changes_one_question_is_asked(heat: SignalServer) -> None:
+def test_unchanged_metadata_costs_a_single_request(heat: SignalServer) -> None:
     """Over the same connection; and the very document from before is the answer, whatever else Heat says."""
     asked = source(heat)
     first = asked.collect()

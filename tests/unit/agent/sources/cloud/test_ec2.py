@@ -109,7 +109,7 @@ def test_the_user_data_is_the_document(service: Service) -> None:
     ]
 
 
-def test_where_nothing_changes_one_small_question_is_asked(service: Service) -> None:
+def test_unchanged_user_data_costs_a_single_request(service: Service) -> None:
     """With the token from before, and the very document from before is the answer."""
     asked = source(service.url)
     first = asked.collect()

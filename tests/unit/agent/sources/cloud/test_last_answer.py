@@ -32,7 +32,7 @@ def test_equal_bytes_are_one_answer(
     assert not answer.is_same(b"one", b"two")
 
 
-def test_no_answer_is_not_the_same_as_none() -> None:
+def test_missing_answer_differs_from_an_empty_one() -> None:
     """Where nothing was kept, nothing is the same: not even an answer without bytes."""
     assert not LastAnswer().is_same(b"")
     assert not LastAnswer().is_same()

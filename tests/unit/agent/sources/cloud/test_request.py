@@ -65,7 +65,7 @@ def test_content_at_the_url_is_the_document(swift: SignalServer) -> None:
     ]
 
 
-def test_where_nothing_changes_one_small_question_is_asked(swift: SignalServer) -> None:
+def test_unchanged_metadata_costs_a_single_request(swift: SignalServer) -> None:
     """Over the same connection, and the very document from before is the answer."""
     swift.answers.append(
         Answer(

@@ -108,8 +108,8 @@ def test_an_answer_that_is_none_of_zaqar(
     assert content(zaqar.collect()) == metadata("good")
 
 
-def test_no_end_of_messages(make: Make, queue: Queue) -> None:
-    """A server that hands out the same message for ever does not keep the source for ever."""
+def test_endless_messages_do_not_keep_the_source(make: Make, queue: Queue) -> None:
+    """A server that returns the same message for ever does not keep the source busy for ever."""
     queue.said["POST", "claims"] = (
         201,
         Queue.listed([Message(metadata("one"), time.monotonic())]),

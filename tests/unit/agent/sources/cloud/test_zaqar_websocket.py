@@ -189,7 +189,9 @@ def test_a_new_message_is_told_at_once(
     assert "X-Auth-Token" not in subscribe["headers"]
 
 
-def test_nobody_listens_unasked(make: Make, websocket: Websocket) -> None:
+def test_websocket_needs_the_setting_and_a_listener(
+    make: Make, websocket: Websocket
+) -> None:
     """Without the setting, or without anybody to be told, there is no connection."""
     make(ring=Bell()).collect()
     make(use_websockets=True).collect()
@@ -267,7 +269,7 @@ def test_who_is_refused_goes_on_polling(
     assert content(zaqar.collect()) == metadata("new")
 
 
-def test_a_cloud_without_websockets(
+def test_missing_websockets_of_a_cloud_are_reported(
     make: Make, openstack: cloud.Cloud, queue: Queue
 ) -> None:
     """Where the catalog has none, that is said."""
@@ -287,7 +289,7 @@ def test_a_cloud_without_websockets(
     assert trouble(make(ring=Bell(), use_websockets=True)).endswith("HTTP 400")
 
 
-def test_without_the_package_it_is_polled(
+def test_zaqar_is_polled_without_the_package(
     make: Make, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The package for websockets is an extra: without it, it is said how to get it."""

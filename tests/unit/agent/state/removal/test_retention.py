@@ -192,7 +192,7 @@ def test_record_is_kept_until_its_cleanup() -> None:
 
 
 def test_secrets_go_with_the_output() -> None:
-    """Both may be due for a deployment in the metadata."""
+    """Secrets and output may both be due for a deployment in the metadata."""
     found = due(entry("a", 31, left=False, removed=Removed.NOTHING))
     assert said(found) == [("a", Part.SECRETS), ("a", Part.OUTPUT)]
 
@@ -223,6 +223,6 @@ def test_record_from_the_future_counts_as_young() -> None:
         (5, "5 seconds"),
     ],
 )
-def test_long_times_for_people(seconds: float, text: str) -> None:
+def test_long_times_are_shown_in_the_largest_unit(seconds: float, text: str) -> None:
     """In the largest unit that fits."""
     assert retention.days(seconds) == text

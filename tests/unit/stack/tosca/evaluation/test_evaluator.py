@@ -108,7 +108,9 @@ def service() -> Model:
         ({"get_input": "port", "more": 1}, {"get_input": "port", "more": 1}),
     ],
 )
-def test_known_value(service: Model, tree: Any, value: Any) -> None:
+def test_function_of_known_arguments_is_evaluated_early(
+    service: Model, tree: Any, value: Any
+) -> None:
     """A function whose arguments are known gives its value before anything runs."""
     assert service.value(tree, "app") == value
 
@@ -128,7 +130,7 @@ def test_arguments_that_do_not_fit_are_refused(
         service.value(tree, "app")
 
 
-def test_keywords_of_a_relationship(service: Model) -> None:
+def test_source_and_target_are_the_ends_of_a_relationship(service: Model) -> None:
     """SELF is the relationship, and SOURCE and TARGET are its ends; in a node they have no meaning."""
     link = "app.backend.base"
     assert service.value({"get_property": ["SELF", "timeout"]}, link) == 30
@@ -209,7 +211,7 @@ def test_output_sets_an_attribute(service: Model) -> None:
     assert [of.resource for of in service.evaluator.replaceable] == ["base.create"]
 
 
-def test_part_of_an_output(service: Model) -> None:
+def test_position_leads_into_an_attribute(service: Model) -> None:
     """A position leads into an attribute that only a run can know; the output has the type of the attribute."""
     value = with_operations(service).value({"get_attribute": ["base", "members", 1]})
     assert (

@@ -131,8 +131,8 @@ def test_filter_is_held_against_evaluated_values(
     assert built.problems == problems
 
 
-def test_this_machine_is_the_host_where_no_node_is() -> None:
-    """A requirement for a Compute that no node fulfils is fulfilled by this machine, as a node of its own."""
+def test_this_machine_fulfils_a_requirement_for_a_host() -> None:
+    """If no node fulfils a requirement for a Compute, a node for this machine does."""
     built = service("app: { type: App }\ndb: { type: Database }\n", machine=FACTS)
     assert [*built.topology.parts] == ["this_machine", "app", "db"]
     assert built.part("app").machine is built.topology.machine
