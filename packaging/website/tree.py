@@ -35,6 +35,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "docs/deployments",
         "docs/tools",
         "docs/settings",
+        "docs/files",
         "docs/commands",
         "docs/templates",
         "docs/tosca",
