@@ -17,7 +17,7 @@ def report(worker: str, file: str, seconds: float) -> pytest.TestReport:
         f"tests/{file}.py::test_it", ("", 0, ""), {}, "passed", None, "call"
     )
     made.duration = seconds
-    made.worker_id = worker
+    vars(made)["worker_id"] = worker
     return made
 
 

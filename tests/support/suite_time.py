@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from typing import Protocol
 
@@ -37,7 +37,7 @@ class Times:
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._processors = _processors()
-        self._files: dict[str, Counter[str]] = {}
+        self._files: dict[str, dict[str, float]] = {}
         self._ended: dict[str, float] = {}
         self._worked: dict[str, float] = {}
 
@@ -46,7 +46,8 @@ class Times:
         name = getattr(report, "worker_id", "")
         if name:
             file = report.nodeid.partition("::")[0]
-            self._files.setdefault(name, Counter())[file] += report.duration
+            files = self._files.setdefault(name, defaultdict(float))
+            files[file] += report.duration
             self._ended[name] = time.monotonic() - self._began
 
     @pytest.hookimpl(optionalhook=True)
@@ -76,7 +77,9 @@ class Times:
         files = self._files[name]
         longest = ", ".join(
             f"{file.removeprefix('tests/').removesuffix('.py')} {seconds:.0f} s"
-            for file, seconds in files.most_common(_NAMED)
+            for file, seconds in sorted(files.items(), key=lambda each: -each[1])[
+                :_NAMED
+            ]
         )
         return (
             f"{name}: {sum(files.values()):.0f} s of tests, {self._worked.get(name, 0.0):.0f} s of processor, "
