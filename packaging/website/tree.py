@@ -18,9 +18,11 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "Guides": (
         "docs/install",
+        "docs/images",
         "docs/migrate",
         "docs/configure",
         "docs/operate",
+        "docs/monitor",
         "docs/verify",
         "docs/troubleshoot",
         "docs/stack",
