@@ -113,8 +113,8 @@ def sections(page: str) -> list[Section]:
     return [*result, Section(page, title, tuple(items))]
 
 
-def with_ports(found: Sequence[Section], ports: Mapping[str, str]) -> list[Section]:
-    """Return sections with other ports in their commands, their output and their files."""
+def with_ports(page: Sequence[Section], ports: Mapping[str, str]) -> list[Section]:
+    """Return a page with other ports in their commands, their output and their files."""
 
     def changed(text: str) -> str:
         for old, new in ports.items():
@@ -127,7 +127,7 @@ def with_ports(found: Sequence[Section], ports: Mapping[str, str]) -> list[Secti
         printed = tuple(changed(line) for line in item.printed)
         return replace(item, line=changed(item.line), printed=printed)
 
-    return [replace(each, items=tuple(map(moved, each.items))) for each in found]
+    return [replace(each, items=tuple(map(moved, each.items))) for each in page]
 
 
 def _at(page: str, number: int) -> str:

@@ -1,4 +1,4 @@
-"""What is said at the end of a long run about where its time went."""
+"""The end of a long run says where its time went."""
 
 from __future__ import annotations
 
