@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import pace
+from support import leftovers, pace
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer
@@ -233,6 +233,7 @@ def test_a_run_of_another_user_is_isolated(
 ) -> None:
     """A run of another user is isolated too: it cannot regain privileges, and its folder stays private."""
     outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    leftovers.belongs(outer)
     outer.chmod(0o755)
     config = machine.folder / "agent.conf"
     config.write_text(f"[agent]\nuser_dir = {outer}/users\n")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from support import pace, planted
+from support import leftovers, pace, planted
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer, wait_until
@@ -34,6 +34,7 @@ def place(machine: Machine) -> Iterator[Path]:
     """The folder of runs of other users, which they can reach: pytest's own they cannot."""
     need_root()
     outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    leftovers.belongs(outer)
     outer.chmod(0o755)
     machine.config = machine.folder / "agent.conf"
     machine.config.write_text(f"[agent]\nuser_dir = {outer}/users\n")

@@ -15,7 +15,7 @@ from pathlib import Path
 from docs import prose
 from docs.console import ROOT, Command, File
 from package.built import COMPAT, package
-from support import pace
+from support import leftovers, pace
 from support.machine import BIN, Done
 from support.mounts import may_mount
 from support.unprivileged import NOBODY, Unprivileged, need_open_checkout
@@ -95,6 +95,7 @@ class Places:
             if self._is_another:
                 need_open_checkout()
             folder = Path(tempfile.mkdtemp(prefix="page-", dir="/tmp"))
+            leftovers.belongs(folder)
             self._ending.callback(shutil.rmtree, folder)
             self._checkout = folder / "heat-config-agent"
             copy_checkout(self._checkout)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support import planted
+from support import leftovers, planted
 from support.cloud import PASSWORD, PROJECT, Cloud
 from support.http import Answer, Stub
 from support.loopback import SignalServer
@@ -266,6 +266,7 @@ def test_no_secret_is_left_of_other_runs(
             "runs can only be isolated where mounts are allowed: run the tests as root"
         )
     own = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    leftovers.belongs(own)
     own.chmod(0o755)
     assert safe.machine.config is not None
     safe.machine.config.write_text(

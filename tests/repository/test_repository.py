@@ -20,6 +20,7 @@ import pytest
 import heat_config_hooks
 from docs import prose
 from heat_config_hooks import protocol, standalone
+from support import leftovers
 from support.machine import BIN, Machine, deployment
 from support.mounts import may_mount, mounted
 from support.tools import need
@@ -35,6 +36,7 @@ NOBODY = 65534
 def clone() -> Iterator[Path]:
     """A copy of what git knows of the repository, in a folder that any user may own."""
     folder = Path(tempfile.mkdtemp(prefix="clone-", dir="/tmp"))
+    leftovers.belongs(folder)
     for name in prose.files():
         (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / "clone" / name)
