@@ -14,10 +14,10 @@ from cli.test_stack_failed_again import (
     deployment,
     log,
     planned,
-    stack,
     template,
 )
 from support.machine import Done, Machine
+from support.stacking import stack
 
 
 def two() -> dict[str, Any]:

@@ -117,26 +117,6 @@ def test_killed_before_anything_is_accepted(
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
 
-def test_killed_before_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
-    """A deployment that waited when the agent was killed is run once, by the next agent."""
-    given = [
-        deployment(each, script(machine, each), signal=heat.url(each))
-        for each in ("d1", "d2", "d3")
-    ]
-    end(begin(machine, given))
-    assert {each["state"] for each in machine.status().values()} == {
-        "running",
-        "accepted",
-    }
-    let_go(machine)
-
-    done = machine.apply(given)
-
-    assert done.code == 0, done.err
-    assert sorted(ran(machine)) == ["d1", "d2", "d3"]
-    assert [len(heat.values(each)) for each in ("d1", "d2", "d3")] == [1, 1, 1]
-
-
 def test_killed_while_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
     """The run of a killed agent goes on; the next agent follows that very process and signals its result once."""
     then = "echo out; echo err >&2; printf 1 >$heat_outputs_path.number; exit 3"
@@ -189,25 +169,6 @@ def test_a_run_that_ended_meanwhile(machine: Machine, heat: SignalServer) -> Non
             "text": "a\n",
         }
     ]
-
-
-def test_recorded_result_is_sent_after_a_kill(
-    machine: Machine, heat: SignalServer
-) -> None:
-    """A result that was on record when the agent was killed is sent by the next one, and nothing is run again."""
-    given = deployment(config=script(machine, then="echo once"), signal=heat.url())
-    heat.refuse()
-    let_go(machine)
-    agent = machine.start_apply([given], "--deliver-for", "60")
-    wait_until(lambda: machine.status().get("d1", {}).get("tries", 0) > 0)
-    end(agent)
-    heat.start()
-
-    done = machine.apply([given])
-
-    assert done.code == 0, done.err
-    assert ran(machine) == ["d1"]
-    assert [each["deploy_stdout"] for each in heat.values()] == ["once\n"]
 
 
 def test_unanswered_result_is_sent_again_after_a_kill(
@@ -419,20 +380,6 @@ def test_an_interrupted_run_that_may_be_repeated(
     craft(machine, given, **({"boot": boot} if boot else {}))
     let_go(machine)
 
-    assert machine.apply([given]).code == 0
-    assert ran(machine) == ["d1"]
-    assert [each["deploy_status_code"] for each in heat.values()] == [0]
-
-
-def test_announced_run_without_a_start_signal_runs_later(
-    machine: Machine, heat: SignalServer
-) -> None:
-    """A run that was announced and never got the agent's word has not happened: the next agent runs it, once."""
-    given = deployment(config=script(machine), signal=heat.url())
-    craft(machine, given, "unstarted")
-    let_go(machine)
-
-    assert machine.apply([given]).code == 0
     assert machine.apply([given]).code == 0
     assert ran(machine) == ["d1"]
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
