@@ -13,32 +13,14 @@ from functools import cache
 import pytest
 import yaml
 
+from docs import prose
 from docs.console import PAGES, ROOT, Command, File, Section, sections
 from docs.stages import STAGES
 from docs.test_pages import NOT_RUN, PORTS
 from support import loaded
 from support.machine import BIN
 
-EVERY = tuple(
-    name
-    for name in subprocess.run(
-        [
-            "git",
-            "-c",
-            "safe.directory=*",
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "*.md",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    if (ROOT / name).exists()
-)
+EVERY = tuple(prose.files("*.md"))
 """Every page of the repository."""
 
 CHECKS: dict[str, Callable[[str], object]] = {
