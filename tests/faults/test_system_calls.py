@@ -24,6 +24,7 @@ from support.daemon import LONG, Daemon
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine
 from support.promises import KINDS, Kind, World, seed
+from support.stories import Traps
 
 CALLS = ",".join(sorted(kill_points.CHANGES.values()))
 """The calls that change the disk; of `openat`, those that may create a file."""
@@ -204,12 +205,9 @@ class Torn:
     def kill(self, call: Call) -> bool:
         """Kill the agent at a call, go on undisturbed, and return whether it was killed there."""
         batch = self.world.batch(BATCH)
-        file = self.world.machine.folder / "armed"
-        file.touch()
-        point = f"{call.name}@{self.world.machine.state}/"
-        code = self.world.apply(
-            batch, **STEADY, **kill_points.environment(point, call.number, file)
-        )
+        machine, aim = self.world.machine, (f"{call.name}@", call.number)
+        traps = Traps(machine.folder, aim, root=machine.state)
+        code = self.world.apply(batch, **STEADY, **traps.environment)
         assert code in (0, 1, -9), f"KILL at {call}: exit code {code}"
         self.world.finish(batch)
         return code == -9

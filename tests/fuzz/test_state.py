@@ -28,6 +28,7 @@ from heat_config_agent.state import asked, health, instance, journal, lock, requ
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks.values import fields, replace
+from support.entries import RUN
 
 pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
@@ -48,18 +49,6 @@ def parse(identity: str, **fields: object) -> Deployment:
     """Return a deployment."""
     content = [{"id": identity, "group": "script", **fields}]
     return metadata.parse(Document(source="any", content=content)).deployments[0]
-
-
-RUN = Run(
-    boot="b",
-    pid=1,
-    ticks=2,
-    began=3.0,
-    limit=None,
-    hook="builtin:script",
-    working="/w",
-    outputs="/o",
-)
 
 
 @functools.cache
