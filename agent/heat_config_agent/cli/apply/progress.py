@@ -350,7 +350,7 @@ class Lines(Report):
 
 
 class Collected(Report):
-    """Nothing until the end, then one JSON object."""
+    """Prints nothing until the end, and then one JSON object."""
 
     interval = 3600.0
     """Seconds between calls of `refresh`."""

@@ -619,7 +619,7 @@ class _Stream:
         self._is_inside = False
         """True if the last line that was printed has not ended."""
         self._held: list[str] | None = None if tail is None else []
-        """The text of which the end is printed, while it is read; else None."""
+        """The text that was read, while only its end is to be printed; else None."""
         self._redact = concealer(deployment).text
         self._begun = beginning(deployment)
         self._offset = 0

@@ -111,7 +111,7 @@ class _Facts:
 
     target: named.Named
     deployment: Deployment | None
-    """None if its document is not kept any more."""
+    """The deployment; None if its document is not kept any more."""
     inputs: Mapping[str, object]
     results: Mapping[str, object]
     """The values of its result as it is signalled."""

@@ -122,7 +122,7 @@ def _stacks(state: Path) -> dict[str, Path]:
 def _parts(
     options: argparse.Namespace, settings: Settings
 ) -> Iterator[tuple[str, str]]:
-    """Yield what there is once: the name of each part, and its text."""
+    """Yield the parts of the bundle that exist once: the name of each part, and its text."""
     where = ["--state-dir", str(settings.state)]
     where += ["--config", str(options.config)] if options.config else []
     yield "versions.txt", _versions()
@@ -134,7 +134,7 @@ def _parts(
 def _parts_of_places(
     places: dict[str, Path], settings: Settings, secrets: KnownSecrets
 ) -> Iterator[tuple[str, str]]:
-    """Yield what there is for each state directory."""
+    """Yield the parts of the bundle for each state directory."""
     for prefix, place in places.items():
         yield (
             f"{prefix}status.txt",

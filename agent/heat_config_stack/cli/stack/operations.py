@@ -348,16 +348,12 @@ def carry_out(
     options: argparse.Namespace,
     work: Callable[[Session], object],
     definition: Definition | None,
-    *,
-    without_types: bool = False,
 ) -> int:
-    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`.
+    """Work on a stack to the end, and print the outcome.
 
     Raises AgentError if the agent is paused: nothing new begins.
     """
-    outcome = _carried_out(
-        settings, options, work, definition, without_types=without_types
-    )
+    outcome = _carried_out(settings, options, work, definition)
     if options.json:
         envelope.result(outcome.data, code=outcome.code, error=outcome.failure)
     return outcome.code
@@ -369,8 +365,9 @@ def _carried_out(
     work: Callable[[Session], object],
     definition: Definition | None,
     *,
-    without_types: bool,
+    without_types: bool = False,
 ) -> _Outcome:
+    """Work on a stack to the end, and return the outcome. `without_types` is that of `sessions.work`."""
     if pause := asked.paused(settings.state):
         ends = settings.command("resume")
         raise AgentError(
