@@ -361,7 +361,7 @@ class Evaluator:
         )
 
     def entities(self, name: str, context: Context) -> list[Subject]:
-        """Return the entities that the first argument of a function names; for HOST all hosts, nearest first (chapter 4)."""
+        """Return the entities that the first argument of a function names; for HOST all hosts (chapter 4)."""
         subject = context.subject
         if name == "SELF":
             return [subject] if subject is not None else []
