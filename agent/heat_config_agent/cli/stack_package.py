@@ -311,7 +311,7 @@ class Elsewhere:
 def elsewhere(
     settings: Settings, stack: str, path: str | None = None
 ) -> list[Elsewhere]:
-    """Return the deployments of a stack that other hosts carry out: all of them, or the one at a path."""
+    """Return the deployments of a stack on other hosts: all of them, or the deployment at a path."""
     from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # slow to load
 
     return [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "health.json"
 
 MOST_DEPLOYMENTS = 100
-"""The number of deployments that have metrics of their own: those that changed last."""
+"""The number of last changed deployments that have metrics of their own."""
 
 _LONGEST_LABEL = 200
 """The most characters of a label's value."""
@@ -122,7 +122,7 @@ def _spare(state: Path) -> str:
 
 
 def read(state: Path, process: int = 0) -> dict[str, object]:
-    """Return what a daemon has written last; an empty object if there is none.
+    """Return the last report of a daemon; empty if there is none.
 
     `process` is the daemon that runs now, if there is one, which may not have been able to write the file.
     """

@@ -59,7 +59,7 @@ _BUNDLE_BYTES = 32 * 1024 * 1024
 
 _LOG_SECONDS = 20
 _LOG_LINES = 2000
-"""The limits of what is taken from the system's journal."""
+"""The limits of the part from the system's journal."""
 
 _LIBRARIES = ("requests", "urllib3", "PyYAML", "psutil")
 
@@ -162,7 +162,7 @@ def _parts_of_places(
 
 
 def _versions() -> str:
-    """Return the versions of the agent and of what it is built on."""
+    """Return the versions of the agent, of Python and of its libraries."""
     lines = [
         f"heat-config-agent {__version__}",
         f"Python {platform.python_version()}",
@@ -177,7 +177,7 @@ def _versions() -> str:
 
 
 def _printed(words: Sequence[str]) -> str:
-    """Return what a command of the agent prints. A failing command says why, and the bundle continues."""
+    """Return the output of a command of the agent. A failing command says why, and the bundle continues."""
     from heat_config_agent.cli import agent  # noqa: PLC0415  # it imports this module in turn, to run it
 
     output = io.StringIO()

@@ -7,6 +7,7 @@ import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -341,6 +342,21 @@ class _Outcome:
     code: int
     data: dict[str, Json]
     failure: envelope.Failure | None
+
+
+def opened(
+    settings: Settings, options: argparse.Namespace, view: View
+) -> AbstractContextManager[Session]:
+    """Open a stack for work as the options of a command say, without a new definition, see `sessions.work`."""
+    return sessions.work(
+        settings,
+        options.name,
+        view,
+        server=options.server or "",
+        limit=options.wait_for,
+        max_hosts=options.max_hosts or 0,
+        reach=reaching(options),
+    )
 
 
 def carry_out(
