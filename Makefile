@@ -134,8 +134,8 @@ reference: .venv/installed ## generate the reference pages, examples/agent.conf 
 gallery: .venv/installed ## draw the pictures of the examples, and list the examples
 	$(BIN)/python packaging/gallery.py examples
 
-table: .venv/installed ## generate the table of tools in docs/deployments.md
-	$(BIN)/python -m heat_config_hooks.table docs/deployments.md
+table: .venv/installed ## generate the tables of tools in docs/tools.md
+	$(BIN)/python -m heat_config_hooks.table docs/tools.md
 
 clean: ## remove what the other targets have made
 	rm -rf .venv .run .heat .nox build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -1,12 +1,12 @@
-"""The table of tools in the documentation, generated from the `ABOUT` of each hook.
+"""The tables of tools in the documentation, generated from the `ABOUT` of each hook.
 
-`python -m heat_config_hooks.table` prints it; with the name of a file, it replaces the table in that file.
+`python -m heat_config_hooks.table` prints them; with the name of a file, it replaces the tables in that file.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import heat_config_hooks
@@ -15,32 +15,37 @@ from heat_config_hooks.programs import Module, Program
 from heat_config_hooks.protocol import Hook, can_verify
 
 BEGIN, END = "<!-- hooks -->", "<!-- /hooks -->"
-"""The lines of a file before and after the table."""
+"""The lines of a file before and after the tables."""
 
-_HEADER = (
+_FOR_AUTHORS = ("tool", "config", "options of its own")
+_FOR_MACHINES = (
     "tool",
     "package",
-    "config",
-    "options",
     "needs",
-    "environment",
+    "variables",
     "verifies",
     "tested against",
 )
+"""The columns of the two tables: a phone cannot show a table with all of them."""
 
 
 def table() -> str:
-    """Return the table in Markdown, with a row for each hook."""
-    rows = [_HEADER, ("---",) * len(_HEADER)]
-    rows += [
-        _row(tool, heat_config_hooks.load(tool))
-        for tool in sorted(heat_config_hooks.HOOKS)
-    ]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    """Return the tables in Markdown, with a row for each hook: what an author writes, and what a machine has."""
+    hooks = {
+        tool: heat_config_hooks.load(tool) for tool in sorted(heat_config_hooks.HOOKS)
+    }
+    authors = [_for_authors(tool, hook) for tool, hook in hooks.items()]
+    machines = [_for_machines(tool, hook) for tool, hook in hooks.items()]
+    return f"{_lines(_FOR_AUTHORS, authors)}\n{_lines(_FOR_MACHINES, machines)}"
+
+
+def _lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    whole = (header, ("---",) * len(header), *rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in whole)
 
 
 def updated(text: str) -> str:
-    """Return the text of a file with the current table in it. Raises ValueError if the marks are missing."""
+    """Return the text of a file with the current tables in it. Raises ValueError if the marks are missing."""
     before, begin, rest = text.partition(f"{BEGIN}\n")
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -48,20 +53,26 @@ def updated(text: str) -> str:
     return f"{before}{begin}{table()}{end}{after}"
 
 
-def _row(tool: str, hook: Hook) -> tuple[str, ...]:
+def _for_authors(tool: str, hook: Hook) -> list[str]:
     about = hook.ABOUT
-    needs = ", ".join(" or ".join(_code(_names(need))) for need in about.needs)
-    package = "compat" if tool in heat_config_hooks.COMPAT else "agent"
-    cells = (
-        f"`{tool}` (deprecated)" if about.deprecated else f"`{tool}`",
-        package,
-        about.config,
-        ", ".join(_code(about.options)),
-        needs,
+    name = f"`{tool}` (deprecated)" if about.deprecated else f"`{tool}`"
+    return _cells(name, about.config, ", ".join(_code(about.options)))
+
+
+def _for_machines(tool: str, hook: Hook) -> list[str]:
+    about = hook.ABOUT
+    return _cells(
+        f"`{tool}`",
+        "compat" if tool in heat_config_hooks.COMPAT else "agent",
+        ", ".join(" or ".join(_code(_names(need))) for need in about.needs),
         ", ".join(_code(about.variables)),
         "yes" if can_verify(hook) else "",
+        about.tested,
     )
-    return tuple(cell.replace("|", "\\|") or "–" for cell in (*cells, about.tested))
+
+
+def _cells(*texts: str) -> list[str]:
+    return [each.replace("|", "\\|") or "–" for each in texts]
 
 
 def _names(need: Program | Module) -> Iterable[str]:

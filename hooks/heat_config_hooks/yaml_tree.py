@@ -403,15 +403,9 @@ def _hint(text: str, mark: Any) -> str:
     return "quote text that begins with % @ ` or a bracket"
 
 
-_FOREIGN = re.compile(
-    "[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\U00010000-\U0010ffff]"
-)
-"""A character that no text in YAML may have."""
-
-
 def _foreign_character(text: str) -> Any:
     """Return the mark of the first character that no text in YAML may have; None if there is none."""
-    found = _FOREIGN.search(text)
+    found = yaml.reader.Reader.NON_PRINTABLE.search(text)
     if found is None:
         return None
     before = text[: found.start()]

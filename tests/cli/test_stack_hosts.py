@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from support.loopback import wait_until
 from support.machine import Machine
 from support.remote import Hosts
 
+REFUSED = "ssh: connect to host db1 port 22: Connection refused\n"
 OUT = 'printf "%s" "VALUE" >$heat_outputs_path.out'
 
 
@@ -664,6 +666,113 @@ def test_stack_is_deleted_without_a_host_that_is_gone(machine: Machine) -> None:
     assert "db1 still has" in done.err
 
 
+# Hosts that were away when a stack has left them.
+
+
+def left_behind(hosts: Hosts) -> Path:
+    """Delete a stack while its host is away, and return what that has of it; the host is back then."""
+    assert hosts.apply(hosts.template("db"), hosts.file(db="db1")).code == 0
+    hosts.says("db1", "Host key verification failed.\n")
+    assert hosts.stack("delete", "t", "--yes", "--force").code == 0
+    (folder,) = kept(hosts, "db1")
+    hosts.is_back("db1")
+    return folder
+
+
+def registered(hosts: Hosts) -> list[Path]:
+    """Return the files here that say which hosts keep something of stacks."""
+    folder = hosts.machine.state / "hosts"
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def test_stack_that_is_gone_is_forgotten_when_its_host_is_reached(
+    machine: Machine,
+) -> None:
+    """The next command of another stack there has it removed, and leaves its own."""
+    hosts = Hosts(machine, "db1", "web1")
+    folder = left_behind(hosts)
+    assert len(registered(hosts)) == 1
+    other = hosts.template("db").rename(machine.folder / "other.yaml")
+    done = hosts.apply(other, hosts.file(db="web1"))
+    assert (done.code, folder.exists()) == (0, True), done
+    done = hosts.apply(other, hosts.file(db="db1"))
+    assert done.code == 0, done
+    assert "db1 has removed what it kept of the stack t" in done.err
+    assert (folder.exists(), len(kept(hosts, "db1"))) == (False, 1)
+    assert len(registered(hosts)) == 1
+    assert hosts.stack("delete", "other", "--yes").code == 0
+    assert (kept(hosts, "db1"), registered(hosts)) == ([], [])
+
+
+def test_check_of_hosts_has_a_stack_that_is_gone_forgotten(machine: Machine) -> None:
+    """It says so once, and a stack that is still there keeps its folder."""
+    hosts = Hosts(machine, "db1")
+    folder = left_behind(hosts)
+    other = hosts.template("db").rename(machine.folder / "other.yaml")
+    files = hosts.file(db=hosts.values("db1", address="db1"))
+    place = ["--state-dir", str(machine.state)]
+    words = ["hosts", "check", *place, str(files)]
+    done = machine.command("heat-config-agent", words, {})
+    assert (done.code, folder.exists(), registered(hosts)) == (0, False, []), done
+    assert "it has removed what it kept of the stack t" in done.out
+    assert hosts.apply(other, files).code == 0
+    done = machine.command("heat-config-agent", words, {})
+    assert (done.code, len(kept(hosts, "db1"))) == (0, 1), done
+    assert "removed" not in done.out
+    hosts.says("db1", REFUSED)
+    assert machine.command("heat-config-agent", words, {}).code == 1
+    assert len(registered(hosts)) == 1
+
+
+def test_host_that_a_stack_has_left_is_told_later(machine: Machine) -> None:
+    """A command that was killed after the move has not told it; a check does, if nothing of the stack is there."""
+    hosts = Hosts(machine, "one", "two")
+    template = hosts.template("db")
+    assert hosts.apply(template, hosts.file(db="one")).code == 0
+    (former,) = registered(hosts)
+    text = former.read_text()
+    (folder,) = kept(hosts, "one")
+    journal = (folder / "journal").read_bytes()
+    assert hosts.apply(template, hosts.file(db="two")).code == 0
+    assert kept(hosts, "one") == []
+    # as before the host was told
+    (now,) = registered(hosts)
+    both = json.loads(now.read_text())["hosts"] + json.loads(text)["hosts"]
+    now.write_text(json.dumps({**json.loads(text), "hosts": both}))
+    folder.mkdir()
+    (folder / "journal").write_bytes(journal)
+    files = hosts.file(x="one", y="two")
+    place = ["--state-dir", str(machine.state)]
+    done = machine.command(
+        "heat-config-agent", ["hosts", "check", *place, str(files)], {}
+    )
+    assert done.code == 0, done
+    assert (kept(hosts, "one"), len(kept(hosts, "two"))) == ([], 1)
+    (now,) = registered(hosts)
+    assert len(json.loads(now.read_text())["hosts"]) == 1
+
+
+def test_run_of_a_stack_that_is_gone_is_ended(machine: Machine) -> None:
+    """A script that still runs on a host that was given up ends before the host removes what it has."""
+    hosts = Hosts(machine, "db1")
+    template = hosts.template("db", then=hosts.until_go)
+    process = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    try:
+        hosts.waits_for_run("db_run CREATE")
+    finally:
+        process.kill()
+        process.communicate(timeout=pace.seconds(60))
+    hosts.says("db1", "Host key verification failed.\n")
+    assert hosts.stack("delete", "t", "--yes", "--force").code == 0
+    (folder,) = kept(hosts, "db1")
+    assert machine.processes_with(folder)
+    hosts.is_back("db1")
+    words = ["--state-dir", str(machine.state), str(hosts.file(db="db1"))]
+    done = machine.command("heat-config-agent", ["hosts", "check", *words], {})
+    assert "it has removed what it kept of the stack t" in done.out, done
+    assert (kept(hosts, "db1"), machine.processes_with(folder)) == ([], [])
+
+
 # Reboots that a deployment asks for.
 
 REBOOTS = '[ -n "$HEAT_REBOOTS" ] || exit 194\n' + OUT.replace("VALUE", "over")
@@ -956,13 +1065,45 @@ def test_verification_is_asked_of_hosts(machine: Machine) -> None:
     assert (done.code, "db_run: drifted: on db1" in done.out) == (9, True), done
     assert hosts.apply(template, None).code == 0
     assert path.exists()
-    hosts.says("db1", "ssh: connect to host db1 port 22: Connection refused\n")
+
+
+def test_check_fails_where_a_host_is_away(machine: Machine) -> None:
+    """Nothing was looked at, so it is neither in effect nor drifted: the next update runs nothing, and reaches none."""
+    hosts = Hosts(machine, "db1", "web1")
+    template = hosts.template("db", "web")
+    assert hosts.apply(template, hosts.file(db="db1", web="web1")).code == 0
+    hosts.says("db1", REFUSED)
     done = hosts.stack("check", "t")
-    assert "not verified: on db1: the host db1 is not reached" in done.out
-    done = machine.agent("verify")
-    assert done.code == 1
+    assert done.code == 1, done
+    unread = "db_run: unknown: not verified: on db1: the host db1 is not reached: ssh:"
+    assert unread in done.out
+    assert "web_run: unknown: not verified: on web1: the tool script cannot" in done.out
+    assert "CHECK failed" in done.err
+    assert "not verified: on db1: the host db1 is not reached" in done.err
+    assert "CHECK_COMPLETE" not in done.out
+    stack = hosts.stack("show", "t", "--json").data
+    assert stack["stack_status"] == "CHECK_FAILED"
+    for more in ((), ("--allow-unknown",)):
+        done = machine.agent("verify", *more)
+        assert done.code == 1
+        assert f"on db1: the host db1 is not reached: {REFUSED}" in done.out
+    done = hosts.apply(template, None)
+    assert (done.code, len(hosts.runs)) == (0, 2), done
+    hosts.is_back("db1")
+    done = hosts.stack("check", "t")
+    assert (done.code, "2 deployments: 2 unknown" in done.out) == (0, True), done
+    assert machine.agent("verify", "--allow-unknown").code == 0
+
+
+def test_check_fails_where_a_host_has_lost_its_deployment(machine: Machine) -> None:
+    """A host that was installed again has nothing to verify, which is not a success."""
+    hosts = Hosts(machine, "db1")
+    assert hosts.apply(hosts.template("db"), hosts.file(db="db1")).code == 0
+    shutil.rmtree(hosts.state("db1"))
+    done = hosts.stack("check", "t")
+    assert done.code == 1, done
     assert (
-        "on db1: the host db1 is not reached: ssh: connect to host db1 port 22: Connection refused"
+        "db_run: unknown: not verified: on db1: the host db1 cannot be asked: nothing is kept of the stack\n"
         in done.out
     )
 

@@ -79,10 +79,10 @@ def pages(site: Path) -> dict[Path, Page]:
     }
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    """A Chromium of one test."""
-    started = Browser(need_chromium(), tmp_path)
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A Chromium."""
+    started = Browser(need_chromium(), tmp_path_factory.mktemp("chromium"))
     try:
         started.attach()
         yield started
@@ -128,7 +128,7 @@ def test_pages_load_nothing_from_other_hosts(
 
 
 def test_search_index_has_the_word_of_a_page(site: Path) -> None:
-    """The index is a file of the site; it names the page of deployments for `retry`."""
+    """The index is a file of the site; it names the page of tools for `retry`."""
     text = (site / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     # The index has the stem of a word, apart for titles and for the text below them.
@@ -136,7 +136,7 @@ def test_search_index_has_the_word_of_a_page(site: Path) -> None:
         *_listed(index["terms"]["retri"]),
         *_listed(index["titleterms"]["retri"]),
     }
-    assert "docs/deployments" in {index["docnames"][number] for number in numbers}
+    assert "docs/tools" in {index["docnames"][number] for number in numbers}
 
 
 def _listed(numbers: int | list[int]) -> list[int]:

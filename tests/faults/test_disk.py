@@ -322,7 +322,7 @@ def test_unreadable_journal_or_lock_runs_nothing(
 @pytest.mark.fault(
     1,
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
-    "that is said; deployments are carried out, once",
+    "a sentence says so; each deployment is carried out once",
 )
 def test_full_disk_of_deployed_is_a_warning(
     machine: Machine, heat: SignalServer, disk: Disk
@@ -355,7 +355,7 @@ def test_full_disk_of_deployed_is_a_warning(
 @pytest.mark.fault(
     1,
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
-    "that is said; deployments are carried out, once",
+    "a sentence says so; each deployment is carried out once",
 )
 @pytest.mark.parametrize("place", ["a-file", "a-file/deployed"])
 def test_unusable_deployed_folder_is_a_warning(
@@ -379,7 +379,7 @@ def test_unusable_deployed_folder_is_a_warning(
 @pytest.mark.fault(
     1,
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
-    "that is said; deployments are carried out, once",
+    "a sentence says so; each deployment is carried out once",
 )
 def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(
     machine: Machine, heat: SignalServer
@@ -409,7 +409,7 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(
 @pytest.mark.fault(
     1,
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
-    "that is said; deployments are carried out, once",
+    "a sentence says so; each deployment is carried out once",
 )
 def test_deployed_removed_by_a_script_is_a_warning(
     machine: Machine, heat: SignalServer

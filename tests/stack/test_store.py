@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from heat_config_stack.records.records import (
     Record,
     ResourceRecord,
     StackRecord,
+    new_id,
     to_json,
 )
 from heat_config_stack.records.store import FILE, Line, Store, damage_of, read_lines
@@ -57,7 +59,7 @@ def known(store: Store) -> list[str]:
 @pytest.mark.fault(
     1,
     "any bytes of a stack's records: cut off anywhere, bits flipped, blocks lost, lines repeated or removed",
-    "all that is certain is kept, or the stack is said to be damaged; never is it taken for something else",
+    "certain records are kept, or the stack is reported as damaged; it is never taken for something else",
 )
 def test_any_damage_is_noticed(tmp_path: Path) -> None:
     """After any damage, a record is read as it was written or reported as damaged."""
@@ -161,3 +163,12 @@ def test_the_records_of_one_kind_are_read(tmp_path: Path) -> None:
 def test_search_for_secrets_knows_the_file_of_the_record() -> None:
     """`tests/support/planted.py` does without the stack package, and looks for its files by name."""
     assert planted.RECORD == FILE
+
+
+def test_new_id_is_a_random_uuid() -> None:
+    """As Heat has them: `uuid.UUID` reads it as version 4 of RFC 9562, in the same text, and no two are alike."""
+    ids = [new_id() for _ in range(100)]
+    parsed = [uuid.UUID(each) for each in ids]
+    assert [str(each) for each in parsed] == ids
+    assert {(each.version, each.variant) for each in parsed} == {(4, uuid.RFC_4122)}
+    assert len(set(ids)) == len(ids)

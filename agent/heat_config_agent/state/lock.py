@@ -95,7 +95,10 @@ def _locked_by(state: Path) -> LockedError:
     place, outer = _place(state)
     shown = f"`heat-config-agent status --state-dir {_quoted(outer)}` shows its work"
     if role == DAEMON:
-        hint = f"{shown}; it also runs the documents in its folder local-data; stop it to run others by hand"
+        hint = (
+            f"{shown}; to have it run a document, copy that into its folder local-data (by default"
+            " /var/lib/os-collect-config/local-data; create it if it is missing); to run documents by hand, stop it"
+        )
         return LockedError(f"another agent works on {place}{process}", hint=hint)
     return LockedError(
         f"another command works on {place}{process}",

@@ -49,6 +49,8 @@ class Finding:
     """The verdict; None if nothing was verified, because the deployment has not succeeded or has run nothing."""
     since: float | None = None
     """Since when the state is this one; None if it was not verified."""
+    has_answer: bool = True
+    """False if another host has it, and has said nothing about it."""
 
 
 def verify(entries: Iterable[Entry], ground: Ground) -> Generator[Finding, None, None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import envelope, state_options, terminal
@@ -10,11 +12,14 @@ from heat_config_agent.model.errors import ExitCode, NotFoundError, UsageError
 from heat_config_agent.model.states import Shown
 
 if TYPE_CHECKING:
+    from heat_config_agent.settings.effective import Settings
     from heat_config_stack.hosts.checking import Answer
+    from heat_config_stack.hosts.host import Host
 
 _CHECK = """\
-Ask each host of a hosts file whether stacks can use it: whether ssh reaches it without a question, and which version,
-tools, clock and free space the agent has there. Nothing is changed, except that the state directory is made.
+: Ask each host of a hosts file whether stacks can use it: whether ssh reaches it without a question, and which version,
+tools, clock and free space the agent has there. Nothing is changed, except that the state directory is made, and that
+a host removes what it keeps of a stack that was deleted, or has left it, while it was away.
 """
 
 _CHECK_CODES = """\
@@ -61,7 +66,7 @@ def add(commands: state_options.Commands) -> None:
         (__doc__ or "").partition(": ")[2],
     )
     inner = parser.add_subparsers(metavar="COMMAND", title="commands")
-    check = state_options.stateless(
+    check = state_options.command(
         inner,
         "check",
         "ask each host of a hosts file whether it can be used",
@@ -69,9 +74,8 @@ def add(commands: state_options.Commands) -> None:
         epilog=_CHECK_CODES,
     )
     check.add_argument("file", metavar="FILE", help="the hosts file")
-    state_options.add_common(check)
     state_options.add_json(check)
-    check.set_defaults(run=run_check, kind="hosts", state_dir=None)
+    check.set_defaults(run=run_check, kind="hosts")
     session = state_options.command(
         inner, "session", "", _SESSION, epilog=_SESSION_CODES
     )
@@ -96,6 +100,9 @@ def _checked(options: argparse.Namespace) -> int:
     elsewhere = {name: host for name, host in by_server.items() if host is not None}
     different = list(dict.fromkeys(elsewhere.values()))
     answers = dict(zip(different, checking.check(different), strict=True))
+    usable = [host for host, each in answers.items() if not each.problem]
+    for host, told in _tidied(state_options.of(options), usable):
+        answers[host].warnings.append(told)
     rows = [(name, answers[host]) for name, host in elsewhere.items()]
     code = ExitCode.FAILED if any(each.problem for _, each in rows) else ExitCode.OK
     if options.json:
@@ -122,6 +129,32 @@ def _checked(options: argparse.Namespace) -> int:
     for line in terminal.table(table, _HEADER):
         terminal.say(line)
     return code
+
+
+def _tidied(settings: Settings, hosts: Sequence[Host]) -> Iterator[tuple[Host, str]]:
+    """Have hosts remove what they keep of stacks that are gone, or are elsewhere now; yield what became of that."""
+    from heat_config_agent.model.errors import LockedError  # noqa: PLC0415  # slow to load
+    from heat_config_agent.state import lock  # noqa: PLC0415
+    from heat_config_stack.hosts import leftovers  # noqa: PLC0415
+    from heat_config_stack.records import listing  # noqa: PLC0415
+
+    state = settings.state
+    tidied = leftovers.remove(state, leftovers.of_gone_stacks(state, hosts))
+    for kept in leftovers.every(state):
+        if not leftovers.lives(state, kept):
+            continue
+        with (
+            contextlib.suppress(LockedError),
+            lock.held(listing.folder(state, kept.name)),
+        ):
+            tidied += leftovers.remove(state, leftovers.of_stack(state, kept, hosts))
+    for host, kept, problem in tidied:
+        did = (
+            f"has not removed {kept.words}: {problem}"
+            if problem
+            else f"has removed {kept.words}"
+        )
+        yield host, f"it {did}"
 
 
 def _values(name: str, answer: Answer) -> dict[str, Any]:

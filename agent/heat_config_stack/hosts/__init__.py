@@ -9,5 +9,7 @@ It knows no template language, no resource type and no command line; the far sid
 | `hosts_file`, `inventory` | the file that names hosts, with its mistakes; an inventory of Ansible in its place |
 | `frames` | the protocol's messages on a pair of pipes |
 | `connection`, `fleet` | one host, and all hosts of a stack, as its servers: asked again after each break |
+| `asked`, `checking` | questions to many hosts at once, in short sessions: can it be used? |
+| `leftovers` | the record of the hosts that keep something of a stack, also of one that is gone |
 | `far_side` | the process on the host, which carries out deployments with the engine of the agent there |
 """

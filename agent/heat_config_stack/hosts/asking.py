@@ -16,6 +16,10 @@ _NO_CONNECTION = 255
 """The exit code of the client if it has not reached the host."""
 
 
+_ERROR = "error: "
+"""The beginning of the line in which the agent says why a command is not carried out."""
+
+
 def ask(host: Json, stack: str, command: str, words: Sequence[str]) -> int:
     """Carry out a command about a stack's deployments on their host, with its output here; return its exit code.
 
@@ -36,7 +40,7 @@ def ask(host: Json, stack: str, command: str, words: Sequence[str]) -> int:
 
 
 def answer(host: Json, stack: str, command: str, words: Sequence[str]) -> str:
-    """Return what a host prints for a command. Raises AgentError if it is not reached."""
+    """Return what a host prints for a command. Raises AgentError if it is not reached, or says only that it cannot."""
     there = Host.from_json(host)
     line = there.words("hosts", "ask", stack, command, "--", *words)
     try:
@@ -45,8 +49,12 @@ def answer(host: Json, stack: str, command: str, words: Sequence[str]) -> str:
         )
     except OSError as error:
         raise AgentError(f"cannot start ssh: {error.strerror}") from error
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     if done.returncode == _NO_CONNECTION:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         why = lines[-1].strip() if lines else "ssh does not say why"
         raise AgentError(f"the host {there.title} is not reached: {why}")
+    if done.returncode and lines and not done.stdout.strip():
+        errors = [line for line in lines if line.startswith(_ERROR)]
+        why = (errors or lines)[-1].removeprefix(_ERROR).strip()
+        raise AgentError(f"the host {there.title} cannot be asked: {why}")
     return done.stdout.decode("utf-8", "replace")

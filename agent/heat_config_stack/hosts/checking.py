@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import select
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from heat_config_stack.hosts.client import Client
-from heat_config_stack.hosts.connection import TASK, foreign
+from heat_config_stack.hosts.asked import Asked, ask
 from heat_config_stack.hosts.host import Host
 
 _SECONDS = 45.0
@@ -38,53 +36,28 @@ class Answer:
     warnings: list[str] = field(default_factory=list)
 
 
-class _Asked:
-    """One host that is asked."""
+class _Asked(Asked):
+    """One host that is checked."""
 
     def __init__(self, host: Host) -> None:
         self.answer = Answer(host)
-        self.client: Client | None = None
-        self._is_greeted = False
-        try:
-            self.client = Client(host.words(*TASK), host.command)
-        except OSError as error:
-            self.answer.problem = f"cannot start ssh: {error.strerror}"
+        super().__init__(host)
 
-    def turn(self) -> None:
-        """Take over what has come."""
-        client = self.client
-        if client is None:
+    def greeted(self, hello: dict[str, Any]) -> None:
+        self.answer.version = str(hello.get("version", ""))
+        self.answer.apart = float(hello.get("time", 0)) - time.time()
+
+    def question(self) -> Sequence[dict[str, Any]]:
+        return [{"do": "check"}]
+
+    def answered(self, message: dict[str, Any]) -> None:
+        if message.get("is") != "checked":
             return
-        client.listen()
-        for message in client.frames.receive():
-            self._take(client, message)
-            if self.client is None:
-                return
-        if client.frames.ended:
-            self.end(str(client.end(is_greeted=self._is_greeted)))
-
-    def end(self, problem: str = "") -> None:
-        """End the session."""
-        self.answer.problem = problem
-        if self.client is not None:
-            self.client.close(at_once=bool(problem))
-        self.client = None
-
-    def _take(self, client: Client, message: dict[str, Any]) -> None:
         answer = self.answer
-        if message.get("is") == "hello":
-            self._is_greeted = True
-            answer.version = str(message.get("version", ""))
-            answer.apart = float(message.get("time", 0)) - time.time()
-            if why := foreign(message):
-                self.end(why)
-            else:
-                client.frames.send({"do": "check"})
-        elif message.get("is") == "checked":
-            answer.tools = [str(each) for each in message["tools"]]
-            answer.free = int(message["free"])
-            self.end(str(message["problem"]))
-            answer.warnings = _warnings(answer)
+        answer.tools = [str(each) for each in message["tools"]]
+        answer.free = int(message["free"])
+        self.end(str(message["problem"]))
+        answer.warnings = _warnings(answer)
 
 
 def _warnings(answer: Answer) -> list[str]:
@@ -104,22 +77,7 @@ def _warnings(answer: Answer) -> list[str]:
 def check(hosts: Iterable[Host]) -> list[Answer]:
     """Ask hosts whether they can be used, all at once; return their answers in the same order."""
     asked = [_Asked(host) for host in hosts]
-    end = time.monotonic() + _SECONDS
-    try:
-        while open_ := [each for each in asked if each.client is not None]:
-            if time.monotonic() > end:
-                for each in open_:
-                    each.end(f"it has not answered within {_SECONDS:g} s")
-                break
-            poll = select.poll()
-            for each in open_:
-                for descriptor in each.client.descriptors if each.client else ():
-                    poll.register(descriptor, select.POLLIN)
-            poll.poll(1000)
-            for each in open_:
-                each.turn()
-    finally:
-        for each in asked:
-            if each.client is not None:
-                each.client.close(at_once=True)
+    ask(asked, _SECONDS)
+    for each in asked:
+        each.answer.problem = each.problem
     return [each.answer for each in asked]

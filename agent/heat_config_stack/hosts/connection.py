@@ -74,6 +74,10 @@ class Connection:
         """The reason why nothing goes on; empty if there is none."""
         self.leaves_reboot = False
         """True if nothing goes on before people reboot the host."""
+        self.was_reached = False
+        """True if the host has been spoken with."""
+        self.is_forgotten = False
+        """True if the host has removed all that it kept of the stack."""
         self._watcher, self._limit, self._words = watcher, limit, words
         self._new: dict[str, None] = {}
         """The keys of pending deployments that the session has not been asked for."""
@@ -318,7 +322,7 @@ class Connection:
             case "withdrawn":
                 self._ending.pop(str(message["source"]), None)
             case "forgotten":
-                self._forgetting = False
+                self._forgetting, self.is_forgotten = False, True
 
     def _with_paths(self, world: World, message: dict[str, Any]) -> str:
         """Return why a host waits, with the paths of resources in place of the names that their entries have."""
@@ -335,7 +339,7 @@ class Connection:
         if why := foreign(hello):
             self._end(world, why, lasting=True)
             return
-        self._is_open = True
+        self._is_open = self.was_reached = True
         place = self.host.place
         # also those that this process has not delivered: they may run since an earlier one
         sources = [
@@ -467,7 +471,9 @@ class Connection:
     def _drop_wishes(self, why: str) -> None:
         """Stop waiting for other things than deployments: the host hears of them in the next conversation."""
         if self._ending or self._forgetting or self._stopping:
-            self._watcher.warn(f"{self.title} still has parts of the stack: {why}")
+            self._watcher.warn(
+                f"{self.title} still has what it keeps of the stack: {why}"
+            )
         self._ending.clear()
         self._forgetting, self._stopping = False, ""
 

@@ -319,8 +319,9 @@ class _Carrier:
             for message in messages:
                 self._heard = time.monotonic()
                 self._do(message)
+            is_forgotten = self._is_forgotten and not self._runs
             if (
-                self._is_forgotten
+                is_forgotten
                 or self._frames.ended
                 or time.monotonic() - self._heard > SILENCE
             ):
@@ -334,7 +335,13 @@ class _Carrier:
             self._frames.flush()
             self._tend_reboot()
             messages = self._frames.receive()
-        return self._is_forgotten
+        return is_forgotten
+
+    @property
+    def _runs(self) -> bool:
+        """True if a run goes on of the deployments of the stack."""
+        entries = self._journal.entries.values()
+        return any(entry.state is State.RUNNING for entry in entries)
 
     @property
     def _is_due(self) -> bool:
@@ -360,6 +367,7 @@ class _Carrier:
                 self._stop(str(message["reason"]))
             case "forget":
                 self._is_forgotten = True
+                self._end_others(set())
             case "ping":
                 self._frames.send({"is": "pong"})
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from heat_config_stack.hosts.connection import Connection, Watcher
 from heat_config_stack.hosts.host import Host
+from heat_config_stack.hosts.leftovers import Register
 from heat_config_stack.lifecycle.live import World
 from heat_config_stack.lifecycle.machine import RebootError
 from heat_config_stack.records.placing import is_elsewhere
@@ -26,8 +27,10 @@ class Fleet:
         limit: float | None,
         most: int = 0,
         connect: Callable[[Host, Watcher, float | None], Connection] = Connection,
+        register: Register | None = None,
     ) -> None:
         """Keep `most` sessions at once; 0 for one with each host. `limit` is that of `Connection`."""
+        self._register = register
         self._watcher, self._limit, self._most, self._connect = (
             watcher,
             limit,
@@ -90,6 +93,9 @@ class Fleet:
             self._is_new
         ):  # a host must not begin what a power cut could take from the records here
             world.store.flush(durable=True)
+            if self._register is not None:
+                begun = [each for each in self._connections.values() if each.pending]
+                self._register.note(world.root, [each.host for each in begun])
             self._is_new = False
         before = sum(len(each.pending) for each in self._connections.values())
         for connection in self._in_order():
@@ -155,6 +161,14 @@ class Fleet:
                 self._watcher.warn(
                     f"{connection.title} still has what it keeps of the stack: it has not answered"
                 )
+        if self._register is not None:
+            done = [each.host for each in left if each.is_forgotten]
+            self._register.removed(world.root, done)
+
+    @property
+    def reached(self) -> list[Host]:
+        """The hosts that have been spoken with."""
+        return [each.host for each in self._connections.values() if each.was_reached]
 
     def close(self) -> None:
         """End all sessions; runs on the hosts go on."""

@@ -320,7 +320,13 @@ class _Turn(Traversal):
         resource = self.stack.resources[self._names[node.id]]
         if self._is_stopped(resource):
             return
-        if (resource.record.passed, *resource.state) != (attempt, action, COMPLETE):
+        is_done = (resource.record.passed, *resource.state) == (
+            attempt,
+            action,
+            COMPLETE,
+        )
+        # a host that was away may be back when a check continues
+        if not is_done or resource.record.is_unverified:
             resource.record.passed = attempt
             try:
                 yield from TURNS[action](resource)

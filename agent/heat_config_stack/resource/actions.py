@@ -100,7 +100,10 @@ def check(resource: Resource) -> Acting:
             return
         _refuse_failed(resource, CHECK)
     if why := resource.unchecked():
+        # its state stays COMPLETE also if its host is away: an update has nothing to repair
         _set(resource, CHECK, COMPLETE, why)
+        if unreached := resource.unreached():
+            raise _failure(resource, exception.Error(unreached))
         return
     with _state(resource, CHECK):
         yield from _handled(resource, CHECK)

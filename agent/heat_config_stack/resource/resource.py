@@ -12,7 +12,6 @@ import base64
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Protocol
-from uuid import UUID
 
 from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.positions import Json
@@ -393,7 +392,9 @@ class Resource(ClientUser):
     def physical_resource_name(self) -> str:
         """Return a unique name for the physical resource."""
         short = (
-            base64.b32encode(UUID(self.record.id).bytes).decode().lower()[:12]
+            base64.b32encode(bytes.fromhex(self.record.id.replace("-", "")))
+            .decode()
+            .lower()[:12]
             if self.record.id
             else ""
         )
@@ -604,6 +605,10 @@ class Resource(ClientUser):
         if hasattr(self, "handle_check"):
             return ""
         return f"CHECK not supported for {self.type()}"
+
+    def unreached(self) -> str:
+        """Return why its host has not been asked, so that a check of its stack fails; empty if it was, or is here."""
+        return ""
 
     def is_out_of_effect(self) -> bool:
         """Return whether the last check of a resource that is verified has failed, so that it can be repeated."""

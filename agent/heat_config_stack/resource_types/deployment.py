@@ -296,7 +296,16 @@ class SoftwareDeployment(Resource):
             return ""
         why = "" if finding is None else finding.reason
         told = f"; {records.NOT_VERIFIED}: {why}" if why else ""
+        if self.unreached():
+            return f"nothing was checked{told}"
         return f"CHECK not supported for {self.type()}{told}"
+
+    def unreached(self) -> str:
+        """Return why the host has said nothing about it: it has not been reached, or keeps nothing of it."""
+        finding = self._finding()
+        if finding is None or finding.has_answer:
+            return ""
+        return f"{records.NOT_VERIFIED}: {finding.reason}"
 
     def _finding(self) -> Finding | None:
         """Return the finding of a verification about the last action; None if nothing of it was carried out here."""

@@ -18,6 +18,7 @@ from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.states import Shown
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.verification.machine import Finding
+from heat_config_hooks.values import replace
 from heat_config_hooks.verdict import Change, Standing, Verdict
 
 _AT_ONCE = 16
@@ -113,8 +114,11 @@ def verified(
         by_run = {str(row.get("id")): row for row in rows}
         reason = why or error or f"{group[0].place} does not have it"
         for each in group:
-            values = by_run.get(each.run, {"state": "unknown", "message": reason})
-            yield _row(settings, each, values)
+            values = by_run.get(each.run)
+            target, found = _row(
+                settings, each, values or {"state": "unknown", "message": reason}
+            )
+            yield target, replace(found, has_answer=values is not None)
 
 
 def verified_again(

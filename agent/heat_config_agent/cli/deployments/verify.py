@@ -67,7 +67,7 @@ def add(commands: state_options.Commands) -> None:
     parser.add_argument(
         "--allow-unknown",
         action="store_true",
-        help="deployments that cannot be verified do not count as failures",
+        help="deployments that cannot be verified do not count as failures, except on a host that is not reached",
     )
     state_options.HOOKS.add(parser)
     parser.add_argument(
@@ -302,7 +302,8 @@ def _code(rows: Sequence[tuple[Named, Finding]], *, allows_unknown: bool) -> int
         bad.add(Shown.UNKNOWN)
     if Shown.DRIFTED in states:
         return ExitCode.DRIFTED
-    return ExitCode.FAILED if states & bad else ExitCode.OK
+    all_answered = all(finding.has_answer for _, finding in rows)
+    return ExitCode.OK if all_answered and not states & bad else ExitCode.FAILED
 
 
 def _failure(rows: Sequence[tuple[Named, Finding]], code: int) -> tuple[str, str]:

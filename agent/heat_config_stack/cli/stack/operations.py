@@ -31,7 +31,7 @@ from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import advice
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, refuse_suspended
-from heat_config_stack.records import listing
+from heat_config_stack.records import listing, placing
 from heat_config_stack.records.records import (
     ADOPT,
     ASKED,
@@ -758,6 +758,9 @@ def on_hosts(
 
     `stack` is None if it does not exist yet.
     """
+    if not getattr(options, "hosts", None) and not placing.hosts_in(former):
+        options.hosts_read, options.on_hosts = None, {}
+        return define()
     from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # most stacks have no hosts
 
     placed.choose(options, former)

@@ -117,9 +117,11 @@ class _Watched:
     def _hosts(self) -> Fleet:
         if self._fleet is None:
             from heat_config_stack.hosts.fleet import Fleet  # noqa: PLC0415  # few stacks have hosts
+            from heat_config_stack.hosts.leftovers import Register  # noqa: PLC0415
 
             limit = self._settings.run_settings.limit
-            self._fleet = Fleet(self._view, limit, self._most)
+            register = Register(self._settings.state, self._folder.name)
+            self._fleet = Fleet(self._view, limit, self._most, register=register)
         return self._fleet
 
     def tidy(self) -> None:
@@ -135,11 +137,21 @@ class _Watched:
             self._opened.close()
 
     def forget(self, world: World, *, is_gone: bool) -> None:
-        """Have other hosts forget a stack that is gone, or that has nothing there any more."""
+        """Have other hosts forget a stack that is gone, or that has nothing there any more.
+
+        Those that are reached forget others that are gone, too: they may have been away when that was asked of them.
+        """
         if self._fleet is None:
             return
+        from heat_config_stack.hosts import leftovers  # noqa: PLC0415  # few stacks have hosts
+
         kept = set() if is_gone else placing.places(world.store)
         self._fleet.forget(world, FORGETTING, kept)
+        state = self._settings.state
+        others = leftovers.of_gone_stacks(state, self._fleet.reached)
+        for host, stack, problem in leftovers.remove(state, others):
+            if not problem:
+                terminal.note(f"{host.title} has removed {stack.words}")
 
     def deliver(self, deployment: DeploymentRecord) -> None:
         self._view.queued(self.progress.path_of(deployment.id), deployment.action)
