@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from docs import prose
 from docs.console import ROOT, Command, File
 from package.built import COMPAT, package
 from support import leftovers, pace
@@ -209,22 +210,7 @@ def _as_on_a_new_machine() -> tuple[str, ...]:
 
 def copy_checkout(folder: Path) -> None:
     """Copy what git knows of the checkout."""
-    listed = [
-        "git",
-        "-c",
-        "safe.directory=*",
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
-    names = (
-        subprocess.run(listed, cwd=ROOT, capture_output=True, check=True)
-        .stdout.decode()
-        .split("\0")[:-1]
-    )
-    for name in names:
-        if (ROOT / name).is_file() and not name.startswith("tests/"):
+    for name in prose.files():
+        if not name.startswith("tests/"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)

@@ -13,32 +13,14 @@ from functools import cache
 import pytest
 import yaml
 
+from docs import prose
 from docs.console import PAGES, ROOT, Command, File, Section, sections
 from docs.stages import STAGES
 from docs.test_pages import NOT_RUN, PORTS
 from support import loaded
 from support.machine import BIN
 
-EVERY = tuple(
-    name
-    for name in subprocess.run(
-        [
-            "git",
-            "-c",
-            "safe.directory=*",
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "*.md",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    if (ROOT / name).exists()
-)
+EVERY = tuple(prose.files("*.md"))
 """Every page of the repository."""
 
 CHECKS: dict[str, Callable[[str], object]] = {
@@ -116,7 +98,7 @@ def test_links_of_a_page_have_targets(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", EVERY)
-def test_the_files_that_it_names_are_there(page: str) -> None:
+def test_files_that_a_page_names_exist(page: str) -> None:
     """Each file or folder that is named exists; CHANGELOG.md may name earlier ones."""
     if page == "CHANGELOG.md":
         return
@@ -129,7 +111,7 @@ def test_the_files_that_it_names_are_there(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", EVERY)
-def test_the_commands_that_it_names_are_there(page: str) -> None:
+def test_commands_that_a_page_names_exist(page: str) -> None:
     """Each of our commands with its options, and each target of make that is named, exists."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for words in map(

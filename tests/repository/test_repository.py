@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import heat_config_hooks
+from docs import prose
 from heat_config_hooks import protocol, standalone
 from support import leftovers
 from support.machine import BIN, Machine, deployment
@@ -36,25 +37,9 @@ def clone() -> Iterator[Path]:
     """A copy of what git knows of the repository, in a folder that any user may own."""
     folder = Path(tempfile.mkdtemp(prefix="clone-", dir="/tmp"))
     leftovers.belongs(folder)
-    names = subprocess.run(
-        [
-            "git",
-            "-c",
-            "safe.directory=*",
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in names.stdout.decode().split("\0")[:-1]:
-        if (ROOT / name).is_file():
-            (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / "clone" / name)
+    for name in prose.files():
+        (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / "clone" / name)
     yield folder / "clone"
     shutil.rmtree(folder)
 
