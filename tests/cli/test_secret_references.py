@@ -294,7 +294,7 @@ def test_a_provider_that_hangs_delays_no_other_deployment(machine: Machine) -> N
 
 
 @pytest.mark.fault(
-    4, "the secrets of a run are removed while it goes on", "its output is withheld"
+    4, "the secrets of a run are removed while it runs", "its output is withheld"
 )
 @pytest.mark.usefixtures("vault")
 def test_output_that_cannot_be_masked_is_withheld(

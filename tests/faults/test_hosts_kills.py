@@ -250,8 +250,8 @@ def connections(hosts: SshHosts) -> list[psutil.Process]:
 @pytest.mark.fault(
     1,
     "`kill -9` at random moments, of a coordinator, its connections, the sessions on its hosts, and the runs there",
-    "the same command ends in the state of an undisturbed run; no script runs twice, but for one whose run was killed, "
-    "and nothing is said to be done that was not",
+    "the same command ends in the state of an undisturbed run; no script runs twice "
+    "except one whose run was killed, and nothing is reported as done that was not",
 )
 def test_life_with_random_kills(machine: Machine) -> None:
     """Five scripts on two hosts, four of which pass values on: created, updated and deleted, again and again."""

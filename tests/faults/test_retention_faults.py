@@ -387,8 +387,8 @@ def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
 
 @pytest.mark.fault(
     5,
-    "what is remembered of tidying is damaged or cannot be written",
-    "work goes on, things stay longer",
+    "the record of the last cleanup is damaged or cannot be written",
+    "the work continues, and files are kept longer",
 )
 @pytest.mark.parametrize(
     "content", ["", "{", "[1]", '{"lived": 1e999}', "\0" * 100, None], ids=range(6)

@@ -35,12 +35,13 @@ pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 journal_fault = pytest.mark.fault(
     1,
     "any bytes in the journal: cut off anywhere, bits flipped, lines of it mixed with nonsense",
-    "what is intact is kept, the rest is set aside and said; what may have run is not run again",
+    "intact records are kept, and the rest is set aside with a sentence; a "
+    "deployment that may have run is not run again",
 )
 file_fault = pytest.mark.fault(
     5,
     "any bytes, or JSON of any shape, in the other state files: health, paused, learned, instance, documents, asked",
-    "the agent starts, the commands show what there is; a file that cannot be used is set aside, and that is said",
+    "the agent starts, the commands show what there is; a file that cannot be used is set aside, with a sentence",
 )
 
 

@@ -181,7 +181,7 @@ def origin(url: str, home: Path, seconds: float = 60, path: str = "") -> Origin:
 @pytest.mark.fault(
     3,
     "a followed git server that sends refs without end",
-    "git is stopped at its limit of memory, and it is said",
+    "git is stopped at its limit of memory, with a sentence",
 )
 def test_refs_without_end_stop_git_at_its_limit_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
