@@ -971,6 +971,99 @@ def test_output_of_a_run_is_asked_of_its_host(machine: Machine) -> None:
     )
 
 
+def test_output_of_hosts_is_followed(machine: Machine) -> None:
+    """`log --follow STACK` prints lines while scripts run on hosts, also of those that begin later, and then ends."""
+    hosts = Hosts(machine, "db1", "web1")
+    then = f"echo early\necho oops >&2\n{hosts.until_go}echo late\n"
+    later = hosts.deployment("web", "echo after", port={"get_attr": ["db_run", "out"]})
+    server = {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}}
+    template = hosts.template(
+        "db",
+        then=f"{then}{OUT.replace('VALUE', '1')}",
+        resources={"web": server, **later},
+    )
+    files = hosts.file(db="db1", web="web1")
+    process = machine.start_apply(template, "--hosts", str(files))
+    follows = None
+    try:
+        hosts.waits_for_run("db_run CREATE")
+        follows = machine.start(
+            "heat-config-agent",
+            *("log", "--state-dir", str(machine.state), "--follow", "t"),
+            stdin=None,
+        )
+        assert follows.stdout is not None
+        assert follows.stdout.readline() == "t/db_run  | early\n"
+        hosts.go.touch()
+        out, err = follows.communicate(timeout=pace.seconds(60))
+    finally:
+        hosts.go.touch()
+        process.communicate(timeout=pace.seconds(60))
+        if follows is not None and follows.poll() is None:
+            follows.kill()
+            follows.communicate()
+    assert follows.returncode == 0, err
+    assert out.splitlines() == ["t/db_run  | late", "t/web_run  | after"]
+    assert err == "t/db_run  | oops\n"
+
+
+def test_output_of_a_host_is_followed_after_a_break(machine: Machine) -> None:
+    """The connection of `log --follow` breaks: it is made again, and each line is printed once."""
+    hosts = Hosts(machine, "db1")
+    then = f"echo early\n{hosts.until_go}echo late\n"
+    template = hosts.template("db", then=then)
+    process = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    follows = None
+    try:
+        hosts.waits_for_run("db_run CREATE")
+        session = hosts.pid("db1")
+        follows = machine.start(
+            "heat-config-agent",
+            *("log", "--state-dir", str(machine.state), "--follow", "t"),
+            stdin=None,
+        )
+        assert follows.stdout is not None
+        assert follows.stdout.readline() == "t/db_run  | early\n"
+        assert hosts.pid("db1") != session
+        hosts.says("db1", REFUSED)
+        hosts.kill("db1")
+        begun = len(hosts.sessions)
+        wait_until(lambda: len(hosts.sessions) > begun)
+        hosts.is_back("db1")
+        begun = len(hosts.sessions)
+        wait_until(lambda: len(hosts.sessions) > begun)
+        hosts.go.touch()
+        out, err = follows.communicate(timeout=pace.seconds(60))
+    finally:
+        hosts.go.touch()
+        process.communicate(timeout=pace.seconds(60))
+        if follows is not None and follows.poll() is None:
+            follows.kill()
+            follows.communicate()
+    assert (follows.returncode, out) == (0, "t/db_run  | late\n"), err
+
+
+def test_runs_of_a_host_are_listed(machine: Machine) -> None:
+    """`show` lists the runs that the host keeps, and says why it does not; so does its answer as JSON."""
+    hosts = Hosts(machine, "db1")
+    template = hosts.template("db", then=f"[ -e {hosts.go} ] || exit 3")
+    assert hosts.apply(template, hosts.file(db="db1")).code == 1
+    hosts.go.touch()
+    assert hosts.apply(template, None).code == 0
+    done = machine.agent("show", "t/db_run")
+    lines = done.out.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("runs ("))
+    rows = [line.split()[:3] for line in lines[first + 2 :]]
+    assert rows == [["1", "failed", "CREATE"], ["2", "ok", "CREATE"]], done
+    runs = machine.agent("show", "t/db_run", "--json").data["runs"]
+    assert [each["state"] for each in runs] == ["failed", "ok"]
+    assert machine.agent("show", "t/db", "--json").data["runs"] is None
+    hosts.says("db1", REFUSED)
+    done = machine.agent("show", "t/db_run")
+    assert (done.code, "runs (" in done.out) == (0, False)
+    assert "the runs of db_run are not shown: the host db1 is not reached" in done.err
+
+
 def test_earlier_runs_are_asked_of_their_host(machine: Machine) -> None:
     """`log --run N` counts all runs of the deployment there, and `--failed` finds the last failure."""
     hosts = Hosts(machine, "db1")
