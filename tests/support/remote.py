@@ -369,10 +369,12 @@ class Hosts:
             name: {"type": "OS::Heat::SoftwareDeployment", "properties": properties},
         }
 
-    def apply(self, template: Path, hosts: Path | None, *more: str) -> Done:
+    def apply(
+        self, template: Path, hosts: Path | None, *more: str, seconds: float = 60
+    ) -> Done:
         """Apply a template, with a hosts file."""
         words = ["--hosts", str(hosts)] if hosts is not None else []
-        return self.machine.apply(template, *words, *more)
+        return self.machine.apply(template, *words, *more, seconds=seconds)
 
     def stack(self, *words: str) -> Done:
         """Run a command about stacks."""
