@@ -16,12 +16,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import kill_points, pace
+from support import leftovers, pace
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 from support.mounts import may_mount
+from support.stories import Traps
 from support.tools import need_outside_tmp, need_salt
 
 SH = "#!/bin/sh\n"
@@ -64,7 +65,7 @@ def result(heat: SignalServer) -> dict[str, Any]:
     return found
 
 
-def test_a_run_is_kept_away_from_all_of_it(
+def test_isolated_run_sees_nothing_of_the_machine(
     machine: Machine, heat: SignalServer, seen: Path
 ) -> None:
     """Network, homes, temporary files and system; its own folders, outputs and exit code are as for other runs."""
@@ -145,7 +146,9 @@ def test_isolated_run_can_connect_only_to_itself(
     "an isolated run of root unmounts, remounts, and enters the namespaces and the root folder of other processes",
     "the kernel refuses each",
 )
-def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -> None:
+def test_root_cannot_undo_its_isolation(
+    machine: Machine, heat: SignalServer, seen: Path
+) -> None:
     """A run as root cannot undo its isolation with the tools of the machine."""
     ways = (
         "umount /tmp",
@@ -232,6 +235,7 @@ def test_a_run_of_another_user_is_isolated(
 ) -> None:
     """A run of another user is isolated too: it cannot regain privileges, and its folder stays private."""
     outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    leftovers.belongs(outer)
     outer.chmod(0o755)
     config = machine.folder / "agent.conf"
     config.write_text(f"[agent]\nuser_dir = {outer}/users\n")
@@ -264,7 +268,7 @@ def test_a_run_of_another_user_is_isolated(
     "an isolated script ignores TERM, leaves its session and starts others, and times out",
     "none of its processes is left",
 )
-def test_a_timeout_ends_all_of_it(machine: Machine) -> None:
+def test_timeout_ends_all_processes_of_an_isolated_run(machine: Machine) -> None:
     """A timeout ends all processes of an isolated run."""
     script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
     assert (
@@ -287,8 +291,7 @@ def test_isolated_run_outlives_the_agent(
     for number, point in enumerate(
         ("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")
     ):
-        armed = machine.folder / f"armed{number}"
-        armed.touch()
+        traps = Traps(machine.folder, (point, 1))
         script = f"{SH}echo ran; echo out >$heat_outputs_path.one\n"
         given = [
             isolated(
@@ -299,8 +302,8 @@ def test_isolated_run_outlives_the_agent(
                 signal=heat.url(f"d{number}"),
             )
         ]
-        machine.apply(given, **kill_points.environment(point, 1, armed))
-        assert not armed.exists(), point
+        machine.apply(given, **traps.environment)
+        assert not traps.left, point
         machine.apply(given)
         results = [
             json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path

@@ -18,9 +18,10 @@ from heat_config_agent.model.entry import Run
 from heat_config_agent.runs import run_folder
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes
-from support import endings, kill_points, pace
+from support import endings, pace
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
+from support.stories import Traps
 
 pytestmark = pytest.mark.takes(20)
 
@@ -165,7 +166,9 @@ def test_killed_while_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
     ]
 
 
-def test_a_run_that_ended_meanwhile(machine: Machine, heat: SignalServer) -> None:
+def test_run_that_ended_without_an_agent_is_reported(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that ended while no agent was there is reported with its own exit code, streams and outputs."""
     then = "echo out; printf 'a\\n' >$heat_outputs_path.text; exit 7"
     given = deployment(
@@ -408,7 +411,7 @@ def status_files(machine: Machine, identity: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("boot", ["another", None])
-def test_an_interrupted_run_that_may_be_repeated(
+def test_idempotent_run_is_repeated_after_an_interruption(
     machine: Machine, heat: SignalServer, boot: str | None
 ) -> None:
     """A deployment with the option `idempotent: true` is run again after an interruption, and reports that run."""
@@ -488,8 +491,8 @@ def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
     given = deployment(
         config=script(machine), options={"timeout": 0.3}, signal=heat.url()
     )
-    once = machine.write("", "once")
-    killed = machine.apply([given], **kill_points.environment("runner.ending", 1, once))
+    traps = Traps(machine.folder, ("runner.ending", 1))
+    killed = machine.apply([given], **traps.environment)
     assert killed.code == -signal.SIGKILL
     watching = supervisor(machine)
     watching.kill()
@@ -517,14 +520,14 @@ def test_inputs_of_a_killed_agent_are_removed_later(
         inputs={"a": "b"},
         signal=heat.url(),
     )
-    once = machine.write("", "once")
     first = "runner.prepared" if point == "journal.drop.before" else point
-    machine.apply([given], **kill_points.environment(first, 1, once))
+    traps = Traps(machine.folder, (first, 1))
+    machine.apply([given], **traps.environment)
     assert list(machine.state.rglob("inputs.json")) != []
     if first != point:
-        once.touch()
-        machine.apply([], **kill_points.environment(point, 1, once))
-    assert not once.exists()
+        traps = Traps(machine.folder, (point, 1))
+        machine.apply([], **traps.environment)
+    assert not traps.left
 
     assert machine.apply([]).code == 0
     assert list(machine.state.rglob("inputs.json")) == []

@@ -89,13 +89,16 @@ def held(state: Path, role: str = "") -> Iterator[None]:
 
 
 def _locked_by(state: Path) -> LockedError:
-    """Return the error that the lock is held, with what can be done about its holder."""
+    """Return the error that the lock is held, with a hint about its holder."""
     number, _, role = _noted(state).partition(" ")
     process = f" (process {number})" if number.isdecimal() else ""
     place, outer = _place(state)
     shown = f"`heat-config-agent status --state-dir {_quoted(outer)}` shows its work"
     if role == DAEMON:
-        hint = f"{shown}; it also runs the documents in its folder local-data; stop it to run others by hand"
+        hint = (
+            f"{shown}; to have it run a document, copy that into its folder local-data (by default"
+            " /var/lib/os-collect-config/local-data; create it if it is missing); to run documents by hand, stop it"
+        )
         return LockedError(f"another agent works on {place}{process}", hint=hint)
     return LockedError(
         f"another command works on {place}{process}",
