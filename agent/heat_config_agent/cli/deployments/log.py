@@ -33,6 +33,12 @@ from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE
 from heat_config_hooks.values import replace
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.deployments.elsewhere import Following
+    from heat_config_agent.cli.stack_package import Elsewhere
+
 _INTERVAL = 0.2
 """Seconds between two reads of the output of a run that is followed."""
 
@@ -142,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
 def end_after_failure(
     target: named.Named, lines: int
 ) -> tuple[Entry, Mapping[str, str]] | None:
-    """Return what ran after the failure of a deployment, and the last lines of its output; None if nothing did."""
+    """Return the follow-up of a failed deployment, with the last lines of its output; None if it had none."""
     after = kept_runs.follow_up(target.settings.state, target.entry)
     if after is None:
         return None
@@ -154,7 +160,7 @@ def end_after_failure(
 def _after(
     target: named.Named, entry: Entry, options: argparse.Namespace
 ) -> _Reader | None:
-    """Return the output of what ran after the failure of a deployment; None if nothing did, or it is not kept."""
+    """Return the output of the follow-up of a failed deployment; None if it had none, or the output is not kept."""
     settings = target.settings
     after = kept_runs.follow_up(settings.state, entry)
     if after is None:
@@ -177,7 +183,7 @@ def _done(
     runs: Sequence[dict[str, object]],
     missing: Sequence[str] = (),
 ) -> int:
-    """Print the answer with --json, or say what is missing of it; return the exit code."""
+    """Print the answer with --json, or else the reasons of its gaps; return the exit code."""
     code = ExitCode.FAILED if missing else ExitCode.OK
     if options.json:
         failure = envelope.Failure("failed", "; ".join(missing)) if missing else None
@@ -343,7 +349,7 @@ def _few_words(options: argparse.Namespace) -> list[str]:
 def _of_hosts(
     target: named.NamedPlace, options: argparse.Namespace
 ) -> tuple[list[dict[str, object]], list[str]]:
-    """Return the output of the deployments of a stack on other hosts, as JSON, and what is missing."""
+    """Return the output of the deployments of a stack on other hosts, as JSON, and the reasons of gaps."""
     if target.kind != "stack":
         return [], []
     others = stack_package.elsewhere(target.settings, target.name)
@@ -362,6 +368,7 @@ def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
         )
     readers: dict[str, _Reader] = {}
     wide = 0
+    hosts = _following(target, options)
     while True:
         found = named.members(target, options.config)
         wide = max([wide, *(terminal.columns(each.title) for each in found)])
@@ -377,18 +384,41 @@ def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
             there, missing = _of_hosts(target, options)
             ours = [each.values() for each in readers.values()]
             return _done(options, [*ours, *there], missing)
+        at_work = options.follow and _is_at_work(target)
         goes_on = [each.copy(follow=options.follow) for each in readers.values()]
-        if not any(goes_on) and not (options.follow and _is_at_work(target)):
+        if hosts is not None:
+            goes_on.append(hosts.copy(wide, at_work=at_work))
+        if not any(goes_on) and not at_work:
             break
         time.sleep(_INTERVAL)
-    there, missing = _of_hosts(target, options)
-    _print_runs(there, wide)
-    if not (readers or there or missing):
+    if hosts is not None:
+        hosts.close()
+        missing, is_there = hosts.missing, hosts.has_printed
+    else:
+        there, missing = _of_hosts(target, options)
+        _print_runs(there, wide)
+        is_there = bool(there)
+    if not (readers or is_there or missing):
         if options.since is not None:
             _say_idle(options.since)
             return ExitCode.OK
         raise AgentError(f"there is no output of {target.title}: nothing was run")
     return _done(options, [], missing)
+
+
+def _following(
+    target: named.NamedPlace, options: argparse.Namespace
+) -> Following | None:
+    """Return the output of the deployments of a stack on other hosts, to be followed; None for anything else."""
+    if not options.follow or target.kind != "stack":
+        return None
+    stack = target.name
+    from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+
+    def read() -> list[Elsewhere]:
+        return stack_package.elsewhere(target.settings, stack)
+
+    return elsewhere.Following(read, _few_words(options))
 
 
 def _print_runs(runs: Sequence[Mapping[str, object]], wide: int) -> None:
@@ -613,13 +643,13 @@ class _Stream:
         self.name = path.name
         self._path = path
         self._tail = tail
-        """The number of lines at its end of what is there at first that are printed; None for all."""
+        """The number of last lines to print of the text that exists at first; None for all."""
         self._prefix = prefix
         """The text before each line."""
         self._is_inside = False
         """True if the last line that was printed has not ended."""
         self._held: list[str] | None = None if tail is None else []
-        """The text of which the end is printed, while it is read; else None."""
+        """The text that was read, while only its end is to be printed; else None."""
         self._redact = concealer(deployment).text
         self._begun = beginning(deployment)
         self._offset = 0
