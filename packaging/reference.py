@@ -28,7 +28,7 @@ from heat_config_stack.resource_types.servers import Placeholder
 WRITTEN = "<!-- `make reference` writes this page; do not edit it. -->\n"
 
 _SETTINGS = """\
-Every setting, its default, and what it does.
+Every setting, its default, and what it does; some names lead to the page that shows the setting at work.
 [`configure.md`](configure.md) says where settings are written, and which place takes precedence.
 
 A file of settings has sections, and in them lines `name = value`.
@@ -51,6 +51,31 @@ Every command with its arguments, options and exit codes.
 Sections of commands leave out what many commands share: it comes first.
 `--help` of a command and the manual pages have everything together.
 """
+
+
+_GUIDES = {
+    "parallel": "deployments.md#order",
+    "replaced": "deployments.md#order",
+    "reboot_command": "deployments.md#reboots",
+    "hooks_dir": "write-a-hook.md",
+    "plugin_dirs": "stack.md",
+    "user": "tools.md#run-as-another-user",
+    "isolate": "tools.md#isolate-a-run",
+    "secrets_dir": "secrets.md",
+    "provider_dirs": "secrets.md",
+    "keep_for": "files.md#how-long-things-are-kept",
+    "keep_size": "files.md#how-long-things-are-kept",
+    "output_limit": "files.md#how-long-things-are-kept",
+    "scopes": "operate.md",
+    "verify_interval": "operate.md",
+    "metrics_file": "operate.md",
+    "report_url": "operate.md",
+    "trace_url": "operate.md",
+    "ca_file": "configure.md#certificates-and-hosts-to-open",
+    "collectors": "configure.md#how-heat-is-reached",
+    "polling_interval": "configure.md#polling",
+}
+"""Setting of [agent] → the page that shows it at work."""
 
 
 def cell(text: str) -> str:
@@ -99,8 +124,9 @@ def _setting(each: Setting) -> tuple[str, ...]:
     shown = "required" if each.required else f"`{default}`" if default else "–"
     example = f"; example: `{each.example}`" if each.example else ""
     deprecated = f"deprecated: use `{each.replaced_by}`; " if each.replaced_by else ""
+    guide = _GUIDES.get(each.name) if each.section == "agent" else None
     return (
-        f"`{each.name}`",
+        f"[`{each.name}`]({guide})" if guide else f"`{each.name}`",
         shown,
         each.expected,
         deprecated + each.description + example,

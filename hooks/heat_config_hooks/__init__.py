@@ -1,6 +1,6 @@
 """The built-in hooks, each of which carries out deployments with one tool. They do not depend on the agent.
 
-A hook is a module that implements `protocol.Hook`, and a row in `HOOKS`. `hooks/README.md` describes the protocol.
+A hook is a module that implements `protocol.Hook`, and a row in `HOOKS`. `hooks/README.md` says how to write one.
 The rows of `heat_config_compat`, the hooks for older tools, are among them where that package is installed.
 """
 

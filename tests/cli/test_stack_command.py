@@ -419,7 +419,7 @@ def test_only_one_command_at_a_time_changes_a_stack(stacks: Stacks) -> None:
 
 
 def test_the_graph_is_drawn(stacks: Stacks) -> None:
-    """The graph of a template or a stack is drawn as text, for Graphviz, and as a picture."""
+    """The graph of a template or a stack is drawn as text, for Graphviz and Mermaid, and as a picture."""
     path = str(stacks.template())
     text = stacks("graph", "-t", path).out
     assert text.splitlines()[-1].split()[-3:] == ["needs", "config,", "server"]
@@ -430,6 +430,13 @@ def test_the_graph_is_drawn(stacks: Stacks) -> None:
         ("config", "greeting"),
         ("server", "greeting"),
     }
+    flow = stacks("graph", "-t", path, "--format", "mermaid").out.splitlines()
+    names = dict(re.findall(r'^  (r\d)\["(\w+)<br/>', "\n".join(flow), re.MULTILINE))
+    assert flow[0] == "flowchart LR"
+    assert {
+        (names[begin], names[end])
+        for begin, end in re.findall(r"(r\d) --> (r\d)", "\n".join(flow))
+    } == {("config", "greeting"), ("server", "greeting")}
     stacks("create", "a", "-t", path)
     picture = ET.fromstring(stacks("graph", "a", "--format", "svg").out)  # noqa: S314  # our own
     titles = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}title")]
@@ -451,6 +458,13 @@ def test_the_graph_is_drawn(stacks: Stacks) -> None:
     assert [text for text in lanes.itertext() if text.startswith("CREATE ")], (
         "a lane has its action"
     )
+    bars = stacks("graph", "a", "--timeline", "--format", "mermaid").out.splitlines()
+    assert bars[0] == "gantt"
+    assert [line.split()[1] for line in bars if line.startswith("  section ")] == [
+        "config",
+        "server",
+        "greeting",
+    ]
     assert (
         "no timelines"
         in stacks("graph", "a", "--timeline", "--format", "dot", code=2).err

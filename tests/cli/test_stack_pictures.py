@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import random
 import re
+import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from heat_config_stack.cli.stack import drawing
 from heat_config_stack.cli.stack.drawing import Layout, Line, Node, layers
 from heat_config_stack.cli.stack.timeline import Span
 
+ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 SIZE = (120.0, 44.0)
 
@@ -197,3 +201,71 @@ def test_the_timeline_tells_waiting_from_working() -> None:
     assert [len(lane) for lane in bars] == [1, 2, 1]
     assert bars[1][0] == bars[2][0] == "url(#waiting)"
     assert bars[0][0] != bars[1][1]
+
+
+def test_the_status_of_a_resource_is_a_word_and_a_border_in_mermaid() -> None:
+    """Each status has a class with a border of its own, and the resource names its status."""
+    states = ["CREATE_COMPLETE", "CREATE_FAILED", "UPDATE_IN_PROGRESS", "INIT_COMPLETE"]
+    nodes = [
+        node("server"),
+        *(node(state.lower(), "server", status=state) for state in states),
+    ]
+    lines = drawing.mermaid_graph(nodes).splitlines()
+    assert lines[1] == '  r0["server<br/>OS#58;#58;Heat#58;#58;None"]'
+    classes = {line.split()[1]: line for line in lines if "classDef" in line}
+    assert list(classes) == ["complete", "failed", "in_progress", "init"]
+    borders = {line.partition("stroke:")[2] for line in classes.values()}
+    assert len(borders) == 4
+    for state in states:
+        (box,) = (line for line in lines if f'<br/>{state}"]' in line)
+        assert box.split(":::")[1] in classes
+    assert len([line for line in lines if "-->" in line]) == 4
+
+
+def test_the_timeline_in_mermaid_tells_waiting_from_working() -> None:
+    """A deployment that waited for its run has a bar of its waiting before the bar of its run."""
+    spans = [
+        Span("first", "CREATE", "COMPLETE", 0, 0, 10),
+        Span("second", "CREATE", "FAILED", 0, 10, 12),
+        Span("third", "CREATE", "IN_PROGRESS", 0, 12, 12),
+        Span("server", "CREATE", "COMPLETE", 3, 3, 3),
+    ]
+    assert drawing.mermaid_timeline(spans).splitlines()[3:] == [
+        "  section first",
+        "  CREATE COMPLETE 10 s :done, 0, 10000",
+        "  section second",
+        "  waiting :0, 10000",
+        "  CREATE FAILED 2.00 s after waiting 10 s :crit, 10000, 12000",
+        "  section third",
+        "  waiting :0, 12000",
+        "  section server",
+        "  CREATE COMPLETE 0.00 s :done, 3000, 3001",
+    ]
+
+
+HOSTILE = ["short", "end", "設定", 'a"]; click r0 call x()', "a#58;b:c", "`x` <b>&"]
+
+
+@pytest.mark.slow
+def test_mermaid_draws_any_name() -> None:
+    """Mermaid's renderer, as the documentation has it, draws each name as it is."""
+    python = ROOT / ".venv/site/bin/python"
+    if not python.exists():
+        pytest.skip("there is no .venv/site: make docs")
+    drawings = [
+        drawing.mermaid_graph([node(name) for name in HOSTILE]),
+        drawing.mermaid_timeline(
+            [Span(name, "CREATE", "COMPLETE", 0, 0, 1) for name in HOSTILE]
+        ),
+    ]
+    script = "import sys, mmdr; print(mmdr.render(sys.stdin.read()).svg())"
+    for text in drawings:
+        picture = subprocess.run(
+            [python, "-c", script],
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            check=True,
+        ).stdout
+        shown = [html.unescape(each) for each in re.findall(r">([^<{}]+)<", picture)]
+        assert not set(HOSTILE).difference(shown)

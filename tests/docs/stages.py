@@ -145,7 +145,7 @@ def _failed(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It has failed with a code from 124 to 127")
+@stage(PAGE, "Exit codes 124 to 127")
 def _own_codes(places: Places) -> Iterator[None]:
     begin(
         places,
@@ -158,13 +158,13 @@ def _own_codes(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It waits")
+@stage(PAGE, "A deployment waits")
 def _waits(places: Places) -> Iterator[None]:
     begin(places, script("import", "import-1", "exec sleep 600"), WEB)
     yield
 
 
-@stage(PAGE, "It is skipped")
+@stage(PAGE, "A deployment is skipped")
 def _passed_over(places: Places) -> Iterator[None]:
     begin(places, WEB)
     wait_until(lambda: states(places) == {"web": "unasked"}, 30)
@@ -173,7 +173,7 @@ def _passed_over(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It waits for a reboot")
+@stage(PAGE, "A deployment waits for a reboot")
 def _reboot(places: Places) -> Iterator[None]:
     begin(
         places,
@@ -183,7 +183,7 @@ def _reboot(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It does not end")
+@stage(PAGE, "A deployment does not end")
 def _runs(places: Places) -> Iterator[None]:
     begin(
         places,
@@ -235,7 +235,7 @@ def _nowhere(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It does not start")
+@stage(PAGE, "The agent does not start")
 def _not_starting(places: Places) -> Iterator[None]:
     begin(places)
     (places.machine.disk / "etc/heat-config-agent" / PLACE).write_text(
@@ -244,7 +244,7 @@ def _not_starting(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It is not started")
+@stage(PAGE, "No agent is running")
 def _not_started(places: Places) -> Iterator[None]:
     begin(places)
     places.machine.run("systemctl", "disable", "--now", "heat-config-agent")
@@ -331,7 +331,7 @@ def _secrets(places: Places) -> Iterator[None]:
     yield
 
 
-@stage(PAGE, "It waits for cloud-init")
+@stage(PAGE, "The agent waits for cloud-init")
 def _cloud_init(places: Places) -> Iterator[None]:
     begin(places)
     disk, run = places.machine.disk, places.machine.run
@@ -349,7 +349,7 @@ def _cloud_init(places: Places) -> Iterator[None]:
         assert run("systemctl", *words).code == 0
 
 
-@stage(PAGE, "An instance made from another's disk")
+@stage(PAGE, "The disk is a copy of another instance's")
 def _copy(places: Places) -> Iterator[None]:
     begin(places)
     for name in ("i-00000001", "i-00000002"):

@@ -15,7 +15,7 @@ def test_every_metric_is_documented() -> None:
     )
     written = set(re.findall(r'_metric\(\s*"(\w+)"', source))
     table = (
-        (ROOT / "docs/operate.md")
+        (ROOT / "docs/monitor.md")
         .read_text()
         .partition("| metric | meaning |")[2]
         .partition("\n\n")[0]

@@ -42,7 +42,7 @@ def test_every_setting_is_listed_with_its_default() -> None:
         [row] = [
             line
             for line in section.splitlines()
-            if line.startswith(f"| `{setting.name}` |")
+            if re.match(rf"\| \[?`{setting.name}`(\]\(\S+\))? \|", line)
         ]
         default = written(setting.kind, setting.default)
         assert setting.required or not default or f"| `{default}` |" in row

@@ -145,7 +145,7 @@ def test_every_metric_of_trouble_has_an_alert() -> None:
 
 def test_every_alert_is_documented_and_says_what_to_do() -> None:
     """The page has a row for each alert, and each says which machine it is about."""
-    page = (ROOT / "docs/operate.md").read_text()
+    page = (ROOT / "docs/monitor.md").read_text()
     table = page.partition("| alert | meaning |")[2].partition("\n\n")[0]
     assert re.findall(r"(?m)^\| `(\w+)`", table) == [rule["alert"] for rule in rules()]
     for rule in rules():

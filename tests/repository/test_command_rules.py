@@ -256,6 +256,30 @@ def test_exit_codes_are_those_of_the_agent(command: str) -> None:
     assert {0, 2} <= set(listed)
 
 
+def exit_codes(command: str) -> set[int]:
+    """Return the exit codes that the help of a command lists."""
+    _, _, rows = (COMMANDS[command].epilog or "").partition("exit codes:\n")
+    return {int(code) for code in re.findall(r"(?m)^  (\d+) +\S", rows)}
+
+
+@together.cases("command", COMMANDS)
+def test_only_command_that_waits_can_end_when_its_time_is_over(command: str) -> None:
+    """A command has the exit code 7 if it has the option for the time."""
+    is_waiting = "--wait-for" in names(COMMANDS[command])
+    assert (ExitCode.TIMED_OUT in exit_codes(command)) is is_waiting
+
+
+@together.cases("command", [each for each in COMMANDS if each.startswith("stack ")])
+def test_command_that_shows_a_stack_does_no_work(command: str) -> None:
+    """Its help has no lock, no reboot and no rollback; a command that works on a stack has all of them."""
+    works = {ExitCode.LOCKED, ExitCode.REBOOT, ExitCode.TIMED_OUT}
+    codes = exit_codes(command)
+    if "--max-hosts" in names(COMMANDS[command]):
+        assert works <= codes
+    elif command not in ("stack abandon", "stack cancel"):
+        assert not works & codes
+
+
 @pytest.mark.parametrize("command", ASKING)
 def test_command_that_asks_takes_yes(command: str) -> None:
     """A script answers the question with an option."""

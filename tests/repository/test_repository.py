@@ -115,9 +115,11 @@ def test_every_example_can_be_applied(machine: Machine, example: Path) -> None:
 
 
 def test_example_of_a_hook_works(machine: Machine) -> None:
-    """The hook that hooks/README.md shows works as it stands there."""
+    """The hook that docs/write-a-hook.md shows works as it stands there."""
     [source] = re.findall(
-        r"```python\n(#!.*?)```", (ROOT / "hooks/README.md").read_text(), re.DOTALL
+        r"```python shout\n(#!.*?)```",
+        (ROOT / "docs/write-a-hook.md").read_text(),
+        re.DOTALL,
     )
     machine.hook("shout", source)
     given = deployment(config="quiet\n", group="shout", outputs=["length", "other"])

@@ -278,6 +278,8 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
             ("graph", "--timeline"),
             ("graph", "--timeline", "--format", "svg"),
             ("graph", "--format", "dot"),
+            ("graph", "--format", "mermaid"),
+            ("graph", "--timeline", "--format", "mermaid"),
         ),
     ):
         yield f"stack {' '.join(words)}", _stack(machine, *words, name)

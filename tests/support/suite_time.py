@@ -1,4 +1,4 @@
-"""The time of the suite by folder: `python tests/support/suite_time.py REPORT`, a table for CONTRIBUTING.md.
+"""The time of the suite by folder: `python tests/support/suite_time.py REPORT`, a table for tests/README.md.
 
 REPORT is what `make test-all ARGS=--junitxml=REPORT` has written. The time of a test is that on the clock, with its
 fixtures and with all that it waits for.

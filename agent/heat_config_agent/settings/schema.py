@@ -119,7 +119,8 @@ SETTINGS: tuple[Setting, ...] = (
             "state_dir",
             PATH,
             "",
-            "where the agent keeps the journal, runs and everything else; empty for /var/lib/heat-config-agent",
+            "where the agent keeps the journal, runs and everything else; empty for /var/lib/heat-config-agent, or for "
+            "~/.local/state/heat-config-agent of a user who is not root",
             "/srv/agent",
         ),
         _row(
@@ -209,7 +210,7 @@ SETTINGS: tuple[Setting, ...] = (
             "vault_credentials",
             PATH,
             paths.VAULT_CREDENTIALS,
-            "a file with the credentials for it: a JSON object with token, or with role_id and secret_id",
+            "a file with the credentials for that server: a JSON object with token, or with role_id and secret_id",
         ),
         _row(
             "provider_dirs",

@@ -777,7 +777,10 @@ def _add_graph(inner: state_options.Commands) -> None:
         help="draw when each resource was last worked on",
     )
     parser.add_argument(
-        "--format", choices=("text", "dot", "svg"), default="text", help="default: text"
+        "--format",
+        choices=("text", "dot", "mermaid", "svg"),
+        default="text",
+        help="default: text",
     )
     parser.epilog = _codes({2: _TEMPLATE}, works=False)
     state_options.add_json(parser)

@@ -1,4 +1,4 @@
-"""The graph and the timeline of a stack: as text, for Graphviz, or as SVG with nothing that a browser would fetch.
+"""The graph and the timeline of a stack: as text, for Graphviz, for Mermaid, or as SVG that a browser can show alone.
 
 The layers of the graph are columns. A line that passes columns gets a *lane* in each of them, which takes room between
 the boxes as a box does, so that no line runs behind a box.
@@ -390,12 +390,14 @@ def _svg_text(x: float, y: float, text: str, extra: str = "") -> str:
 
 
 def _status(status: str) -> tuple[str, str, float, str, str]:
+    return _LOOKS[_look(status)]
+
+
+def _look(status: str) -> str:
+    """Return the name of a status in `_LOOKS`, or nothing for one that has no look of its own."""
     if status.startswith("INIT"):
-        return _LOOKS["INIT"]
-    return next(
-        (look for end, look in _LOOKS.items() if end and status.endswith(end)),
-        _LOOKS[""],
-    )
+        return "INIT"
+    return next((end for end in _LOOKS if end and status.endswith(end)), "")
 
 
 def extent(text: str, letter: float) -> float:
@@ -574,13 +576,13 @@ def graph(options: argparse.Namespace) -> int:
     if options.timeline:
         if options.format == "dot":
             raise UsageError(
-                "Graphviz draws no timelines", hint="give --format text or svg"
+                "Graphviz draws no timelines",
+                hint="give --format text, mermaid or svg",
             )
         spans = timeline.spans(
             root, journal.read(listing.folder(settings.state, options.name)).values()
         )
-        drawn = svg_timeline(spans) if options.format == "svg" else _bars(spans)
-        return _answer(options, drawn, (), spans)
+        return _answer(options, _TIMELINES[options.format](spans), (), spans)
     if root.defined is None:
         raise UsageError(f"{root.name} was rolled back, and has no resources")
     states = {name: "_".join(each.state) for name, each in root.resources.items()}
@@ -707,6 +709,66 @@ def _quoted(text: str) -> str:
     return json.dumps(terminal.line(text), ensure_ascii=False)
 
 
+def mermaid_graph(nodes: Sequence[Node]) -> str:
+    """Return the graph for Mermaid, which draws it where people read code. Raises UsageError."""
+    layers(nodes)
+    names = {each.name: f"r{number}" for number, each in enumerate(nodes)}
+    lines, used = ["flowchart LR"], dict[str, None]()
+    for each in nodes:
+        label = "<br/>".join(
+            _mermaid(part) for part in (each.name, each.type, each.status) if part
+        )
+        look = _look(each.status).lower()
+        used.setdefault(look)
+        lines.append(
+            f'  {names[each.name]}["{label}"]' + (f":::{look}" if look else "")
+        )
+    needs = direct(nodes)
+    lines += [
+        f"  {names[other]} --> {names[each.name]}"
+        for each in nodes
+        for other in needs[each.name]
+    ]
+    for look in filter(None, used):
+        fill, stroke, thick, dashes, _ = _LOOKS[look.upper()]
+        lines.append(
+            f"  classDef {look} fill:{fill},stroke:{stroke},stroke-width:{thick}px,color:#222"
+            + (f",stroke-dasharray:{dashes}" if dashes else "")
+        )
+    return "\n".join([*lines, ""])
+
+
+def mermaid_timeline(spans: Sequence[Span]) -> str:
+    """Return the times of resources for Mermaid: a section for each, its waiting and its work as bars."""
+    lines = ["gantt", "  dateFormat x", "  axisFormat %M:%S"]
+    for span in spans:
+        begin, work, end = (
+            round(max(at, 0.0) * 1000) for at in (span.begin, span.work, span.end)
+        )
+        lines.append(f"  section {_mermaid(span.path)}")
+        if span.waited:
+            lines.append(f"  waiting :{begin}, {work}")
+        if work < end or not span.waited:
+            bar = {"FAILED": "crit, ", "IN_PROGRESS": "active, "}.get(
+                _look(span.status), "done, "
+            )
+            text = _mermaid(f"{span.action} {span.status} {span.times()}")
+            start = work if span.waited else begin
+            # Mermaid needs a length: a bar of no time gets a thousandth of a second.
+            lines.append(f"  {text} :{bar}{start}, {max(end, start + 1)}")
+    return "\n".join([*lines, ""])
+
+
+def _mermaid(text: str) -> str:
+    """Return a text for Mermaid, in one line: whatever could be its syntax as a number."""
+    return "".join(
+        sign
+        if sign.isalnum() or sign in " _-./,()" or not sign.isascii()
+        else f"#{ord(sign)};"
+        for sign in terminal.line(text)
+    )
+
+
 def _bars(spans: Sequence[Span]) -> str:
     """Return a line for each resource: its bar is light while it waits, and dark while it is worked on."""
     scale = _BAR / max([span.end for span in spans if span.end > 0], default=1)
@@ -734,4 +796,5 @@ def _svg(nodes: Sequence[Node]) -> str:
     return svg_graph(layers(nodes))
 
 
-_DRAWN = {"text": _text_graph, "dot": _dot, "svg": _svg}
+_DRAWN = {"text": _text_graph, "dot": _dot, "mermaid": mermaid_graph, "svg": _svg}
+_TIMELINES = {"text": _bars, "mermaid": mermaid_timeline, "svg": svg_timeline}
