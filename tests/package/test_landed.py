@@ -55,7 +55,7 @@ compopt() { :; }
 _heat_config_agent "${1%% *}" "${1##* }"
 printf '%s\n' "${COMPREPLY[@]%% }"
 """
-"""What bash does when the tab key is pressed at the end of a line."""
+"""Commands of bash that complete a line as the tab key at its end does."""
 
 
 @pytest.fixture(scope="module", params=RELEASES)
