@@ -405,7 +405,7 @@ class _Page:
 
 
 _CODES = """\
-Every command can end with `0`, `2` and `130`.
+Every command can end with `0` or `2`, and with `130` if it is interrupted.
 A section names the other exit codes of its command, and explains those that mean something special there.
 `--help` of a command explains all of its exit codes.
 They are [stable](stability.md).

@@ -24,6 +24,7 @@ from support import (
     pace,
     planted,
     shares,
+    suite_time,
     tested_on,
 )
 from support.cloud import Cloud
@@ -227,6 +228,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(
             outcomes_before.Outcomes(config), "outcomes of the tests"
         )
+        config.pluginmanager.register(suite_time.Times(), "times of the tests")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -235,6 +237,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         fault_table.LOG.unlink(missing_ok=True)
     leftovers.watch(session.config)
     compiled.have_compiled(session.config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Pass on what this process has used."""
+    suite_time.tell(session.config)
 
 
 @pytest.hookimpl(wrapper=True)

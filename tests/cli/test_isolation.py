@@ -16,12 +16,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import kill_points, pace
+from support import leftovers, pace
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 from support.mounts import may_mount
+from support.stories import Traps
 from support.tools import need_outside_tmp, need_salt
 
 SH = "#!/bin/sh\n"
@@ -232,6 +233,7 @@ def test_a_run_of_another_user_is_isolated(
 ) -> None:
     """A run of another user is isolated too: it cannot regain privileges, and its folder stays private."""
     outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    leftovers.belongs(outer)
     outer.chmod(0o755)
     config = machine.folder / "agent.conf"
     config.write_text(f"[agent]\nuser_dir = {outer}/users\n")
@@ -287,8 +289,7 @@ def test_isolated_run_outlives_the_agent(
     for number, point in enumerate(
         ("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")
     ):
-        armed = machine.folder / f"armed{number}"
-        armed.touch()
+        traps = Traps(machine.folder, (point, 1))
         script = f"{SH}echo ran; echo out >$heat_outputs_path.one\n"
         given = [
             isolated(
@@ -299,8 +300,8 @@ def test_isolated_run_outlives_the_agent(
                 signal=heat.url(f"d{number}"),
             )
         ]
-        machine.apply(given, **kill_points.environment(point, 1, armed))
-        assert not armed.exists(), point
+        machine.apply(given, **traps.environment)
+        assert not traps.left, point
         machine.apply(given)
         results = [
             json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path

@@ -11,10 +11,10 @@ import pytest
 
 from heat_config_agent.deployments import replacement
 from heat_config_agent.state import journal
-from support import kill_points
 from support.commands import SH, counted, run, runs, wait_for_text
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
+from support.stories import Traps
 
 FOLLOWS = "d1.failed"
 """The key of what follows the failure of d1."""
@@ -388,10 +388,8 @@ def test_agent_killed_at_any_point_runs_it_once(
 ) -> None:
     """The first passing is that of the run, and the second that of what follows its failure."""
     path = machine.write([failing(machine, signal=heat.url())])
-    trap = machine.folder / "trap"
-    trap.touch()
-    variables = kill_points.environment(point, passing, trap)
-    process = machine.start_apply(path, **variables)
+    traps = Traps(machine.folder, (point, passing))
+    process = machine.start_apply(path, **traps.environment)
     process.communicate()
     assert process.returncode == -signal.SIGKILL, point
 

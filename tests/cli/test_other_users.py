@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from support import kill_points, pace, planted
+from support import leftovers, pace, planted
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Done, Machine, deployment
+from support.stories import Traps
 from support.tools import need, need_root, need_salt
 
 SH = "#!/bin/sh\n"
@@ -33,6 +34,7 @@ def place(machine: Machine) -> Iterator[Path]:
     """The folder of runs of other users, which they can reach: pytest's own they cannot."""
     need_root()
     outer = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    leftovers.belongs(outer)
     outer.chmod(0o755)
     machine.config = machine.folder / "agent.conf"
     machine.config.write_text(f"[agent]\nuser_dir = {outer}/users\n")
@@ -478,14 +480,13 @@ def test_a_run_of_another_user_outlives_the_agent(
     for number, point in enumerate(
         ("runner.prepared", "runner.word", "runner.closed", "journal.finished.after")
     ):
-        armed = machine.folder / f"armed{number}"
-        armed.touch()
+        traps = Traps(machine.folder, (point, 1))
         script = f"{SH}echo ran; echo out >$heat_outputs_path.one\n"
         given = [
             theirs(f"d{number}", script, outputs=["one"], signal=heat.url(f"d{number}"))
         ]
-        apply(machine, given, **kill_points.environment(point, 1, armed))
-        assert not armed.exists(), point
+        apply(machine, given, **traps.environment)
+        assert not traps.left, point
         apply(machine, given)
         results = [
             json.loads(each.body) for each in heat.signals if f"/d{number}" in each.path

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from support import kill_points
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
 from support.machine import Machine, deployment
+from support.stories import Traps
 
 
 @pytest.fixture
@@ -556,12 +556,11 @@ def test_a_refusal_outlives_the_agent(
         "signals.after",
     )
     for number, point in enumerate(points):
-        armed = governed.machine.folder / f"armed{number}"
-        armed.touch()
+        traps = Traps(governed.machine.folder, (point, 1))
         given = [deployment(f"d{number}", script(proof), signal=heat.url(f"d{number}"))]
         governed.policy("tools = ansible")
-        governed.apply(given, **kill_points.environment(point, 1, armed))
-        assert not armed.exists(), point
+        governed.apply(given, **traps.environment)
+        assert not traps.left, point
         if number > 1:
             governed.policy("tools = script")
         governed.apply(given)
@@ -587,12 +586,11 @@ def test_a_permission_does_not_outlive_the_agent(
     """Accepted deployments, and ones whose folder is there already, are asked again."""
     points = ("journal.accepted.after", "runner.folder", "runner.prepared")
     for number, point in enumerate(points):
-        armed = governed.machine.folder / f"armed{number}"
-        armed.touch()
+        traps = Traps(governed.machine.folder, (point, 1))
         given = [deployment(f"d{number}", script(proof), signal=heat.url(f"d{number}"))]
         governed.policy("tools = script")
-        governed.apply(given, **kill_points.environment(point, 1, armed))
-        assert not armed.exists(), point
+        governed.apply(given, **traps.environment)
+        assert not traps.left, point
         governed.policy("tools = ansible")
         governed.apply(given)
         (signal,) = (each for each in heat.signals if f"/d{number}" in each.path)

@@ -6,10 +6,10 @@ import signal
 
 import pytest
 
-from support import kill_points
 from support.commands import SH, counted, let_go, runs, waiting
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
+from support.stories import Traps
 
 
 def test_retry_runs_it_again(machine: Machine, heat: SignalServer) -> None:
@@ -37,11 +37,8 @@ def test_deployment_that_left_before_its_retry_keeps_its_result(
     given = [counted(machine, "d1", signal=heat.url())]
     machine.apply(given)
     machine.agent("retry", "d1")
-    armed = machine.folder / "armed"
-    armed.touch()
-    killed = machine.apply(
-        given, **kill_points.environment("journal.accepted.after", 1, armed)
-    )
+    traps = Traps(machine.folder, ("journal.accepted.after", 1))
+    killed = machine.apply(given, **traps.environment)
     assert killed.code == -signal.SIGKILL
 
     machine.apply([])

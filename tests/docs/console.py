@@ -10,7 +10,8 @@ the language, and the second one the name of the file.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +111,23 @@ def sections(page: str) -> list[Section]:
                 )
             )
     return [*result, Section(page, title, tuple(items))]
+
+
+def with_ports(page: Sequence[Section], ports: Mapping[str, str]) -> list[Section]:
+    """Return a page with other ports in their commands, their output and their files."""
+
+    def changed(text: str) -> str:
+        for old, new in ports.items():
+            text = re.sub(rf"\b{old}\b", new, text)
+        return text
+
+    def moved(item: Command | File) -> Command | File:
+        if isinstance(item, File):
+            return replace(item, text=changed(item.text))
+        printed = tuple(changed(line) for line in item.printed)
+        return replace(item, line=changed(item.line), printed=printed)
+
+    return [replace(each, items=tuple(map(moved, each.items))) for each in page]
 
 
 def _at(page: str, number: int) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from docs import prose
 from docs.console import ROOT, Command, File
 from package.built import COMPAT, package
-from support import pace
+from support import leftovers, pace
 from support.machine import BIN, Done
 from support.mounts import may_mount
 from support.unprivileged import NOBODY, Unprivileged, need_open_checkout
@@ -94,6 +95,7 @@ class Places:
             if self._is_another:
                 need_open_checkout()
             folder = Path(tempfile.mkdtemp(prefix="page-", dir="/tmp"))
+            leftovers.belongs(folder)
             self._ending.callback(shutil.rmtree, folder)
             self._checkout = folder / "heat-config-agent"
             copy_checkout(self._checkout)
@@ -208,22 +210,7 @@ def _as_on_a_new_machine() -> tuple[str, ...]:
 
 def copy_checkout(folder: Path) -> None:
     """Copy what git knows of the checkout."""
-    listed = [
-        "git",
-        "-c",
-        "safe.directory=*",
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
-    names = (
-        subprocess.run(listed, cwd=ROOT, capture_output=True, check=True)
-        .stdout.decode()
-        .split("\0")[:-1]
-    )
-    for name in names:
-        if (ROOT / name).is_file() and not name.startswith("tests/"):
+    for name in prose.files():
+        if not name.startswith("tests/"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)

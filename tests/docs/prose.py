@@ -64,27 +64,22 @@ def findings(text: str) -> Iterator[tuple[int, str]]:
                 yield number, "several sentences: put each on a line of its own"
 
 
+def files(*patterns: str) -> list[str]:
+    """Return the names of all files that git knows of, or will know of; with patterns, of those that match one."""
+    words = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others"]
+    listed = subprocess.run(
+        [*words, "--exclude-standard", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listed.stdout.split("\0") if (ROOT / name).is_file()]
+
+
 def pages() -> list[Path]:
     """Return every page of Markdown that git knows of, or will know of."""
-    listed = [
-        "git",
-        "-c",
-        "safe.directory=*",
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-        "*.md",
-    ]
-    names = subprocess.run(
-        listed, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\0")
-    return [
-        ROOT / name
-        for name in names
-        if name and name not in LEFT_ALONE and (ROOT / name).exists()
-    ]
+    return [ROOT / name for name in files("*.md") if name not in LEFT_ALONE]
 
 
 def main() -> int:

@@ -7,9 +7,10 @@ from contextlib import nullcontext
 
 import pytest
 
-from docs.console import PAGES, Command, File, sections
+from docs.console import PAGES, Command, File, Section, sections, with_ports
 from docs.places import Places
 from docs.stages import STAGES
+from support import ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.takes(200), pytest.mark.apart]
 
@@ -34,6 +35,12 @@ ELSEWHERE = {"docs/migrate.md", "docs/playground.md"}
 UNINSTALLED = {"README.md", "docs/install.md", "packaging/README.md"}
 """Pages that begin on a machine without the agent."""
 
+PORTS = {
+    "docs/hosts-tutorial.md": ("2201", "2202"),
+    "docs/recipes.md": ("18765",),
+}
+"""Ports on which a page has a program listen: free ones take their place, so that another run is not met."""
+
 LOGS_IN = {"docs/hosts-tutorial.md"}
 """Pages on which the reader logs in by ssh."""
 
@@ -47,11 +54,17 @@ def places(request: pytest.FixtureRequest) -> Iterator[Places]:
     places.end()
 
 
+def on_free_ports(page: str) -> list[Section]:
+    """Return a page, with a free port for each on which it has a program listen."""
+    free = {port: str(ports.reserved()) for port in PORTS.get(page, ())}
+    return with_ports(sections(page), free)
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])
 def test_a_page_is_true(page: str, places: Places) -> None:
     """The files of a page are put in their places, and its commands succeed with the shown output."""
-    found = sections(page)
+    found = on_free_ports(page)
     prompts = {
         each.prompt
         for section in found

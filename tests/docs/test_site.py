@@ -79,10 +79,10 @@ def pages(site: Path) -> dict[Path, Page]:
     }
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    """A Chromium of one test."""
-    started = Browser(need_chromium(), tmp_path)
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A Chromium."""
+    started = Browser(need_chromium(), tmp_path_factory.mktemp("chromium"))
     try:
         started.attach()
         yield started

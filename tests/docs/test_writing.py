@@ -13,32 +13,14 @@ from functools import cache
 import pytest
 import yaml
 
+from docs import prose
 from docs.console import PAGES, ROOT, Command, File, Section, sections
 from docs.stages import STAGES
-from docs.test_pages import NOT_RUN
+from docs.test_pages import NOT_RUN, PORTS
 from support import loaded
 from support.machine import BIN
 
-EVERY = tuple(
-    name
-    for name in subprocess.run(
-        [
-            "git",
-            "-c",
-            "safe.directory=*",
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "*.md",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    if (ROOT / name).exists()
-)
+EVERY = tuple(prose.files("*.md"))
 """Every page of the repository."""
 
 CHECKS: dict[str, Callable[[str], object]] = {
@@ -166,6 +148,17 @@ def test_blocks_of_a_page_are_valid_in_their_language() -> None:
             assert not item.path or f"`{item.path}`" in "\n".join(before[-4:]), (
                 f"{item.where}: say where {item.path} is"
             )
+
+
+def test_no_page_takes_a_port_of_this_machine() -> None:
+    """Each port that a command or a file of a page names is replaced by a free one, so that two runs do not meet."""
+    named: dict[str, set[str]] = {}
+    for section, item in items():
+        if isinstance(item, Command) or (item.path and section.page in PORTS):
+            text = item.line if isinstance(item, Command) else item.text
+            for port in re.findall(r"(?:\b127\.0\.0\.1:|\bPort |\w:)(\d{4,5})\b", text):
+                named.setdefault(section.page, set()).add(port)
+    assert named == {page: set(ports) for page, ports in PORTS.items()}
 
 
 def test_nothing_is_prepared_in_vain() -> None:

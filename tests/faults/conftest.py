@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import leftovers
 from support.daemon import Daemon
 from support.machine import BIN, Machine
 from support.result_servers import Servers
@@ -26,6 +27,7 @@ def unprivileged() -> Iterator[Unprivileged]:
             "only root can become another user: run the tests as root, with setpriv (apt install util-linux)"
         )
     with tempfile.TemporaryDirectory(prefix="heat-config-agent-") as name:
+        leftovers.belongs(Path(name))
         folder = Path(name) / "machine"
         folder.mkdir()
         machine = Unprivileged(folder)

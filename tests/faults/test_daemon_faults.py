@@ -350,7 +350,7 @@ def test_daemon_copes_with_folders_in_the_place_of_files(
 @pytest.mark.fault(
     1,
     "a source that cannot be read any more",
-    "what it had last still counts, and that is said; it is read when it is back",
+    "its last document stays in force, and a sentence says so; it is read when it is back",
 )
 def test_a_local_folder_that_cannot_be_read(
     daemon: Daemon, machine: Machine, heat: SignalServer

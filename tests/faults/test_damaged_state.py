@@ -17,7 +17,7 @@ pytestmark = pytest.mark.takes(20)
 @pytest.mark.fault(
     1,
     "a line of the journal damaged, or all of them",
-    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
+    "a sentence says that the file is set aside; at most its own deployment is lost; nothing is run twice",
 )
 def test_damaged_line_costs_at_most_its_own_deployment(
     machine: Machine, heat: SignalServer
@@ -56,7 +56,7 @@ def test_damaged_line_costs_at_most_its_own_deployment(
 @pytest.mark.fault(
     1,
     "a line of the journal damaged, or all of them",
-    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
+    "a sentence says that the file is set aside; at most its own deployment is lost; nothing is run twice",
 )
 @pytest.mark.parametrize("state", ["accepted", "running", "finished", "signalled"])
 def test_a_known_id_runs_once_whatever_line_is_damaged(
@@ -84,7 +84,7 @@ def test_a_known_id_runs_once_whatever_line_is_damaged(
 @pytest.mark.fault(
     1,
     "a line of the journal damaged, or all of them",
-    "the file is set aside and that is said; it costs at most its own deployment; nothing is run twice",
+    "a sentence says that the file is set aside; at most its own deployment is lost; nothing is run twice",
 )
 @pytest.mark.parametrize(
     "content",
@@ -170,7 +170,7 @@ def test_files_of_a_run_that_are_not_there(
 @pytest.mark.fault(
     2,
     "a disk that does not give how a run ended (EIO)",
-    "it has failed, and what is said is that this cannot be read",
+    "it has failed, and the reason says that its end cannot be read",
 )
 def test_a_status_that_the_disk_does_not_give(
     machine: Machine, heat: SignalServer

@@ -322,7 +322,7 @@ def test_a_file_of_ours_that_cannot_be_read(
 @pytest.mark.fault(
     1,
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
-    "that is said; deployments are carried out, once",
+    "a sentence says so; each deployment is carried out once",
 )
 def test_deployed_on_a_disk_that_is_full(
     machine: Machine, heat: SignalServer, disk: Disk
@@ -355,7 +355,7 @@ def test_deployed_on_a_disk_that_is_full(
 @pytest.mark.fault(
     1,
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
-    "that is said; deployments are carried out, once",
+    "a sentence says so; each deployment is carried out once",
 )
 @pytest.mark.parametrize("place", ["a-file", "a-file/deployed"])
 def test_deployed_that_cannot_be_a_folder(
@@ -379,7 +379,7 @@ def test_deployed_that_cannot_be_a_folder(
 @pytest.mark.fault(
     1,
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
-    "that is said; deployments are carried out, once",
+    "a sentence says so; each deployment is carried out once",
 )
 def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(
     machine: Machine, heat: SignalServer
@@ -409,7 +409,7 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(
 @pytest.mark.fault(
     1,
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
-    "that is said; deployments are carried out, once",
+    "a sentence says so; each deployment is carried out once",
 )
 def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) -> None:
     """A script may remove `deployed/`: that is said, its result is delivered, and it is not run again."""

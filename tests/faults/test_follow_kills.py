@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import shutil
 import sys
 import traceback
@@ -12,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from support import kill_points
+from support import kill_points, stories
 from support.origins import packed
 from support.repositories import template
 from support.sites import Site
+from support.stories import Aim, Traps
 
 pytestmark = [
     pytest.mark.takes(20),
@@ -73,26 +76,20 @@ class Lines:
         return line
 
 
-def calls(path: Path, folder: Path) -> list[str]:
-    """Return the calls below a folder that were listed, of each kind the first and the last one: «NAME@PATH N»."""
-    recorded = [
-        tuple(text.split(maxsplit=2)[1:]) for text in path.read_text().splitlines()
+def known(path: str) -> str:
+    """Return the beginning of a path that is the same for each revision."""
+    parts = path.split("/")[:2]
+    return "/".join(itertools.takewhile(lambda part: not re.search(r"\d", part), parts))
+
+
+def some(aims: list[Aim]) -> list[Aim]:
+    """Return of each kind of call the first and the last one."""
+    kinds: dict[str, list[Aim]] = {}
+    for each in aims:
+        kinds.setdefault(each[0], []).append(each)
+    return [
+        aim for same in kinds.values() for aim in dict.fromkeys((same[0], same[-1]))
     ]
-    kinds = []
-    for name, place in recorded:
-        if place.startswith(f"{folder}/"):
-            inside = place.removeprefix(f"{folder}/").split("/")
-            known = [
-                part
-                for part in inside[:2]
-                if not any(letter.isdigit() for letter in part)
-            ]
-            kinds.append((name, f"{folder}/{'/'.join(known)}"))
-    found = []
-    for name, place in dict.fromkeys(kinds):
-        last = sum(each == name and where.startswith(place) for each, where in recorded)
-        found += [f"{name}@{place} {number}" for number in sorted({1, last})]
-    return found
 
 
 @pytest.mark.fault(
@@ -112,8 +109,8 @@ def test_follower_survives_a_kill_before_each_call(
     assert site.step().problem == ""
     said.append(lines.next())
     assert step(site, f"?? 0 {tmp_path}/calls") == 0
-    aims = calls(tmp_path / "calls", folder)
-    assert {each.partition("@")[0] for each in aims} >= {
+    aims = some(stories.calls(tmp_path / "calls", folder, known))
+    assert {point.partition("@")[0] for point, _ in aims} >= {
         "rename",
         "unlink",
         "mkdir",
@@ -121,11 +118,10 @@ def test_follower_survives_a_kill_before_each_call(
         "write",
     }
 
-    armed = tmp_path / "armed"
     for aim in aims:
-        armed.touch()
+        armed = Traps(tmp_path, aim, root=folder).environment[kill_points.VARIABLE]
         said.append(lines.next())
-        assert step(site, f"{aim} {armed}") == -9, aim
+        assert step(site, armed) == -9, aim
         for _ in range(3):
             record = site.step()
         assert (record.problem, record.begun) == ("", ""), aim

@@ -47,7 +47,7 @@ def revision(kind: str, log: Path, line: str, more: str = "") -> dict[str, str]:
 @pytest.mark.fault(
     1,
     "a followed server (git by sshd and over TLS, nginx, docker-registry) that hangs, is away, changes, or goes back",
-    "the last good revision stays in force, it is said why, and each revision runs once",
+    "the last good revision stays in force, a sentence says why, and each revision runs once",
 )
 def test_followed_source_survives_mistakes_and_outages_of_its_server(
     kind: str, tmp_path: Path

@@ -81,7 +81,7 @@ def ran(hosts: Hosts) -> bool:
 power = fault(
     1,
     "the power of a host goes, while a script runs there, or after its end and before the coordinator has the result",
-    "an interrupted run is said to be one, a result is taken over, and nothing runs twice unasked",
+    "an interrupted run is reported as such, a result is taken over, and nothing runs twice unasked",
 )
 
 

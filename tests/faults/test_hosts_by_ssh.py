@@ -93,7 +93,7 @@ def test_break_in_the_middle_of_a_run(machine: Machine, kill: object) -> None:
 @pytest.mark.fault(
     3,
     "a host whose sshd is away while another host works",
-    "the other goes on, it is said which host is waited for and why, and its script runs when it is back",
+    "the other continues, a sentence names the host that is waited for and why, and its script runs when it is back",
 )
 def test_host_that_is_away(machine: Machine) -> None:
     """Both scripts run once."""

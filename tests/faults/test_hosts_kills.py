@@ -15,7 +15,6 @@ import os
 import random
 import re
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -152,8 +151,7 @@ class Story:
         for _ in range(TRIES):
             process = self.hosts.machine.start(*self.command("shaken", version))
             while left and process.poll() is None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(self.chance.uniform(0.1, 1.5))
+                killing.ends_within(process, self.chance.uniform(0.1, 1.5))
                 left -= self.kill(process)
             out, err = process.communicate(timeout=pace.seconds(120))
             self.told.append(f"exit code {process.returncode}\n{out}{err}")
@@ -209,12 +207,9 @@ class Story:
 
     def running(self, coordinator: subprocess.Popen[str]) -> list[killing.Running]:
         """Return the runs that go on on the hosts; wait a moment for one, as they are short."""
-        end = time.monotonic() + MOMENT
-        while not (found := killing.runs(self.hosts.machine)):
-            if coordinator.poll() is not None or time.monotonic() > end:
-                break
-            time.sleep(0.02)
-        return found
+        machine = self.hosts.machine
+        killing.wait_for_a_run(lambda: killing.runs(machine), coordinator, MOMENT)
+        return killing.runs(machine)
 
     def state(self, stack: str) -> Any:
         """Return what a stack has come to, without times and ids."""
@@ -255,8 +250,8 @@ def connections(hosts: SshHosts) -> list[psutil.Process]:
 @pytest.mark.fault(
     1,
     "`kill -9` at random moments, of a coordinator, its connections, the sessions on its hosts, and the runs there",
-    "the same command ends in the state of an undisturbed run; no script runs twice, but for one whose run was killed, "
-    "and nothing is said to be done that was not",
+    "the same command ends in the state of an undisturbed run; no script runs twice "
+    "except one whose run was killed, and nothing is reported as done that was not",
 )
 def test_life_with_random_kills(machine: Machine) -> None:
     """Five scripts on two hosts, four of which pass values on: created, updated and deleted, again and again."""

@@ -18,9 +18,10 @@ from heat_config_agent.model.entry import Run
 from heat_config_agent.runs import run_folder
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes
-from support import endings, kill_points, pace
+from support import endings, pace
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
+from support.stories import Traps
 
 pytestmark = pytest.mark.takes(20)
 
@@ -488,8 +489,8 @@ def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
     given = deployment(
         config=script(machine), options={"timeout": 0.3}, signal=heat.url()
     )
-    once = machine.write("", "once")
-    killed = machine.apply([given], **kill_points.environment("runner.ending", 1, once))
+    traps = Traps(machine.folder, ("runner.ending", 1))
+    killed = machine.apply([given], **traps.environment)
     assert killed.code == -signal.SIGKILL
     watching = supervisor(machine)
     watching.kill()
@@ -517,14 +518,14 @@ def test_inputs_of_a_killed_agent_are_removed_later(
         inputs={"a": "b"},
         signal=heat.url(),
     )
-    once = machine.write("", "once")
     first = "runner.prepared" if point == "journal.drop.before" else point
-    machine.apply([given], **kill_points.environment(first, 1, once))
+    traps = Traps(machine.folder, (first, 1))
+    machine.apply([given], **traps.environment)
     assert list(machine.state.rglob("inputs.json")) != []
     if first != point:
-        once.touch()
-        machine.apply([], **kill_points.environment(point, 1, once))
-    assert not once.exists()
+        traps = Traps(machine.folder, (point, 1))
+        machine.apply([], **traps.environment)
+    assert not traps.left
 
     assert machine.apply([]).code == 0
     assert list(machine.state.rglob("inputs.json")) == []

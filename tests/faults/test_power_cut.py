@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from faults import shadow
-from faults.stories import LONG, Stage
+from faults.agent_stories import LONG, AgentStory
 from support import endings, promises, shares
 from support.loopback import wait_until
 from support.mounts import may_mount
@@ -38,11 +38,12 @@ WAITS = Kind("waits", "sleep 0.5")
 WAYS = ("apply", "daemon")
 
 
-class Power:
-    """A stage whose power can be cut."""
+class Power(AgentStory):
+    """A world whose power is cut."""
 
     def __init__(self, folder: Path, seed: int, kept: float, way: str) -> None:
-        self.stage = Stage(folder, seed)
+        folder.mkdir()
+        super().__init__(folder, seed)
         self.chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
         self._kept = kept
         self._way = way
@@ -53,26 +54,26 @@ class Power:
         programs.mkdir()
         sync = programs / "sync"  # what the supervisor of a run calls
         sync.write_text(
-            f"#!/bin/sh\nexec {' '.join(program)} --all {self.stage.machine.state}\n"
+            f"#!/bin/sh\nexec {' '.join(program)} --all {self.machine.state}\n"
         )
         sync.chmod(0o755)
-        environment = self.stage.machine.environment
+        environment = self.machine.environment
         environment["PATH"] = f"{programs}:{environment['PATH']}"
         self.program = tuple(program)
-        self.stage.boot()
+        self.boot()
 
     def cut(self) -> None:
         """Have an agent work on new deployments, beside what is left, and cut the power."""
-        stage, world = self.stage, self.stage.world
+        world = self.world
         batch = world.any_batch(4, KINDS)
-        before = (*stage.before, *self.program)
+        before = (*self.before, *self.program)
         if self._way == "apply":
             agent = world.start(list(self._current(batch)), before=before)
         else:
-            stage.daemon.put(list(self._current(batch)))
-            stage.daemon.start(*before, wait=False)
-            assert isinstance(stage.daemon.process, subprocess.Popen)
-            agent = stage.daemon.process
+            self.daemon.put(list(self._current(batch)))
+            self.daemon.start(*before, wait=False)
+            assert isinstance(self.daemon.process, subprocess.Popen)
+            agent = self.daemon.process
         moment = self.chance.uniform(0, 1.2)
         wait_until(
             lambda: (
@@ -88,15 +89,15 @@ class Power:
         self.off()
         world.kill(agent)
         world.interrupted |= {each for each in world.handed if not world.heard(each)}
-        shadow.Cut(self.shadow, self.chance, self._kept).make(stage.machine.state)
-        stage.boot()
+        shadow.Cut(self.shadow, self.chance, self._kept).make(self.machine.state)
+        self.boot()
 
     def _current(self, new: list[dict[str, object]]) -> list[dict[str, object]]:
         known = {str(each["id"]) for each in new}
         return [
             *(
                 each.document
-                for each in self.stage.world.handed.values()
+                for each in self.world.handed.values()
                 if each.id not in known
             ),
             *new,
@@ -104,38 +105,34 @@ class Power:
 
     def off(self) -> None:
         """Kill everything, the agent first, so that it makes nothing of what it sees."""
-        if self._way == "daemon" and not self.stage.daemon.ended:
-            self.stage.daemon.send(signal.SIGKILL)
+        if self._way == "daemon" and not self.daemon.ended:
+            self.daemon.send(signal.SIGKILL)
 
         def is_off() -> bool:
             found = [
-                each
-                for each in self.stage.machine.processes()
-                if not endings.has_ended(each)
+                each for each in self.machine.processes() if not endings.has_ended(each)
             ]
             endings.kill(*sorted(found, key=lambda process: process.pid))
             return not found
 
         wait_until(is_off, LONG)
 
-    def finish(self) -> None:
-        """Have an agent that nobody disturbs do the rest, and hold all against the promises."""
-        stage = self.stage
-        stage.finish(self._current([]))
-        stage.world.check()
+    def rest(self) -> None:
+        """Have an agent that nobody disturbs do the rest."""
+        self.finish(self._current([]))
+
+    def play(self) -> None:
+        for _ in range(CUTS):
+            self.cut()
+        self.rest()
 
 
 def _play(folder: Path, seed: int, kept: float, way: str) -> str:
     """Play in a new world; return what went wrong."""
-    power = Power(folder, seed, kept, way)
     try:
-        for _ in range(CUTS):
-            power.cut()
-        power.finish()
+        Power(folder, seed, kept, way).tell()
     except AssertionError as error:
         return f"{way}, {kept:.0%} of what was not flushed kept, POWER_SEED={seed}:\n{error}"
-    finally:
-        power.stage.end()
     return ""
 
 
@@ -186,20 +183,21 @@ def test_the_power_goes_after_a_run_has_ended(
 ) -> None:
     """A run that came to its end is told with all its output, or as interrupted."""
     power = Power(tmp_path / "world", 1, kept, "apply")
-    stage, world = power.stage, power.stage.world
+    world = power.world
     try:
         batch = world.batch([WAITS])
-        agent = world.start(batch, before=(*stage.before, *power.program))
-        world.wait_for(stage.began(batch[0]))
+        agent = world.start(batch, before=(*power.before, *power.program))
+        world.wait_for(power.began(batch[0]))
         world.kill(agent)
         world.wait_for(lambda: len(world.evidence(batch[0]["id"])) == 2)
         power.off()
         world.interrupted.add(batch[0]["id"])
-        shadow.Cut(power.shadow, power.chance, kept).make(stage.machine.state)
-        stage.boot()
-        power.finish()
+        shadow.Cut(power.shadow, power.chance, kept).make(power.machine.state)
+        power.boot()
+        power.rest()
+        power.check()
     finally:
-        stage.end()
+        power.end()
     tried(1)
 
 
@@ -210,21 +208,20 @@ def test_the_power_goes_after_a_run_has_ended(
 )
 def test_inputs_that_a_power_cut_brings_back_are_removed(tmp_path: Path) -> None:
     """The journal says that all is settled; the removal of what the run was given was not on disk."""
-    stage = Stage(tmp_path / "world", 1)
+    power = Power(tmp_path / "world", 1, 1.0, "apply")
     try:
-        stage.boot()
-        batch = stage.world.batch([promises.KINDS[0]])
-        stage.apply(batch)
-        back = stage.machine.state / "runs" / batch[0]["id"] / "inputs.json"
+        batch = power.world.batch([promises.KINDS[0]])
+        power.apply(batch)
+        back = power.machine.state / "runs" / batch[0]["id"] / "inputs.json"
         back.write_text("{}")
         back.chmod(0o600)
-        stage.boot()
+        power.boot()
         # which has another line than before: all is looked at
-        stage.apply(batch, "--only", batch[0]["id"])
+        power.apply(batch, "--only", batch[0]["id"])
         assert not back.exists()
-        stage.world.check()
+        power.check()
     finally:
-        stage.end()
+        power.end()
 
 
 @pytest.mark.torture

@@ -27,7 +27,7 @@ fault = pytest.mark.fault
 @fault(
     3,
     "no process can be started (EAGAIN, ENOMEM)",
-    "the deployment is postponed and that is said; it is run once there is room",
+    "a sentence says that the deployment is postponed; it is run once there is room",
 )
 @pytest.mark.parametrize("error", ["EAGAIN", "ENOMEM"])
 @pytest.mark.skipif(
@@ -67,7 +67,7 @@ def test_a_deployment_without_a_process_is_run_later(
 @fault(
     3,
     "the process table of the agent's user is full (prlimit --nproc)",
-    "the deployment is postponed and that is said; it is run once there is room",
+    "a sentence says that the deployment is postponed; it is run once there is room",
 )
 def test_full_process_table_delays_the_run(
     unprivileged: Unprivileged, heat: SignalServer, tried: Callable[[int], None]

@@ -16,11 +16,12 @@ import pytest
 from heat_config_agent.cli.apply import shortcut
 from heat_config_agent.model.entry import Removed, State
 from heat_config_agent.state import journal
-from support import kill_points, pace
+from support import pace
 from support.daemon import Daemon, counting, ran
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment, small_disk
 from support.promises import KINDS, World
+from support.stories import Traps
 
 pytestmark = pytest.mark.takes(20)
 
@@ -108,11 +109,10 @@ def test_killed_while_it_removes(
     heat.refuse()
     world.apply([*stays, *waits], "--deliver-for", "0")
     old(machine, 31)
-    armed = machine.folder / "armed"
 
     for point in STEPS:
-        armed.touch()
-        killed = machine.agent("prune", **kill_points.environment(point, 1, armed))
+        traps = Traps(machine.folder, (point, 1))
+        killed = machine.agent("prune", **traps.environment)
         assert killed.code == -signal.SIGKILL, (
             f"{point} was not passed: {killed.out}{killed.err}"
         )
@@ -152,15 +152,9 @@ def test_removal_survives_random_kills(machine: Machine, tried: Tried) -> None:
     conf = settings(machine, keep_secrets=0)
     kills = 0
     for number in range(4):
-        armed = machine.folder / "armed"
-        armed.touch()
         point = f"retention.{'hidden' if number % 2 else 'masked'}"
-        done = machine.agent(
-            "prune",
-            "--config",
-            conf,
-            **kill_points.environment(point, number + 2, armed),
-        )
+        traps = Traps(machine.folder, (point, number + 2))
+        done = machine.agent("prune", "--config", conf, **traps.environment)
         kills += done.code == -signal.SIGKILL
     assert kills
     assert machine.agent("prune", "--config", conf).code == 0
@@ -393,8 +387,8 @@ def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
 
 @pytest.mark.fault(
     5,
-    "what is remembered of tidying is damaged or cannot be written",
-    "work goes on, things stay longer",
+    "the record of the last cleanup is damaged or cannot be written",
+    "the work continues, and files are kept longer",
 )
 @pytest.mark.parametrize(
     "content", ["", "{", "[1]", '{"lived": 1e999}', "\0" * 100, None], ids=range(6)

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from support import kill_points, planted
+from support import leftovers, planted
 from support.cloud import PASSWORD, PROJECT, Cloud
 from support.http import Answer, Stub
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
 from support.mounts import may_mount
+from support.stories import Traps
 from support.tools import need_root
 
 pytestmark = pytest.mark.takes(20)
@@ -172,19 +173,12 @@ class Safe:
         self, given: dict[str, Any] | Path, points: Iterable[str], *words: str
     ) -> list[str]:
         """Apply a document again and again, each time killed at another point; return the points that none passes."""
-        aims = {
-            point: self.machine.folder / f"armed-{number}"
-            for number, point in enumerate(points)
-        }
-        for file in aims.values():
-            file.touch()
-        armed = kill_points.environment_of(
-            (point, 1, file) for point, file in aims.items()
-        )
-        while (done := self.apply(given, *words, **armed)).code == -9:
+        aims = [(point, 1) for point in points]
+        traps = Traps(self.machine.folder, *aims, root=self.machine.state)
+        while (done := self.apply(given, *words, **traps.environment)).code == -9:
             assert self.found(self.machine.said[-1:]) == []
         assert done.code == 0, done.out + done.err
-        return [point for point, file in aims.items() if file.exists()]
+        return [point for point, _ in traps.left]
 
     def found(self, places: Iterable[tuple[str, str | bytes]]) -> list[str]:
         """Return the places that have a secret in them, in any form."""
@@ -192,12 +186,7 @@ class Safe:
 
     def traces(self) -> list[str]:
         """Return the files in the state directory that have a secret in them, in any form."""
-        files = [
-            path
-            for path in self.machine.state.rglob("*")
-            if path.is_file() and not path.is_symlink()
-        ]
-        return self.found((str(path), path.read_bytes()) for path in files)
+        return planted.left(self.machine.state)
 
 
 @pytest.fixture
@@ -225,13 +214,10 @@ def test_no_secret_is_left_after_kills(
     safe: Safe, heat: SignalServer, tried: Callable[[int], None]
 ) -> None:
     """The next agent masks what the run has printed, and sends the one result; each dies at another transition."""
-    aims = {point: safe.machine.folder / f"armed-{point}" for point in TRANSITIONS}
-    for file in aims.values():
-        file.touch()
-    armed = kill_points.environment_of((point, 1, file) for point, file in aims.items())
+    traps = Traps(safe.machine.folder, *((point, 1) for point in TRANSITIONS))
     for life in range(3):
         given = safe.deployment(f"d{life}", heat.url(f"d{life}"))
-        while safe.apply(given, **armed).code == -9:
+        while safe.apply(given, **traps.environment).code == -9:
             pass
         results = heat.values(f"d{life}")
         assert results, life
@@ -239,10 +225,10 @@ def test_no_secret_is_left_after_kills(
         assert all(each["deploy_stdout"] == expected for each in results), results
         assert safe.machine.agent("log", f"d{life}").out.count(planted.WORD) == 0
         assert safe.traces() == [], life
-        if not any(file.exists() for file in aims.values()):
+        if not traps.left:
             break
-    assert [point for point, file in aims.items() if file.exists()] == []
-    tried(len(aims))
+    assert traps.left == []
+    tried(len(TRANSITIONS))
 
 
 SOME = (
@@ -280,6 +266,7 @@ def test_no_secret_is_left_of_other_runs(
             "runs can only be isolated where mounts are allowed: run the tests as root"
         )
     own = Path(tempfile.mkdtemp(prefix="heat-users-", dir="/var/lib"))
+    leftovers.belongs(own)
     own.chmod(0o755)
     assert safe.machine.config is not None
     safe.machine.config.write_text(
@@ -288,9 +275,8 @@ def test_no_secret_is_left_of_other_runs(
     more = '[ "$HEAT_ATTEMPT" = 2 ] || exit 3\n' if kind == "retry" else ""
     try:
         given = safe.deployment("d1", heat.url("d1"), more, options=options[kind])
-        output = f"{safe.machine.state}/runs/d1/stdout"
-        # a copy takes its place, and is masked
-        calls = [f"{call}@{output}" for call in ("rename", "pwrite")]
+        # a copy takes the place of the output, and is masked
+        calls = [f"{call}@runs/d1/stdout" for call in ("rename", "pwrite")]
         missed = safe.apply_through(given, [*SOME, *calls])
         left = [path for path in own.rglob("*") if path.is_file()]
     finally:

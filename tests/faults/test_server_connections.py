@@ -73,7 +73,7 @@ def test_the_url_is_sent_as_it_is(machine: Machine, heat: SignalServer) -> None:
 @pytest.mark.fault(
     5,
     "a signal URL or verb that cannot be used",
-    "it is said once and not tried again; the deployment is carried out",
+    "one sentence says so, and it is not tried again; the deployment is carried out",
 )
 def test_unusable_signal_url_is_not_retried(
     machine: Machine, url: str, verb: str, word: str
@@ -194,7 +194,7 @@ def secure(tmp_path: Path) -> Iterator[SignalServer]:
 @pytest.mark.fault(
     4,
     "a certificate that is not known",
-    "nothing is sent until it is; it is said why",
+    "nothing is sent until it is, and a sentence says why",
 )
 def test_a_certificate_that_is_not_known(
     machine: Machine, secure: SignalServer

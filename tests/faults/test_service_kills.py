@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import random
-import shutil
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support import kill_points, pace, shares
-from support.machine import Done, Machine
+from support import pace, shares
+from support.machine import Done
 from support.promises import seed
+from support.stories import Kills, Story
 
 pytestmark = pytest.mark.takes(20)
 
@@ -70,22 +70,30 @@ POINTS = 3
 """The calls at which each command is killed in the short form."""
 
 
-class Service:
-    """A service on a machine."""
+class Service(Story):
+    """An operation on a service."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.log = machine, machine.folder / "log"
-        (machine.folder / "service.yaml").write_text(
+    def __init__(
+        self, operation: str, expected: list[str] | None, folder: Path
+    ) -> None:
+        """Begin with what comes before the operation, of which scripts are expected to write lines."""
+        super().__init__(folder)
+        self.name = self.operation = operation
+        self._expected, self._log = expected, folder / "log"
+        (folder / "service.yaml").write_text(
             SERVICE.replace("log: string", "log: { type: string }")
         )
-        (machine.folder / "say.sh").write_text(SCRIPT)
+        (folder / "say.sh").write_text(SCRIPT)
+        if operation != "create":
+            assert self.run("create").code == 0
+        self._log.write_text("")
 
     def run(self, operation: str, **environment: Any) -> Done:
         """Run the command of an operation."""
         place = ("--state-dir", str(self.machine.state))
         if operation in ("create", "update"):
             port = "1" if operation == "create" else "2"
-            inputs = ("--input", f"log={self.log}", "--input", f"port={port}")
+            inputs = ("--input", f"log={self._log}", "--input", f"port={port}")
             path = str(self.machine.folder / "service.yaml")
             process = self.machine.start(
                 "heat-config-apply", *place, path, *inputs, **environment
@@ -103,27 +111,30 @@ class Service:
         out, err = process.communicate(timeout=pace.seconds(120))
         return Done(process.returncode, out, err)
 
-    def prepare(self, operation: str) -> None:
-        """Begin anew, with what comes before an operation."""
-        shutil.rmtree(self.machine.state, ignore_errors=True)
-        if operation != "create":
-            assert self.run("create").code == 0
-        self.log.write_text("")
+    def play(self) -> None:
+        done = self.run(self.operation, **self.armed)
+        if done.code == -9 and (self.operation != "delete" or self._record.exists()):
+            done = self.run(self.operation)
+            assert done.code == 0, f"{done.out}{done.err}"
+        assert done.code in (0, -9), f"{done.out}{done.err}"
+
+    def check(self) -> None:
+        assert self._expected is None or self.lines == self._expected
+        assert self.operation != "delete" or not self._record.exists()
 
     @property
     def lines(self) -> list[str]:
         """Return the lines that the scripts have written."""
-        return self.log.read_text().splitlines()
+        return self._log.read_text().splitlines()
 
     @property
-    def record(self) -> Path:
+    def root(self) -> Path:
+        return self.machine.state / "stacks/service"
+
+    @property
+    def _record(self) -> Path:
         """The file with the records of the stack."""
-        return self.machine.state / "stacks/service/stack"
-
-
-def _stable(path: str, root: str) -> str:
-    """Return the beginning of a path that is the same in each run: without the ids of deployments."""
-    return f"{root}/{path.removeprefix(f'{root}/').split('/')[0]}"
+        return self.root / "stack"
 
 
 @pytest.mark.timeout(900)
@@ -134,45 +145,19 @@ def _stable(path: str, root: str) -> str:
 )
 @pytest.mark.parametrize("operation", ["create", "update", "suspend", "delete"])
 def test_kills_while_services_change(
-    machine: Machine, operation: str, tried: Callable[[int], None]
+    tmp_path: Path, operation: str, tried: Callable[[int], None]
 ) -> None:
     """After a kill at any moment the scripts of a service run as usual, each of them once."""
-    service = Service(machine)
-    service.prepare(operation)
-    calls = machine.folder / "calls"
-    calls.touch()
-    assert service.run(operation, **kill_points.environment("??", 1, calls)).code == 0
-    expected = service.lines
-    assert len(expected) >= 2
-    root = f"{machine.state}/stacks/service"
-    made = [line.split(None, 2)[1:] for line in calls.read_text().splitlines()]
-    found = [
-        (name, _stable(path, root))
-        for name, path in made
-        if path.startswith(f"{root}/")
-    ]
-    passed: Counter[tuple[str, str]] = Counter()
-    points = []
-    for call in found:
-        passed[call] += 1
-        points.append((f"{call[0]}@{call[1]}", passed[call]))
-    chance = random.Random(seed("SERVICE_CALLS_SEED"))  # noqa: S311  # it is to be repeatable
-    chosen = points if shares.FOR else chance.sample(points, POINTS)
-    killed = 0
-    for point, passing in chosen:
-        service.prepare(operation)
-        trigger = machine.folder / "trigger"
-        trigger.touch()
-        done = service.run(
-            operation, **kill_points.environment(point, passing, trigger)
-        )
-        killed += done.code == -9
-        where = f"{operation}, {point} {passing}: {done.out}{done.err}"
-        if done.code == -9 and (operation != "delete" or service.record.exists()):
-            again = service.run(operation)
-            assert again.code == 0, f"{where}{again.out}{again.err}"
-        assert service.lines == expected, where
-        if operation == "delete":
-            assert not service.record.exists(), where
+    folder = tmp_path / "undisturbed"
+    folder.mkdir()
+    undisturbed = Service(operation, None, folder)
+    undisturbed.listen("??")
+    undisturbed.tell()
+    assert len(undisturbed.lines) >= 2
+    aims = undisturbed.calls(lambda path: path.split("/")[0])
+    make = functools.partial(Service, operation, undisturbed.lines)
+    kills = Kills(make, tmp_path, seed("SERVICE_CALLS_SEED"))
+    chance = random.Random(kills.seed)  # noqa: S311  # it is to be repeatable
+    killed = kills.kill_at(aims if shares.FOR else chance.sample(aims, POINTS))
     assert killed
     tried(killed)

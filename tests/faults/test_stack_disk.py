@@ -25,7 +25,8 @@ LACKING = 10
 full = fault(
     1,
     "a disk that is full under a stack, with so much room that it is full sooner or later; no inodes; read-only",
-    "what could not be written is named, with its path; once there is room all goes on, and nothing is run twice",
+    "what could not be written is named, with its path; once there is room the work "
+    "continues, and nothing is run twice",
 )
 
 
@@ -203,7 +204,7 @@ def of_records(found: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
 @fault(
     1,
     "a disk that is full, or fails, at a system call that changes the records of a stack: one of each kind and file",
-    "nothing is lost, run twice or told falsely; a sentence says what could not be written",
+    "nothing is lost, run twice or reported falsely; a sentence says what could not be written",
 )
 @pytest.mark.parametrize("error", WORDS)
 def test_failed_call_on_the_records_is_reported_with_its_path(

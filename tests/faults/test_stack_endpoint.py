@@ -84,7 +84,7 @@ def test_signal_during_an_interruption_counts(stacks: Stacks) -> None:
 @fault(
     2,
     "another program takes the port of an interrupted stack, where scripts signal its wait conditions",
-    "the next command names it and does nothing; once it has gone, all goes on",
+    "the next command names it and does nothing; once that program has ended, the stack continues",
 )
 def test_used_port_is_reported(stacks: Stacks) -> None:
     """Nothing is begun, and nobody waits in vain: the sentence says who has the port, and what to do."""

@@ -99,7 +99,7 @@ def test_a_deletion_was_killed_at_its_last_step(stacks: Stacks) -> None:
 @fault(
     3,
     "nothing in the file of a stack's records, as a kill or a full disk at its first write left it",
-    "it is said, and counts as not existing: it can be made, or deleted, and no other stack is held up",
+    "a sentence says so, and the stack counts as not existing: it can be created or deleted, and no other stack waits",
 )
 @pytest.mark.parametrize("torn", [b"", b'12345678 ["stack","'], ids=["empty", "torn"])
 def test_command_without_a_first_step_starts_over(stacks: Stacks, torn: bytes) -> None:
@@ -131,7 +131,7 @@ def test_command_without_a_first_step_starts_over(stacks: Stacks, torn: bytes) -
 @fault(
     1,
     "a line of a stack's records damaged that a later one has replaced",
-    "a copy is set aside, it is said once, and the stack goes on; nothing is run again",
+    "a copy is set aside with one sentence, and the stack continues; nothing is run again",
 )
 def test_a_line_that_does_not_count_any_more(stacks: Stacks) -> None:
     """Each line has the whole record, so damage to an old line loses nothing."""
@@ -160,7 +160,7 @@ def test_a_line_that_does_not_count_any_more(stacks: Stacks) -> None:
 @fault(
     1,
     "every file of a stack but its records damaged, in every way",
-    "the stack goes on or says what is the matter; nothing is run twice, nothing hangs",
+    "the stack continues, or a sentence says what is damaged; nothing is run twice, nothing hangs",
 )
 @pytest.mark.parametrize("how", DAMAGES)
 def test_damaged_file_of_a_stack_ends_a_command_in_a_sentence(

@@ -1,21 +1,16 @@
 """`kill -9` at random moments, of whatever carries out stacks; and what comes of them is what would have come anyway.
 
-`make torture FOR=600 SEED=… ARGS=tests/faults/test_stack_torture.py`. In a round, a stack leads its life twice: where
-nobody disturbs it, and where what works on it is killed again and again, and begun again until it is done. After each
-step, both have to have come to the same. All choices of round N follow from the seed plus N; the moments are shares of
-how long a step takes where nobody disturbs it.
+`make torture FOR=600 SEED=… ARGS=tests/faults/test_stack_torture.py`. In a round, a stack takes the steps of its plot
+twice: where nobody disturbs it, and where what works on it is killed again and again, and begun again until it is
+done. After each step, both have to have come to the same. All choices of round N follow from the seed plus N; the
+moments are shares of how long a step takes where nobody disturbs it.
 """
 
 from __future__ import annotations
 
 import collections
-import concurrent.futures
-import itertools
-import json
 import random
-import shutil
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -25,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from support import killing, promises, shares
-from support.killing import Boot
-from support.lives import (
+from support.killing import AGENT, EVERYTHING, MACHINE, Boot
+from support.stack_stories import (
     CREATE,
     DELETE,
     FAILS,
@@ -35,11 +30,11 @@ from support.lives import (
     RESUME,
     SUSPEND,
     UPDATE,
-    Life,
-    Place,
+    Plot,
+    StackStory,
     Step,
 )
-from support.machine import Machine
+from support.stories import Rounds
 
 pytestmark = pytest.mark.takes(60)
 
@@ -47,19 +42,16 @@ ROUNDS = 2
 """Rounds of the short form, in which stacks are changed once."""
 
 AT_ONCE = 3
-TELL = 10.0
 STUBBORN = 8
 """The most repetitions of a step whose runs were killed."""
 
-AGENT = "the agent"
-MACHINE = "the machine"
 OTHERS = {
     "a supervisor": 2,
     "a tool": 2,
     "a whole run": 2,
     "the agent and a supervisor": 2,
     "the agent and a whole run": 2,
-    "everything": 2,
+    EVERYTHING: 2,
 }
 """The processes that are killed next to the agent, with their number; only in some rounds, as runs then differ."""
 
@@ -75,16 +67,16 @@ class Counts:
 
 
 class Round:
-    """A stack that leads its life, and another one that is tortured."""
+    """A stack that is left alone, and another one that is tortured."""
 
     def __init__(
         self, folder: Path, seed: int, counts: Counts, *, long: bool = True
     ) -> None:
-        """Make all choices by the seed. A life that is not long is short."""
+        """Make all choices by the seed. A plot that is not long is short."""
         self._counts = counts
         self._chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
         length = self._chance.randint(2, 4)
-        self.life = Life.of(seed, length if long else 1)
+        self.plot = Plot.of(seed, length if long else 1)
         folder.mkdir()
         self._quiet, self._tortured = (
             self._place(folder / "quiet", 0.0),
@@ -92,23 +84,23 @@ class Round:
         )
         self._hard = self._chance.random() < 0.4
         if self._hard:  # else there is seldom something to kill
-            self.life = replace(self.life, pause=0.4)
+            self.plot = replace(self.plot, pause=0.4)
         self._reboots = (
             self._hard and self._chance.random() < 0.5 and not Boot.trouble()
         )
         self._boot: Boot | None = None
         self.step: Step | None = None
 
-    def _place(self, folder: Path, curious: float) -> Place:
+    def _place(self, folder: Path, curious: float) -> StackStory:
         folder.mkdir()
-        return Place(Machine(folder), self.life, curious)
+        return StackStory(folder, self.plot, curious)
 
     def run(self, is_enough: Callable[[], bool]) -> None:
-        """Lead the life, as far as there is time, and hold what comes of it against what would have come of it."""
+        """Take the steps, as far as there is time, and hold what comes of it against what would have come of it."""
         if self._reboots:
             self._boot = Boot()
         try:
-            for step in self.life.steps:
+            for step in self.plot.steps:
                 self.step = step
                 self._take(step)
                 self._counts.steps[step.what] += 1
@@ -159,8 +151,8 @@ class Round:
 
     def _disturb(self, step: Step, took: float) -> None:
         """Take a step, and kill what works on it; until it is done, or it has been enough."""
-        place = self._tortured
-        place.hits, before = 0, place.state()
+        story = self._tortured
+        story.hits, before = 0, story.state()
         for _ in range(self._chance.choice((1, 2, 2, 3, 4))):
             process = self._started(step)
             if not self._strike(process, took):
@@ -175,9 +167,9 @@ class Round:
 
     def _ended(self, step: Step, code: int) -> None:
         """Look at the exit code of a command that was not killed."""
-        place = self._tortured
-        action, status, _ = place.state()
-        allowed = {0, 1} if place.loose or step.fails else {0}
+        story = self._tortured
+        action, status, _ = story.state()
+        allowed = {0, 1} if story.loose or step.fails else {0}
         if step.what == CREATE and status == "COMPLETE" and action == "CREATE":
             allowed.add(2)  # it was made before, and only nobody was told
         if step.what == DELETE and not action:
@@ -191,7 +183,7 @@ class Round:
 
     def _strike(self, process: subprocess.Popen[bytes], took: float) -> bool:
         """Kill something while a command works; return whether the command was killed."""
-        place, chance = self._tortured, self._chance
+        story, chance = self._tortured, self._chance
         [victim] = (
             chance.choices(list(OTHERS), list(OTHERS.values()))
             if self._hard
@@ -204,56 +196,33 @@ class Round:
             chance.random(),
             chance.uniform(0, 0.1),
         )
-        try:
-            process.wait(moment)
-        except subprocess.TimeoutExpired:
-            pass
-        else:
+        if killing.ends_within(process, moment):
             return False
-        fatal = victim in (AGENT, MACHINE, "everything") or victim.startswith(AGENT)
         if victim != AGENT:
-            _wait_for_a_run(place.machine, process, took)
+            killing.wait_for_a_run(lambda: killing.runs(story.machine), process, took)
             time.sleep(later)
-        hit = False
-        if victim == MACHINE:
-            assert self._boot
-            hit = process.poll() is None
-            place.hits += hit  # whatever ran then, if anything did
-            self._boot.end()
-            process.wait()
-            self._boot = Boot()
-        else:
-            if fatal and which < 0.5:
-                hit = killing.kill_agent(process, self._boot)
-            running = killing.runs(place.machine) if victim != AGENT else []
-            for each in (
-                running
-                if victim == "everything"
-                else running[int(which * len(running)) :][:1]
-            ):
-                killed = each.kill(victim)
-                hit, place.hits = hit or killed, place.hits + killed
-            if fatal:
-                hit = killing.kill_agent(process, self._boot) or hit
-        place.loose = place.loose or place.hits > 0
+        hit, killed = killing.strike(victim, which, story.machine, process, self._boot)
+        # with the machine goes whatever ran then, if anything did
+        story.hits += hit if victim == MACHINE else len(killed)
+        story.loose = story.loose or story.hits > 0
         if hit:
             self._counts.kills[victim] += 1
-        return fatal
+        return killing.is_fatal(victim)
 
     def _bring_about(self, step: Step) -> None:
         """Have the stack be what the step was to make of it, where runs were killed that it needed."""
-        place = self._tortured
+        story = self._tortured
         for _ in range(STUBBORN):
-            action, status, _ = place.state()
-            if not place.loose or _is_as_wanted(
-                step, action, status, place.reason("last")
+            action, status, _ = story.state()
+            if not story.loose or _is_as_wanted(
+                step, action, status, story.reason("last")
             ):
                 return
             code = self._started(self._again(step)).wait(PATIENCE)
             assert code in (0, 1), self._story([f"taken again, it ended with {code}"])
         raise AssertionError(
             self._story(
-                [f"it does not become what it was to be: it is {place.state()}"]
+                [f"it does not become what it was to be: it is {story.state()}"]
             )
         )
 
@@ -264,7 +233,7 @@ class Round:
         if step.fails and step.rollback:  # to go back has failed
             former = [
                 each
-                for each in self.life.steps[: self.life.steps.index(step)]
+                for each in self.plot.steps[: self.plot.steps.index(step)]
                 if not each.fails
             ]
             made = [each for each in former if each.what in MAKES]
@@ -293,46 +262,17 @@ def _is_as_wanted(step: Step, action: str, status: str, reason: str) -> bool:
     return status == ("FAILED" if step.fails else "COMPLETE") and action != "ROLLBACK"
 
 
-def _wait_for_a_run(
-    machine: Machine, process: subprocess.Popen[bytes], seconds: float
-) -> None:
-    """Wait a while for something to kill."""
-    deadline = time.monotonic() + seconds
-    while (
-        time.monotonic() < deadline
-        and process.poll() is None
-        and not killing.runs(machine)
-    ):
-        time.sleep(0.02)
-
-
-class Torture:
-    """Rounds beside each other, until there were enough or the time is over."""
+class Torture(Rounds):
+    """Rounds until there were enough or the time is over."""
 
     def __init__(self, folder: Path, seed: int, seconds: float) -> None:
-        self._folder, self._seed, self._seconds = folder, seed, seconds
-        self._began = time.monotonic()
-        self._numbers = itertools.count()
-        self._over = threading.Event()
+        most = float("inf") if seconds else ROUNDS
+        super().__init__(folder, seed, at_once=AT_ONCE, most=most)
+        self._for = seconds
         self.counts = Counts(collections.Counter(), collections.Counter())
 
-    def run(self) -> None:
-        """Go on until it is enough, or something does not hold."""
-        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
-            under_way = [threads.submit(self._rounds_on_end) for _ in range(AT_ONCE)]
-            told = time.monotonic()
-            while not all(each.done() for each in under_way):
-                concurrent.futures.wait(under_way, timeout=0.5)
-                if time.monotonic() - self._began > self._seconds or any(
-                    each.done() for each in under_way
-                ):
-                    self._over.set()
-                if time.monotonic() - told > TELL:
-                    told = time.monotonic()
-                    print(self, flush=True)
-        print(self, flush=True)
-        for each in under_way:
-            each.result()
+    def is_enough(self) -> bool:
+        return 0 < self._for < self.seconds
 
     def __str__(self) -> str:
         """Return how far it has come."""
@@ -341,26 +281,12 @@ class Torture:
             for each in (self.counts.kills, self.counts.steps)
         )
         return (
-            f"{time.monotonic() - self._began:.0f} s: {self.counts.kills.total()} kills ({kills}); "
+            f"{self.seconds:.0f} s: {self.counts.kills.total()} kills ({kills}); "
             f"{self.counts.stacks} stacks ({steps}), {self.counts.scripts} scripts ran"
         )
 
-    def _rounds_on_end(self) -> None:
-        while True:
-            number = next(self._numbers)
-            if number >= ROUNDS if not self._seconds else self._over.is_set():
-                return
-            folder = self._folder / str(number)
-            made = Round(
-                folder, self._seed + number, self.counts, long=self._seconds > 0
-            )
-            try:
-                made.run(lambda: bool(self._seconds) and self._over.is_set())
-            except Exception as error:
-                again = f"make torture SEED={self._seed + number} ARGS=tests/faults/test_stack_torture.py"
-                told = f"round {number}, {made.step}; to repeat it: {again}\n{json.dumps(str(folder))}\n{error}"
-                raise AssertionError(told) from error
-            shutil.rmtree(folder)
+    def play(self, folder: Path, seed: int) -> None:
+        Round(folder, seed, self.counts, long=self._for > 0).run(self.over.is_set)
 
 
 @pytest.mark.torture(share=6)

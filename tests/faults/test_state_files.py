@@ -123,7 +123,7 @@ def test_damaged_file_other_than_the_journal_delays_no_delivery(
 @fault(
     1,
     "the journal empty, cut in half, garbage or NUL bytes, after all was run",
-    "it is said, no deployment is run twice, and each has one result",
+    "a sentence says so, no deployment is run twice, and each has one result",
 )
 @pytest.mark.parametrize(
     "how", ["nothing", "half", "garbage", "nested", "NUL", "numbers"]
@@ -152,7 +152,7 @@ def test_a_journal_that_says_less(
 @fault(
     5,
     "a folder, a pipe or a dangling link in the place of the journal or the lock",
-    "one sentence names it, nothing is run without it; when it is back all goes on",
+    "one sentence names it, nothing is run without it; the work continues when it is back",
 )
 @pytest.mark.parametrize("name", ["journal", "lock"])
 @pytest.mark.parametrize("how", ["folder", "pipe", "dangling"])
@@ -234,7 +234,7 @@ def _is_zombie(process: int) -> bool:
 @fault(
     3,
     "the pause damaged: empty, garbage, a folder, a pipe",
-    "it still counts as a pause, that is said, and `resume` ends it",
+    "it still counts as a pause, a sentence says so, and `resume` ends it",
 )
 @pytest.mark.parametrize("how", [each for each in DAMAGES if each != "dangling"])
 def test_a_pause_that_cannot_be_read(machine: Machine, how: str) -> None:
@@ -255,7 +255,7 @@ def test_a_pause_that_cannot_be_read(machine: Machine, how: str) -> None:
 @fault(
     5,
     "files of the state that the agent's user may not read",
-    "said in a sentence that names the file; without the journal nothing is run",
+    "a sentence names the file; without the journal nothing is run",
 )
 @pytest.mark.parametrize(
     "name", ["journal", "lock", "instance.json", "paused", "deployed", "runs", "asked"]
@@ -289,7 +289,7 @@ def test_unreadable_files_of_another_user_are_reported(
 @fault(
     5,
     "what a run was given cannot be removed when it ends",
-    "said, and tried again by every run that comes after it, though the result is delivered",
+    "a sentence says so, every later run tries again, and the result is delivered",
 )
 def test_inputs_of_a_run_are_removed_later(
     unprivileged: Unprivileged, heat: SignalServer
@@ -370,7 +370,7 @@ def test_no_broken_file_keeps_the_daemon_from_its_work(
 @fault(
     5,
     "a folder, a pipe or a dangling link in the place of the journal when the daemon starts",
-    "it ends with a sentence that names it, and runs nothing; when it is back all goes on",
+    "it ends with a sentence that names it, and runs nothing; the work continues when it is back",
 )
 @pytest.mark.parametrize("how", ["folder", "pipe", "dangling"])
 def test_daemon_without_a_journal_begins_nothing(

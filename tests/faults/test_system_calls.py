@@ -24,6 +24,7 @@ from support.daemon import LONG, Daemon
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine
 from support.promises import KINDS, Kind, World, seed
+from support.stories import Traps
 
 CALLS = ",".join(sorted(kill_points.CHANGES.values()))
 """The calls that change the disk; of `openat`, those that may create a file."""
@@ -204,12 +205,9 @@ class Torn:
     def kill(self, call: Call) -> bool:
         """Kill the agent at a call, go on undisturbed, and return whether it was killed there."""
         batch = self.world.batch(BATCH)
-        file = self.world.machine.folder / "armed"
-        file.touch()
-        point = f"{call.name}@{self.world.machine.state}/"
-        code = self.world.apply(
-            batch, **STEADY, **kill_points.environment(point, call.number, file)
-        )
+        machine, aim = self.world.machine, (f"{call.name}@", call.number)
+        traps = Traps(machine.folder, aim, root=machine.state)
+        code = self.world.apply(batch, **STEADY, **traps.environment)
         assert code in (0, 1, -9), f"KILL at {call}: exit code {code}"
         self.world.finish(batch)
         return code == -9
@@ -241,7 +239,7 @@ def torn(machine: Machine, heat: SignalServer) -> Torn:
 @pytest.mark.fault(
     1,
     "a disk that is full, or fails, at a system call that changes the state: one of each kind and file",
-    "nothing is lost, run twice or told falsely; a sentence says what could not be written",
+    "nothing is lost, run twice or reported falsely; a sentence says what could not be written",
 )
 @pytest.mark.parametrize("part", range(PARTS))
 def test_failed_system_call_loses_nothing(
@@ -265,7 +263,7 @@ def test_failed_system_call_loses_nothing(
 @pytest.mark.fault(
     1,
     "a disk that is full, or fails, at the first calls on a new state directory",
-    "nothing is lost, run twice or told falsely; a sentence says what could not be written",
+    "nothing is lost, run twice or reported falsely; a sentence says what could not be written",
 )
 def test_missing_folders_are_created_by_the_next_run(
     machine: Machine, heat: SignalServer, tried: Callable[[int], None]
@@ -289,7 +287,7 @@ def test_missing_folders_are_created_by_the_next_run(
 @pytest.mark.fault(
     1,
     "the agent killed at a system call that changes the state",
-    "nothing is lost, run twice or told falsely",
+    "nothing is lost, run twice or reported falsely",
 )
 def test_kill_at_a_system_call_loses_nothing(
     torn: Torn, tried: Callable[[int], None]
@@ -429,7 +427,7 @@ def _poke(daemon: Daemon) -> None:
 @pytest.mark.fault(
     1,
     "a disk that is full, or fails, at a system call of the daemon that changes the state",
-    "it goes on or is started again; nothing is lost, run twice or told falsely",
+    "it goes on or is started again; nothing is lost, run twice or reported falsely",
 )
 def test_failed_write_of_the_daemon_is_repeated(
     daemon: Daemon, world: World, tried: Callable[[int], None]

@@ -9,17 +9,15 @@ promises. All choices of round N follow from the seed plus N; the moments are sh
 
 from __future__ import annotations
 
-import concurrent.futures
-import itertools
 import json
 import random
-import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +27,11 @@ import pytest
 from heat_config_agent.model.entry import State
 from support import killing, promises, shares
 from support.daemon import Daemon
-from support.killing import Boot, Running
+from support.killing import AGENT, EVERYTHING, MACHINE, Boot
 from support.loopback import Answer, SignalServer
 from support.machine import Machine
 from support.promises import KINDS, PATIENCE, World
+from support.stories import Rounds
 
 pytestmark = pytest.mark.takes(60)
 
@@ -41,7 +40,6 @@ KILLS = 100
 LONGEST = 180.0
 AT_ONCE = 6
 BATCHES = 3
-TELL = 10.0
 
 WAYS = ("apply", "local", "request")
 """`heat-config-apply`, or the daemon with one of its sources."""
@@ -49,16 +47,13 @@ WAYS = ("apply", "local", "request")
 SPARING = {"a supervisor": 3, "a tool": 3, "a whole run": 2}
 """The processes that are killed next to the agent, with their number."""
 
-AGENT = "the agent"
 FATAL = {
     AGENT: 10,
     "the agent and a supervisor": 3,
     "the agent and a whole run": 2,
-    "everything": 2,
+    EVERYTHING: 2,
 }
 """The processes that are killed together with the agent."""
-
-MACHINE = "the machine"
 
 CUT = Answer(headers={"Content-Length": "1000", "Connection": "close"}, body=b"{}")
 PORTAL = Answer(
@@ -277,17 +272,16 @@ class Round:
         fatal = {**FATAL, **({MACHINE: 10} if self._boot else {})}
         strikes = [self._strike_of(SPARING) for _ in range(chance.choice((1, 2, 2, 3)))]
         end = self._strike_of(fatal)
-        for each in [
-            *sorted(each for each in strikes if each.moment < end.moment),
-            end,
-        ]:
-            wait = began + each.moment - time.monotonic()
-            if wait > 0 and self._waits_in_vain(agent, wait):
+        earlier = sorted(strike for strike in strikes if strike.moment < end.moment)
+        for strike in (*earlier, end):
+            wait = began + strike.moment - time.monotonic()
+            if wait > 0 and killing.ends_within(agent, wait):
                 return
-            if each.victim != AGENT:
-                self._wait_for_a_run(agent)
-                time.sleep(each.later)
-            self._strike(agent, each)
+            if strike.victim != AGENT:
+                patience = self._durations[self.way] / 2
+                killing.wait_for_a_run(self._running, agent, patience)
+                time.sleep(strike.later)
+            self._strike(agent, strike)
 
     def _strike_of(self, victims: Mapping[str, int]) -> Strike:
         [victim] = self._chance.choices(list(victims), list(victims.values()))
@@ -296,61 +290,24 @@ class Round:
             moment, victim, self._chance.random(), self._chance.uniform(0, 0.2)
         )
 
-    @staticmethod
-    def _waits_in_vain(agent: subprocess.Popen[bytes], seconds: float) -> bool:
-        """Wait for a moment; return whether the agent has ended by itself before it."""
-        try:
-            agent.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
     def _strike(self, agent: subprocess.Popen[bytes], strike: Strike) -> None:
         """Kill."""
-        victim, which, hit = strike.victim, strike.which, False
-        if victim == MACHINE:
-            assert self._boot
-            hit = agent.poll() is None
-            self._boot.end()
-            agent.wait()
-            entries = self.world.entries()
-            self.world.interrupted |= {
-                each.id for each in entries.values() if each.state is State.RUNNING
-            }
-            self._boot = Boot()
-        else:
-            if victim in FATAL and which < 0.5:
-                hit = killing.kill_agent(agent, self._boot)
-            running = killing.runs(self._machine) if victim != AGENT else []
-            for each in (
-                running
-                if victim == "everything"
-                else running[int(which * len(running)) :][:1]
-            ):
-                hit = self._kill_run(each, victim) or hit
-            if victim in FATAL:
-                hit = killing.kill_agent(agent, self._boot) or hit
+        hit, killed = killing.strike(
+            strike.victim, strike.which, self._machine, agent, self._boot
+        )
+        if strike.victim == MACHINE:
+            killed = list(self._running())
+        self.world.interrupted.update(killed)
         if hit:
             self.world.kills += 1
-            self.kills[victim] += 1
+            self.kills[strike.victim] += 1
             states = {each.state for each in self.world.entries().values()}
             self.met.update(what for state, what in MET.items() if state in states)
 
-    def _wait_for_a_run(self, agent: subprocess.Popen[bytes]) -> None:
-        """Wait a while for something to kill."""
-        deadline = time.monotonic() + self._durations[self.way] / 2
-        while time.monotonic() < deadline and agent.poll() is None:
-            if any(
-                each.state is State.RUNNING for each in self.world.entries().values()
-            ):
-                return
-            time.sleep(0.02)
-
-    def _kill_run(self, running: Running, victim: str) -> bool:
-        hit = running.kill(victim)
-        if hit:
-            self.world.interrupted.add(running.id)
-        return hit
+    def _running(self) -> list[str]:
+        """Return the ids of the deployments that the journal says are running."""
+        entries = self.world.entries().values()
+        return [each.id for each in entries if each.state is State.RUNNING]
 
 
 def _changed(path: Path) -> int:
@@ -366,17 +323,13 @@ def _mend(server: SignalServer) -> None:
         server.start()
 
 
-class Torture:
-    """Rounds beside each other, until enough was killed or the time is over."""
+class Torture(Rounds):
+    """Rounds until enough was killed or the time is over."""
 
     def __init__(self, folder: Path, seed: int, seconds: float = 0) -> None:
         """Go on for so many seconds; with none, in the short form."""
-        self._folder = folder
-        self._seconds = seconds
-        self._seed = seed
-        self._began = time.monotonic()
-        self._numbers = itertools.count()
-        self._over = threading.Event()
+        super().__init__(folder, seed, at_once=AT_ONCE)
+        self._for = seconds
         self._lock = threading.Lock()
         self._durations: dict[str, float] = {}
         self._rounds: Counter[str] = Counter()
@@ -389,31 +342,17 @@ class Torture:
         return sum((kills for kills, _ in list(self._counted)), Counter())
 
     def run(self) -> None:
-        """Go on until it is enough, or something does not hold."""
-        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
-            self._durations = dict(
-                zip(WAYS, threads.map(self._measured, WAYS), strict=True)
-            )
-            print(
-                f"a batch takes {', '.join(f'{key} {value:.1f} s' for key, value in self._durations.items())}"
-            )
-            under_way = [threads.submit(self._rounds_on_end) for _ in range(AT_ONCE)]
-            told = time.monotonic()
-            while not all(each.done() for each in under_way):
-                concurrent.futures.wait(under_way, timeout=0.5)
-                if self._enough or any(each.done() for each in under_way):
-                    self._over.set()
-                if time.monotonic() - told > TELL:
-                    told = time.monotonic()
-                    print(self, flush=True)
-        print(self, flush=True)
-        for each in under_way:
-            each.result()
+        with ThreadPoolExecutor(len(WAYS)) as threads:
+            took = threads.map(self._measured, WAYS)
+            self._durations = dict(zip(WAYS, took, strict=True))
+        print(
+            f"a batch takes {', '.join(f'{key} {value:.1f} s' for key, value in self._durations.items())}"
+        )
+        super().run()
 
-    @property
-    def _enough(self) -> bool:
-        late = time.monotonic() - self._began > (self._seconds or LONGEST)
-        return late or (not self._seconds and self.kills.total() >= KILLS)
+    def is_enough(self) -> bool:
+        late = self.seconds > (self._for or LONGEST)
+        return late or (not self._for and self.kills.total() >= KILLS)
 
     def __str__(self) -> str:
         """Return how far it has come."""
@@ -428,32 +367,22 @@ class Torture:
             f"{number} by {way}" for way, number in sorted(self._rounds.items())
         )
         return (
-            f"{time.monotonic() - self._began:.0f} s: {self.kills.total()} kills ({what}), {while_ or 'none'}; "
+            f"{self.seconds:.0f} s: {self.kills.total()} kills ({what}), {while_ or 'none'}; "
             f"{self.deployments} deployments in {self._batches} batches, rounds: {rounds or 'none yet'}"
         )
 
     def _measured(self, way: str) -> float:
-        return Round(self._folder / way, self._seed, self._durations, way).measure()
+        return Round(self.folder / way, self.seed, self._durations, way).measure()
 
-    def _rounds_on_end(self) -> None:
-        while not self._over.is_set():
-            number = next(self._numbers)
-            folder = self._folder / str(number)
-            done = Round(folder, self._seed + number, self._durations)
-            self._counted.append((done.kills, done.met))
-            try:
-                batches = done.run(self._over.is_set)
-            except Exception as error:
-                again = f"make torture SEED={self._seed + number}"
-                raise AssertionError(
-                    f"round {number}, by {done.way}; to repeat it: {again}\n{error}"
-                ) from error
-            shutil.rmtree(folder)
-            with self._lock:
-                self._rounds[done.way] += 1
-                self._batches += batches
-                self.deployments += len(done.world.handed)
-                self.results += len(done.world.heat.signals)
+    def play(self, folder: Path, seed: int) -> None:
+        done = Round(folder, seed, self._durations)
+        self._counted.append((done.kills, done.met))
+        batches = done.run(self.over.is_set)
+        with self._lock:
+            self._rounds[done.way] += 1
+            self._batches += batches
+            self.deployments += len(done.world.handed)
+            self.results += len(done.world.heat.signals)
 
 
 @pytest.mark.torture(share=6)

@@ -32,7 +32,7 @@ def freezer() -> Iterator[Path]:
 @pytest.mark.fault(
     3,
     "a run that the kernel does not let go of (frozen)",
-    "given up after a while and said to be; the next deployment has its turn",
+    "it is given up after a while with a sentence; the next deployment has its turn",
 )
 def test_a_run_that_cannot_be_killed_holds_up_nothing(
     machine: Machine, heat: SignalServer, freezer: Path

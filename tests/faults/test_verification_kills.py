@@ -7,7 +7,6 @@ import os
 import random
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -16,10 +15,11 @@ import pytest
 from heat_config_agent.state import journal
 from heat_config_agent.verification import record
 from heat_config_hooks.verdict import Standing
-from support import kill_points
+from support import kill_points, stories
 from support.daemon import LONG, Daemon
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
+from support.stories import Traps
 
 FEW = 3
 """Kills of each process that every run of the tests tries."""
@@ -84,22 +84,10 @@ class Site:
         assert not list((state / "verifications").iterdir())
 
 
-def calls_of(machine: Machine, notes: Path) -> list[tuple[str, int]]:
-    """Return the calls by which a command has changed something, each with its number among those of its name."""
-    counted: dict[str, int] = {}
-    calls = []
-    for line in notes.read_text().splitlines():
-        _, name, path = (*line.split(" ", 2), "")[:3]
-        if path.startswith(str(machine.folder)):
-            counted[name] = counted.get(name, 0) + 1
-            calls.append((name, counted[name]))
-    return calls
-
-
 def command_is_killed(machine: Machine, heat: SignalServer, times: int) -> None:
     """Kill `verify --repair`, which works by itself, at random calls; the next one goes on."""
     chance = random.Random(times)  # noqa: S311
-    calls: list[tuple[str, int]] = []
+    aims: list[stories.Aim] = []
     killed = number = 0
     while killed < times:
         number += 1
@@ -107,22 +95,15 @@ def command_is_killed(machine: Machine, heat: SignalServer, times: int) -> None:
         document = machine.write(site.deployments())
         assert machine.apply(document).code == 0
         site.drift()
-        file = machine.folder / "trap"
-        file.touch()
-        if calls:
-            call, passing = chance.choice(calls)
-            point = f"{call}@{machine.folder}"
-            machine.agent(
-                "verify",
-                "--repair",
-                **kill_points.environment(point, passing, file),
-            )
-            killed += not file.exists()
+        if aims:
+            traps = Traps(machine.folder, chance.choice(aims), root=machine.folder)
+            machine.agent("verify", "--repair", **traps.environment)
+            killed += not traps.left
         else:  # nobody is killed, to see what there is
-            machine.agent(
-                "verify", "--repair", **kill_points.environment("??", 0, file)
-            )
-            calls = calls_of(machine, file)
+            notes = machine.folder / "calls"
+            armed = kill_points.environment("??", 0, notes)
+            machine.agent("verify", "--repair", **armed)
+            aims = stories.calls(notes, machine.folder)
         site.assert_true()
         done = machine.agent("verify", "--repair")
         assert done.code == 0, done.out + done.err

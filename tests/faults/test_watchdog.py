@@ -132,7 +132,7 @@ def test_deployment_that_hung_the_agent_is_tried_once_more(  # noqa: PLR0917
 @pytest.mark.fault(
     3,
     "the watchdog ends the agent again and again over a document",
-    "after two such ends the document is set aside, which is said, until it changes",
+    "after two such ends the document is set aside until it changes, with a sentence",
 )
 def test_document_after_a_hanging_one_is_used(
     daemon: Daemon, machine: Machine, heat: SignalServer

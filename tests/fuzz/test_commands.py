@@ -55,7 +55,8 @@ made_up = st.lists(entries.map(harmless), min_size=5, max_size=20)
 @pytest.mark.fault(
     2,
     "a document with anything in it: odd values, missing and doubled keys, any nesting",
-    "an entry with a mistake is never run and never succeeds; the path of each mistake is said, the others are applied",
+    "an entry with a mistake is never run and never succeeds; the path of each "
+    "mistake is shown, and the other entries are applied",
 )
 @tries(4, made_up)
 def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:

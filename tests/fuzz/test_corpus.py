@@ -150,7 +150,7 @@ def test_replies_of_the_corpus_are_read(machine: Machine) -> None:
 @pytest.mark.fault(
     5,
     "any bytes, or JSON of any shape, in the other state files: health, paused, learned, instance, documents, asked",
-    "the agent starts, the commands show what there is; a file that cannot be used is set aside, and that is said",
+    "the agent starts, the commands show what there is; a file that cannot be used is set aside, with a sentence",
 )
 @cases("state")
 def test_state_file_of_the_corpus_stops_no_command(plain: Machine, path: Path) -> None:

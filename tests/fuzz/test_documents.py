@@ -41,7 +41,8 @@ LONGEST = 2000
 mistaken = pytest.mark.fault(
     2,
     "a document with anything in it: odd values, missing and doubled keys, any nesting",
-    "an entry with a mistake is never run and never succeeds; the path of each mistake is said, the others are applied",
+    "an entry with a mistake is never run and never succeeds; the path of each "
+    "mistake is shown, and the other entries are applied",
 )
 unreadable = pytest.mark.fault(
     5,

@@ -28,18 +28,20 @@ from heat_config_agent.state import asked, health, instance, journal, lock, requ
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks.values import fields, replace
+from support.entries import RUN
 
 pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 journal_fault = pytest.mark.fault(
     1,
     "any bytes in the journal: cut off anywhere, bits flipped, lines of it mixed with nonsense",
-    "what is intact is kept, the rest is set aside and said; what may have run is not run again",
+    "intact records are kept, and the rest is set aside with a sentence; a "
+    "deployment that may have run is not run again",
 )
 file_fault = pytest.mark.fault(
     5,
     "any bytes, or JSON of any shape, in the other state files: health, paused, learned, instance, documents, asked",
-    "the agent starts, the commands show what there is; a file that cannot be used is set aside, and that is said",
+    "the agent starts, the commands show what there is; a file that cannot be used is set aside, with a sentence",
 )
 
 
@@ -47,18 +49,6 @@ def parse(identity: str, **fields: object) -> Deployment:
     """Return a deployment."""
     content = [{"id": identity, "group": "script", **fields}]
     return metadata.parse(Document(source="any", content=content)).deployments[0]
-
-
-RUN = Run(
-    boot="b",
-    pid=1,
-    ticks=2,
-    began=3.0,
-    limit=None,
-    hook="builtin:script",
-    working="/w",
-    outputs="/o",
-)
 
 
 @functools.cache

@@ -39,6 +39,16 @@ def test_the_table_has_only_faults_that_are_tried(
     assert rows == _tried(request.config), "`make faults` writes the table anew"
 
 
+def test_rows_of_the_table_are_plain() -> None:
+    """A row says what happens in words that need no other row, and names who says it."""
+    vague = [
+        row
+        for row in sorted(fault_table.rows(fault_table.TABLE.read_text()))
+        if fault_table.VAGUE.search(f"{row.fault}; {row.outcome}")
+    ]
+    assert vague == []
+
+
 def test_broken_promise_gives_no_fault_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,17 @@ import pytest
 
 from support import growth, shares
 from support.growth import MIB, Sample
-from support.lives import CREATE, DELETE, NAME, UPDATE, Come, Life, Place, Shape, Step
-from support.machine import Machine
+from support.stack_stories import (
+    CREATE,
+    DELETE,
+    NAME,
+    UPDATE,
+    Come,
+    Plot,
+    Shape,
+    StackStory,
+    Step,
+)
 
 FIRST = Shape("v0", extras=frozenset("x"))
 SECOND = replace(FIRST, text="v1", extras=frozenset())
@@ -28,33 +37,32 @@ class Played:
 
     def __init__(self, folder: Path) -> None:
         steps = (Step(CREATE, FIRST), Step(UPDATE, SECOND))
-        self.place = Place(
-            Machine(folder), Life(1, "planted-pin-4711", 0.0, steps), curious=1.0
-        )
+        plot = Plot(1, "planted-pin-4711", 0.0, steps)
+        self.story = StackStory(folder, plot, curious=1.0)
         for step in steps:
             self.come = self._taken(step)
         self.kept = folder.with_name("kept")
         shutil.copytree(folder, self.kept)
 
     def _taken(self, step: Step) -> Come:
-        assert self.place.take(step) == 0, self.place.said()
-        assert not self.place.broken()
-        return self.place.come_to()
+        assert self.story.take(step) == 0, self.story.said()
+        assert not self.story.broken()
+        return self.story.come_to()
 
     def wrong(self, *, deleted: bool = False) -> list[str]:
         """Return all that is found to be wrong; `deleted`, where the stack is said to be gone."""
         if deleted:
-            shutil.rmtree(self.place.folder)
-        return [*self.place.broken(), *self.place.too_often(Step(UPDATE, SECOND))]
+            shutil.rmtree(self.story.folder)
+        return [*self.story.broken(), *self.story.too_often(Step(UPDATE, SECOND))]
 
     def note(self, line: str) -> None:
         """Add to what scripts have written down."""
-        with (self.place.machine.folder / "log").open("a") as file:
+        with (self.story.machine.folder / "log").open("a") as file:
             file.write(f"{line}\n")
 
     def restore(self) -> None:
         """Have all be as it was."""
-        folder = self.place.machine.folder
+        folder = self.story.machine.folder
         for name in FOLDERS:
             shutil.rmtree(folder / name)
             shutil.copytree(self.kept / name, folder / name)
@@ -64,12 +72,12 @@ class Played:
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """A life in which all went well, up to a certain step."""
-    folder = tmp_path_factory.mktemp("played") / "place"
+    """A story in which all went well, up to a certain step."""
+    folder = tmp_path_factory.mktemp("played") / "story"
     folder.mkdir()
     played = Played(folder)
     yield played
-    played.place.machine.end()
+    played.story.machine.end()
 
 
 @pytest.fixture
@@ -104,29 +112,29 @@ def deleted_and_not_undone(played: Played) -> list[str]:
 
 
 def deleted_and_files_left(played: Played) -> list[str]:
-    (played.place.machine.state / "stacks" / "other").mkdir()
+    (played.story.machine.state / "stacks" / "other").mkdir()
     return played.wrong(deleted=True)
 
 
 def traceback(played: Played) -> list[str]:
-    (played.place.machine.folder / "said").write_text(
+    (played.story.machine.folder / "said").write_text(
         "Traceback (most recent call last):\n"
     )
     return played.wrong()
 
 
 def readable_state(played: Played) -> list[str]:
-    (played.place.folder / "stack").chmod(0o644)
+    (played.story.folder / "stack").chmod(0o644)
     return played.wrong()
 
 
 def secret_that_was_said(played: Played) -> list[str]:
-    return played.place.leaks({"what was said": f"it is {played.place.life.pin}"})
+    return played.story.leaks({"what was said": f"it is {played.story.plot.pin}"})
 
 
 def token_in_a_listing(played: Played) -> list[str]:
-    return played.place.leaks(
-        {"a listing": (played.place.machine.folder / "tokens").read_text()}
+    return played.story.leaks(
+        {"a listing": (played.story.machine.folder / "tokens").read_text()}
     )
 
 
@@ -167,22 +175,22 @@ def run_lost(played: Played) -> list[str]:
 
 def another_random_value(played: Played) -> list[str]:
     one, other = (
-        Place(Machine(_folder(played, name)), played.place.life, curious=0.0)
+        StackStory(_folder(played, name), played.story.plot, curious=0.0)
         for name in ("one", "other")
     )
-    for place, values in ((one, ("abc", "abc")), (other, ("abc", "xyz"))):
+    for story, values in ((one, ("abc", "abc")), (other, ("abc", "xyz"))):
         lines = [
             f"begun {where}.0 UPDATE v1 {value} 1.0"
             for where, value in zip(("a", "b"), values, strict=True)
         ]
-        (place.machine.folder / "log").write_text(
+        (story.machine.folder / "log").write_text(
             "".join(f"{line}\n" for line in lines)
         )
     return other.come_to().differs(one.come_to(), loosely=False)
 
 
 def _folder(played: Played, name: str) -> Path:
-    folder = played.place.machine.folder / name
+    folder = played.story.machine.folder / name
     folder.mkdir()
     return folder
 
@@ -217,10 +225,10 @@ def test_checkers_accept_an_undisturbed_stack(played: Played) -> None:
     """A stack with which all went well is not found fault with, nor is its end."""
     assert not played.wrong()
     assert not played.come.differs(played.come, loosely=False)
-    assert not played.place.leaks({"the log": played.place.said()})
-    assert played.place.take(Step(DELETE, SECOND)) == 0, played.place.said()
+    assert not played.story.leaks({"the log": played.story.said()})
+    assert played.story.take(Step(DELETE, SECOND)) == 0, played.story.said()
     assert not played.wrong()
-    assert played.place.state() == ("", "", "")
+    assert played.story.state() == ("", "", "")
 
 
 @pytest.mark.slow
@@ -280,10 +288,10 @@ def test_the_time_is_divided() -> None:
     assert late.take("b") == shares.LEAST
 
 
-def test_lives_follow_from_seeds() -> None:
-    """The same seed, the same life; and lives are of all kinds."""
-    assert Life.of(7, 3) == Life.of(7, 3)
-    steps = [step for seed in range(40) for step in Life.of(seed, 3).steps]
+def test_plots_follow_from_seeds() -> None:
+    """The same seed, the same plot; and plots are of all kinds."""
+    assert Plot.of(7, 3) == Plot.of(7, 3)
+    steps = [step for seed in range(40) for step in Plot.of(seed, 3).steps]
     assert {step.what for step in steps} == {
         "create",
         "update",

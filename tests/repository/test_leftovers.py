@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,36 +19,49 @@ ROOT = Path(__file__).parents[2]
 LONG = 60.0
 
 STUBBORN = """\
+import subprocess
+from pathlib import Path
+
+from support import leftovers
 from support.machine import deployment
 
 SCRIPT = "#!/bin/sh\\ntrap '' TERM HUP INT\\nsetsid sleep 600 &\\ntouch {}/there\\nwhile :; do sleep 1; done\\n"
 
 
 def test_of_a_daemon(daemon, machine):
+    elsewhere = Path(__file__).with_name("elsewhere")
+    elsewhere.mkdir()
+    leftovers.belongs(elsewhere)
+    subprocess.Popen(["env", "-i", "sleep", "600"], cwd=elsewhere)
     daemon.put([deployment("d1", SCRIPT.format(machine.folder))])
     daemon.start()
     daemon.wait()
 """
-"""A test whose daemon, run and process of the run do not end by themselves, nor by a gentle signal."""
+"""A test whose daemon, run and process of the run do not end by themselves, nor by a gentle signal.
+
+Another process names only a folder that is not below that of the tests.
+"""
 
 
 @pytest.mark.parametrize(
-    ("workers", "number"),
+    ("program", "workers", "number"),
     [
-        pytest.param(0, signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param(0, signal.SIGKILL, marks=pytest.mark.slow),
-        pytest.param(1, signal.SIGTERM, marks=pytest.mark.slow),
-        (1, signal.SIGKILL),
+        pytest.param("pytest", 0, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("pytest", 0, signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param("pytest", 1, signal.SIGTERM, marks=pytest.mark.slow),
+        ("pytest", 1, signal.SIGKILL),
+        pytest.param("make", 1, signal.SIGKILL, marks=pytest.mark.slow),
     ],
     ids=lambda value: (
         signal.Signals(value).name if isinstance(value, signal.Signals) else str(value)
     ),
 )
 def test_a_killed_run_leaves_no_process(
-    tmp_path: Path, number: int, workers: int
+    tmp_path: Path, program: str, number: int, workers: int
 ) -> None:
-    """The daemon, its run, the loaded process and what the run has started end with the process of pytest."""
+    """The daemon, its run, the loaded process and what the run has started end with pytest, and pytest with make."""
     test, folder = tmp_path / "test_stubborn.py", tmp_path / "inner"
+    elsewhere = tmp_path / "elsewhere"
     test.write_text(STUBBORN)
     words = [
         "-n",
@@ -66,19 +80,19 @@ def test_a_killed_run_leaves_no_process(
     environment = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("PYTEST_")
+        if not name.startswith(("PYTEST_", "MAKE"))
+    }
+    pytest_itself = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
+    (tmp_path / "Makefile").write_text(
+        f"test:\n\t{shlex.join([*pytest_itself, *words, str(test)])}\n"
+    )
+    commands = {
+        "pytest": [*pytest_itself, *words, str(test)],
+        "make": ["make", "--file", str(tmp_path / "Makefile")],
     }
     log = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
     run = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-c",
-            str(ROOT / "pyproject.toml"),
-            *words,
-            str(test),
-        ],
+        commands[program],
         env={**environment, "PYTHONPATH": str(ROOT / "tests")},
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -91,8 +105,10 @@ def test_a_killed_run_leaves_no_process(
             lambda: run.poll() is not None or bool([*folder.rglob("there")]), LONG
         )
         assert run.poll() is None, (tmp_path / "log").read_text()
-        left = leftovers.processes(str(folder))
-        assert len(left) > 3
+        others = leftovers.processes(str(elsewhere))
+        assert others
+        left = [*leftovers.processes(str(folder)), *others]
+        assert len(left) > 4
         run.send_signal(number)
         assert run.wait(pace.seconds(LONG)) == -number
         wait_until(lambda: not leftovers.processes(str(folder)), LONG)

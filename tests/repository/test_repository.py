@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 import heat_config_hooks
+from docs import prose
 from heat_config_hooks import protocol, standalone
+from support import leftovers
 from support.machine import BIN, Machine, deployment
 from support.mounts import may_mount, mounted
 from support.tools import need
@@ -34,25 +36,10 @@ NOBODY = 65534
 def clone() -> Iterator[Path]:
     """A copy of what git knows of the repository, in a folder that any user may own."""
     folder = Path(tempfile.mkdtemp(prefix="clone-", dir="/tmp"))
-    names = subprocess.run(
-        [
-            "git",
-            "-c",
-            "safe.directory=*",
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in names.stdout.decode().split("\0")[:-1]:
-        if (ROOT / name).is_file():
-            (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / "clone" / name)
+    leftovers.belongs(folder)
+    for name in prose.files():
+        (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / "clone" / name)
     yield folder / "clone"
     shutil.rmtree(folder)
 

@@ -59,7 +59,7 @@ def known(store: Store) -> list[str]:
 @pytest.mark.fault(
     1,
     "any bytes of a stack's records: cut off anywhere, bits flipped, blocks lost, lines repeated or removed",
-    "all that is certain is kept, or the stack is said to be damaged; never is it taken for something else",
+    "certain records are kept, or the stack is reported as damaged; it is never taken for something else",
 )
 def test_any_damage_is_noticed(tmp_path: Path) -> None:
     """After any damage, a record is read as it was written or reported as damaged."""

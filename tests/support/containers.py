@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support import pace
+from support import leftovers, pace
 from support.tools import need
 
 IMAGE = "localhost/busybox:test"
@@ -238,6 +238,7 @@ def own_podman() -> Iterator[Podman]:
     """Podman for all tests of a session."""
     # podman takes no path of more than 50 characters
     folder = Path(tempfile.mkdtemp(prefix="podman-", dir="/tmp"))
+    leftovers.belongs(folder)
     podman = Podman(folder)
     try:
         podman.set_up()

@@ -8,6 +8,7 @@ writes what the last run has left in `.faults.jsonl`.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,7 +32,44 @@ Every fault that the tests try against the five [promises](../../README.md), and
 Real processes, disks and servers show it wherever they can be made to.
 `make faults` writes this page from the last run of the tests, in which every outcome held; do not edit it.
 [SECURITY.md](../../SECURITY.md) says who is trusted with what.
+
+## In short
+
+| cause | what comes of it |
+| --- | --- |
+| the agent, a command, a supervisor or a run is killed, at any point \
+| the next one continues; each deployment runs once, and its one result is true |
+| the power goes, or the machine reboots | a run that was cut short is reported as interrupted; nothing runs twice |
+| the disk is full, read-only, failing or without inodes \
+| nothing begins that cannot be recorded; a sentence names the path; work continues once there is room |
+| files of the state are damaged, removed or replaced \
+| intact records are kept, the others are set aside with a sentence; a deployment that may have run does not run again |
+| a server is away, hangs, cuts its answers short or answers nonsense \
+| the last good document stays in force, and results are kept and sent again; no other server waits |
+| a deployment is replaced before its result is delivered \
+| the old result is not sent, because it would complete the new action |
+| a hook, script, tool or plug-in misbehaves \
+| a failure with its reason, or its true exit code; all its processes are ended in time |
+| a document, template, archive or answer is hostile or too large \
+| a mistake that names the place and the limit, in bounded time and memory; nothing of it is run as code |
+| a name, id or path leads elsewhere | nothing is written, removed or read outside of its folder |
+| a secret is in inputs, output, errors or names \
+| it is masked wherever people look, and gone from disk when its run has ended, also after a kill |
+| a certificate, redirect or proxy is wrong | nothing is sent to a server that is not verified |
+| the clock is wrong | waits, timeouts and ages stay what they are |
+| two agents, two commands, or an upgrade in the middle of a run \
+| one works, the others name it; the next version takes the run over |
+| processes, memory or open files run out \
+| the deployment is postponed or fails with a sentence; the next ones have their turn |
+
+## Counts
 """
+
+
+VAGUE = re.compile(
+    r"\b(all goes on|(that|it|which) is said|told falsely|what is the matter|tidying|anew)\b"
+)
+"""Words that say too little to a reader who does not know the test."""
 
 
 @dataclass(frozen=True, order=True)
@@ -80,8 +118,8 @@ def rows(text: str) -> set[Row]:
     """Return what a table says."""
     parsed, promise = set(), 0
     for line in text.splitlines():
-        if line.startswith("## "):
-            promise = int(line.removeprefix("## ").partition(".")[0])
+        if heading := re.match(r"## (\d)\. ", line):
+            promise = int(heading[1])
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if (
             line.startswith("| ")

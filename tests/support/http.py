@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 HOST = "127.0.0.1"
 
@@ -62,6 +65,18 @@ class Stub(ThreadingHTTPServer):
     def port(self) -> int:
         """The port it listens on."""
         return int(self.server_address[1])
+
+    @property
+    def place(self) -> str:
+        """The host and the port."""
+        return f"{HOST}:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Answer, in a thread."""

@@ -6,13 +6,19 @@ import collections
 import functools
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
 from support import endings
 from support.loopback import wait_until
 from support.machine import Machine
+
+AGENT, MACHINE, EVERYTHING = "the agent", "the machine", "everything"
+"""Victims; others are a supervisor, a tool, or a whole run, alone or together with the agent: `the agent and a run`."""
 
 INIT = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
 
@@ -21,6 +27,9 @@ class Boot:
     """A boot of a machine: a process id namespace with an init, with which all that runs in it ends."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self._process = subprocess.Popen(
             [
                 "unshare",
@@ -72,6 +81,11 @@ class Boot:
         endings.kill(self._init)
         endings.end(self._process)
 
+    def again(self) -> None:
+        """Take the machine down, and boot it."""
+        self.end()
+        self._begin()
+
 
 @dataclass(frozen=True)
 class Running:
@@ -119,6 +133,57 @@ def kill_agent(agent: subprocess.Popen[bytes], boot: Boot | None = None) -> bool
     agent.kill()
     agent.wait()
     return hit
+
+
+def strike(
+    victim: str,
+    which: float,
+    machine: Machine,
+    agent: subprocess.Popen[bytes],
+    boot: Boot | None = None,
+) -> tuple[bool, list[str]]:
+    """Kill a victim while an agent works; return whether any of it was still there, and the ids of the runs killed.
+
+    `which`, from 0 to 1, chooses the run, and whether an agent that is killed too is killed before the run or after it.
+    """
+    if victim == MACHINE:
+        assert boot
+        hit = agent.poll() is None
+        boot.again()
+        agent.wait()
+        return hit, []
+    fatal = is_fatal(victim)
+    hit = fatal and which < 0.5 and kill_agent(agent, boot)
+    running = [] if victim == AGENT else runs(machine)
+    first = int(which * len(running))
+    chosen = running if victim == EVERYTHING else running[first : first + 1]
+    killed = [each.id for each in chosen if each.kill(victim)]
+    if fatal:
+        hit = kill_agent(agent, boot) or hit
+    return hit or bool(killed), killed
+
+
+def is_fatal(victim: str) -> bool:
+    """Return whether the agent is killed together with a victim."""
+    return victim in (MACHINE, EVERYTHING) or victim.startswith(AGENT)
+
+
+def ends_within(agent: subprocess.Popen[Any], seconds: float) -> bool:
+    """Wait for a moment; return whether an agent has ended by itself before it."""
+    try:
+        agent.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def wait_for_a_run(
+    runs_now: Callable[[], object], agent: subprocess.Popen[Any], seconds: float
+) -> None:
+    """Wait a while for something to kill, as long as an agent works."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and agent.poll() is None and not runs_now():
+        time.sleep(0.02)
 
 
 def inner(

@@ -2,6 +2,7 @@
 
 Each process that runs tests has one. When that process ends, or the one that commands it, the watcher kills whatever
 belongs to the folder of its tests: a process whose environment, command line or current folder names it.
+The one that commands it is that of pytest-xdist, or make. A test with a folder elsewhere names it (`belongs`).
 A process that begins loaded (`support.loaded`) has the folder in its environment for that reason.
 """
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 VARIABLE = "TESTS_FOLDER"
 """Names the folder in the environment of processes that would not name it otherwise."""
 
+_ELSEWHERE = ".folders-elsewhere"
+"""The file in the folder of the tests that lists their other folders."""
+
 _LOOKS = 3
 """The number of times in a row that nothing is left before the watcher ends: a process may just be starting another."""
 
@@ -35,7 +39,8 @@ def watch(config: pytest.Config) -> None:
 
     factory: TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001  # no fixture yet
     folder = os.environ[VARIABLE] = str(factory.getbasetemp())
-    watched = [os.getpid(), *([os.getppid()] if hasattr(config, "workerinput") else [])]
+    commanded = hasattr(config, "workerinput") or "MAKELEVEL" in os.environ
+    watched = [os.getpid(), *([os.getppid()] if commanded else [])]
     command = [sys.executable, "-I", "-S", __file__, folder, *map(str, watched)]
     null = [
         (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)
@@ -43,6 +48,13 @@ def watch(config: pytest.Config) -> None:
     os.waitpid(
         os.posix_spawn(command[0], command, {}, file_actions=null, setsid=True), 0
     )
+
+
+def belongs(folder: Path) -> None:
+    """Have the processes that name a folder outside of that of the tests end with the run, too."""
+    if VARIABLE in os.environ:
+        with Path(os.environ[VARIABLE], _ELSEWHERE).open("a") as file:
+            file.write(f"{folder}\n")
 
 
 # The watcher.
@@ -81,6 +93,16 @@ def _has_terminal(pid: str) -> bool:
         return file.read().rpartition(b")")[2].split()[4] != b"0"
 
 
+def _elsewhere(folder: str) -> list[str]:
+    """Return the other folders of the tests, also of those that this process has commanded."""
+    return [
+        line
+        for pattern in (_ELSEWHERE, f"*/{_ELSEWHERE}")
+        for path in Path(folder).glob(pattern)
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+
+
 def main(folder: str, watched: list[int]) -> None:
     """Wait for the end of the first of the watched processes; then end that of the tests, and what they have left."""
     if os.fork():
@@ -102,8 +124,9 @@ def main(folder: str, watched: list[int]) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
     looks, end = 0, time.monotonic() + _PATIENCE
+    folders = [folder, *_elsewhere(folder)]
     while looks < _LOOKS and time.monotonic() < end:
-        left = processes(folder)
+        left = [pid for each in folders for pid in processes(each)]
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -208,6 +208,38 @@ class Machine:
         self._started.append(process)
         return process
 
+    def start_into(
+        self,
+        said: Path,
+        program: str,
+        *arguments: str,
+        before: Iterable[str] = (),
+        **environment: str,
+    ) -> subprocess.Popen[bytes]:
+        """Start one of the installed commands, by the command `before` if there is one; a file keeps all it says."""
+        with said.open("ab") as file:
+            return subprocess.Popen(
+                [*before, str(BIN / program), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={**self.environment, **environment},
+                cwd=self.folder,
+            )
+
+    def listed(self, commands: Iterable[Sequence[str]], seconds: float) -> list[str]:
+        """Return what `heat-config-agent` prints for each of these, and last what they all say on standard error.
+
+        One process runs them all: each start takes long.
+        """
+        words = [[*each, "--state-dir", str(self.state)] for each in commands]
+        arguments = [_LISTINGS, json.dumps(words)]
+        code, out, err = loaded.run(
+            "-c", arguments, self.environment, self.folder, seconds
+        )
+        assert code == 0, err
+        return [*json.loads(out), err]
+
     def have_quick_tools(self) -> None:
         """Have the tools that `doctor` starts answer at once, where a test is not about them: it asks each its version.
 
@@ -309,6 +341,22 @@ class Machine:
             str(self.state),
             *(["--hooks-dir", str(self.hooks)] if self.hooks.is_dir() else []),
         ]
+
+
+_LISTINGS = """
+import contextlib, io, json, sys
+from heat_config_agent.cli import agent
+from heat_config_agent.model.errors import AgentError
+listings = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            agent.main(words)
+        except AgentError as error:  # there is no output of what nobody has run
+            print(error)
+    listings.append(said.getvalue())
+print(json.dumps(listings))
+"""
 
 
 def _read(path: str) -> bytes:

@@ -142,7 +142,25 @@ class Published:
         self.publish(files)
 
 
-class GitByDaemon(Published):
+class GitRepository(Published):
+    """A git repository; a class for each way to serve it has more."""
+
+    def __init__(self, folder: Path, name: str = "repository") -> None:
+        super().__init__(folder)
+        place = self.folder / name
+        place.parent.mkdir(exist_ok=True)
+        self.repository = Repository(place)
+        self._commits: dict[str, str] = {}
+
+    def publish(self, files: dict[str, str]) -> None:
+        self._commits[json.dumps(files)] = self.repository.commit(files)
+
+    def turn_back(self, files: dict[str, str]) -> None:
+        """By a force-push."""
+        self.repository.git("reset", "-q", "--hard", self._commits[json.dumps(files)])
+
+
+class GitByDaemon(GitRepository):
     """A git repository, which git's own daemon serves."""
 
     def __init__(self, folder: Path) -> None:
@@ -158,19 +176,10 @@ class GitByDaemon(Published):
         self.programs.commands = [
             ([*words, f"--base-path={self.folder}", str(self.folder)], port)
         ]
-        self.repository = Repository(self.folder / "repository")
         self.values["url"] = f"git://127.0.0.1:{port}/repository/.git"
-        self._commits: dict[str, str] = {}
-
-    def publish(self, files: dict[str, str]) -> None:
-        self._commits[json.dumps(files)] = self.repository.commit(files)
-
-    def turn_back(self, files: dict[str, str]) -> None:
-        """By a force-push."""
-        self.repository.git("reset", "-q", "--hard", self._commits[json.dumps(files)])
 
 
-class GitBySsh(Published):
+class GitBySsh(GitRepository):
     """A git repository, which sshd serves."""
 
     def __init__(self, folder: Path) -> None:
@@ -214,18 +223,9 @@ class GitBySsh(Published):
             "GlobalKnownHostsFile /dev/null\nStrictHostKeyChecking yes\n"
         )
         self.programs.commands = [([server, "-D", "-e", "-f", str(settings)], port)]
-        self.repository = Repository(self.folder / "repository")
         user = pwd.getpwuid(os.getuid()).pw_name
         self.values["url"] = f"ssh://{user}@127.0.0.1:{port}{self.repository.folder}"
         self.values["ssh_config"] = client
-        self._commits: dict[str, str] = {}
-
-    def publish(self, files: dict[str, str]) -> None:
-        self._commits[json.dumps(files)] = self.repository.commit(files)
-
-    def turn_back(self, files: dict[str, str]) -> None:
-        """By a force-push."""
-        self.repository.git("reset", "-q", "--hard", self._commits[json.dumps(files)])
 
 
 class Web(Published):
@@ -253,28 +253,18 @@ class Web(Published):
         self.programs.commands = [(words, self.port)]
 
 
-class GitByTls(Web):
+class GitByTls(GitRepository, Web):
     """A git repository over https."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+        super().__init__(folder, "git/site.git")
         words = [
             "sh",
             "-c",
             f"rm -f cgi; exec {need('fcgiwrap', 'fcgiwrap')} -f -s unix:{self.folder}/cgi",
         ]
         self.programs.commands.insert(0, (words, self.folder / "cgi"))
-        (self.folder / "git").mkdir()
-        self.repository = Repository(self.folder / "git/site.git")
         self.values["url"] = f"{self.base}/git/site.git"
-        self._commits: dict[str, str] = {}
-
-    def publish(self, files: dict[str, str]) -> None:
-        self._commits[json.dumps(files)] = self.repository.commit(files)
-
-    def turn_back(self, files: dict[str, str]) -> None:
-        """By a force-push."""
-        self.repository.git("reset", "-q", "--hard", self._commits[json.dumps(files)])
 
 
 class Archive(Web):

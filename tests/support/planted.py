@@ -113,6 +113,15 @@ def _encoded(text: str) -> bytes:
         return text.encode("utf-8", "replace")
 
 
+def left(folder: Path) -> list[str]:
+    """Return the files below a folder that have a secret in them, in any form."""
+    files = [path for path in folder.rglob("*") if not path.is_symlink()]
+    return leaks(
+        ((str(path), path.read_bytes()) for path in files if path.is_file()),
+        pattern(WORD),
+    )
+
+
 def told(server: SignalServer) -> list[str]:
     """Return which secrets a server was told: in results, and in headers."""
     return leaks(

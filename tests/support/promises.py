@@ -27,9 +27,9 @@ import psutil
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.state import journal
 from heat_config_hooks import processes
-from support import endings, kill_points, loaded, pace
+from support import endings, kill_points, pace
 from support.loopback import Signal, SignalServer
-from support.machine import BIN, Machine, deployment
+from support.machine import Machine, deployment
 from support.walks import below
 
 TIMED_OUT, INTERRUPTED = 124, 125
@@ -244,40 +244,19 @@ class World:
             "--hooks-dir",
             str(self.machine.hooks),
         )
-        return self._started(
-            [
-                *before,
-                str(BIN / "heat-config-apply"),
-                *places,
-                "--grace",
-                "0.2",
-                *arguments,
-                str(path),
-            ],
-            environment,
+        words = (*places, "--grace", "0.2", *arguments, str(path))
+        return self.machine.start_into(
+            self._said, "heat-config-apply", *words, before=before, **environment
         )
 
     def start_daemon(
         self, settings: Path, *, before: Iterable[str] = (), **environment: str
     ) -> subprocess.Popen[bytes]:
         """Start the daemon with the settings in a file, by the command `before` if there is one."""
-        return self._started(
-            [*before, str(BIN / "heat-config-agent"), "run", "--config", str(settings)],
-            environment,
+        words = ("run", "--config", str(settings))
+        return self.machine.start_into(
+            self._said, "heat-config-agent", *words, before=before, **environment
         )
-
-    def _started(
-        self, words: list[str], environment: dict[str, str]
-    ) -> subprocess.Popen[bytes]:
-        with self._said.open("ab") as said:
-            return subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                env={**self.machine.environment, **environment},
-                cwd=self.machine.folder,
-            )
 
     def apply(
         self,
@@ -527,14 +506,11 @@ class World:
         """Return where secrets are that must not be there."""
         leaks = []
         sample = self.chance.sample(sorted(self.entries()), min(2, len(self.entries())))
-        commands = self._listed(
-            [["status"], ["status", "--json"]]
-            + [
-                [*words, each]
-                for each in sample
-                for words in (["show"], ["show", "--json"], ["log"])
-            ]
-        )
+        commands = [["status"], ["status", "--json"]] + [
+            [*words, each]
+            for each in sample
+            for words in (["show"], ["show", "--json"], ["log"])
+        ]
         surroundings = "".join(
             path.read_text(errors="replace")
             for path in self._evidence.glob("*.surroundings")
@@ -544,7 +520,7 @@ class World:
         )
         seen = {
             "what was said": self.said(),
-            "a listing": commands,
+            "a listing": "".join(self.machine.listed(commands, PATIENCE)),
             "a result": results,
         }
         seen = {
@@ -576,23 +552,6 @@ class World:
         ]
         return leaks
 
-    def _listed(self, commands: list[list[str]]) -> str:
-        """Return what commands print that only look, all run by one process: most of what each takes is its start."""
-        words = [
-            [command, "--state-dir", str(self.machine.state), *rest]
-            for command, *rest in commands
-        ]
-        place = self.machine.folder
-        code, out, err = loaded.run(
-            "-c",
-            [_LISTINGS, json.dumps(words)],
-            self.machine.environment,
-            place,
-            PATIENCE,
-        )
-        assert code == 0, err
-        return out + err
-
     def _state(self, *, final: bool) -> list[str]:
         """Return what is wrong with the files."""
         wrong = too_open(self.machine.state)
@@ -605,18 +564,6 @@ class World:
         if final:
             wrong += [f"{each.cmdline()} goes on" for each in strays(self.machine)]
         return wrong
-
-
-_LISTINGS = """
-import json, sys
-from heat_config_agent.cli import agent
-from heat_config_agent.model.errors import AgentError
-for words in json.loads(sys.argv[1]):
-    try:
-        agent.main(words)
-    except AgentError as error:  # there is no output of what nobody has run
-        print(error)
-"""
 
 
 def too_open(state: Path) -> list[str]:

@@ -37,20 +37,26 @@ def placeholder(name: str) -> str:
 
 
 def free_ports(names: Iterable[str]) -> dict[str, int]:
-    """Return a free port for each that needs one, none of which the kernel gives to others."""
-    ports: dict[str, int] = {}
-    for name in names:
-        while name not in ports:
-            port = random.randrange(20000, 32000)  # noqa: S311
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-            if port not in ports.values():
-                ports[name] = port
-    return ports
+    """Return a port for each that needs one. Neither the kernel nor another run of the tests gives it to others.
+
+    A socket that does not listen keeps each until this process ends.
+    """
+    return {name: _kept_port() for name in names}
+
+
+def _kept_port() -> int:
+    while True:
+        port = random.randrange(20000, 32000)  # noqa: S311
+        place = socket.socket()
+        try:
+            place.bind(("127.0.0.1", port))
+        except OSError:
+            place.close()
+            continue
+        # From now on, a server that asks for the same may listen there.
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.detach()
+        return port
 
 
 class Place:

@@ -206,7 +206,7 @@ def test_without_scopes_runs_are_plain_sessions(machine: Booted) -> None:
 @pytest.mark.fault(
     3,
     "systemd makes no scope, or does not answer at all",
-    "the run is a plain session, once, and that is said; one with a limit is refused",
+    "the run is a plain session, once, with a sentence; one with a limit is refused",
 )
 def test_where_systemd_makes_none_the_run_is_begun_all_the_same(
     machine: Booted,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import ports
 from support.tools import need
 from system.booted import Booted, booted
 
@@ -19,9 +20,18 @@ PAGE = Path(__file__).parents[2] / "docs/verify.md"
 UNIT = "/etc/systemd/system/web.service"
 SETTINGS = "/srv/web/nginx.conf"
 
+THEIRS = "8080"
+"""The port of the page. The network of the machine is ours, where another program may listen on it."""
+
 
 @pytest.fixture(scope="module")
-def machine() -> Iterator[Booted]:
+def port() -> str:
+    """The port on which the site is."""
+    return str(ports.reserved())
+
+
+@pytest.fixture(scope="module")
+def machine(port: str) -> Iterator[Booted]:
     """A booted machine with nginx, on which the template of the page was applied."""
     need("nginx", "nginx")
     with booted() as machine:
@@ -29,7 +39,7 @@ def machine() -> Iterator[Booted]:
         [template] = re.findall(
             r"^```yaml web\.yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE
         )
-        (machine.disk / "root/web.yaml").write_text(template)
+        (machine.disk / "root/web.yaml").write_text(template.replace(THEIRS, port))
         done = machine.run("heat-config-apply", "/root/web.yaml")
         assert done.code == 0, done.out + done.err
         yield machine
@@ -66,23 +76,26 @@ CHANGES = {
         "drifted web.service: it is not up: its state is inactive (dead)",
     ),
     "edited": (
-        f"sed -i s/8080/8081/ {SETTINGS}",
+        f"sed -i s/{THEIRS}/8081/ {SETTINGS}",
         "web/page",
-        "drifted nginx.conf does not listen at 8080",
+        f"drifted nginx.conf does not listen at {THEIRS}",
     ),
     "removed": (f"rm {UNIT}", "web/nginx", f"drifted {UNIT}: it is missing"),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_change_of_the_site_is_named_and_repaired(machine: Booted, change: str) -> None:
+def test_change_of_the_site_is_named_and_repaired(
+    machine: Booted, port: str, change: str
+) -> None:
     """The check of the stack fails for the same reason, and all is in effect after the repair."""
-    command, name, expected = CHANGES[change]
+    command, name, shown = CHANGES[change]
+    assert shown.removeprefix("drifted ") in PAGE.read_text()
+    command, expected = (text.replace(THEIRS, port) for text in (command, shown))
     assert states(machine) == (0, IN_EFFECT)
     assert machine.run("sh", "-c", command).code == 0
 
     assert states(machine) == (9, {**IN_EFFECT, name: expected})
-    assert expected.removeprefix("drifted ") in PAGE.read_text()
     checked = machine.run("heat-config-agent", "stack", "check", "web")
     assert checked.code == 9, checked.out + checked.err
     assert expected.removeprefix("drifted ") in checked.out

@@ -6,7 +6,7 @@ import pytest
 
 from heat_config_agent.deployments import jobs, metadata
 from heat_config_agent.model.deployment import Document
-from heat_config_agent.model.entry import Run
+from support.entries import RUN
 from support.machine import deployment
 
 
@@ -15,17 +15,7 @@ def may_rerun(**fields: Any) -> bool:
     (parsed,) = metadata.parse(
         Document(source="test", content=[deployment("a", **fields)])
     ).deployments
-    run = Run(
-        boot="b",
-        pid=1,
-        ticks=2,
-        began=3.0,
-        limit=None,
-        hook="builtin:script",
-        working="/w",
-        outputs="/o",
-    )
-    job = jobs.of_run(parsed, run)
+    job = jobs.of_run(parsed, RUN)
     return job is not None and job.idempotent
 
 

@@ -9,25 +9,16 @@ import pytest
 
 from heat_config_agent.deployments import metadata
 from heat_config_agent.model.deployment import Document, Result
-from heat_config_agent.model.entry import Run, State
+from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.state import asked, requests
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_agent.state.requests import Wish
 from heat_config_hooks import processes
+from support.entries import RUN
 from support.machine import deployment
 
-RUN = Run(
-    boot="b",
-    pid=1,
-    ticks=2,
-    began=3.0,
-    limit=None,
-    hook="builtin:script",
-    working="/w",
-    outputs="/o",
-)
 CarryOut = Callable[[], list[str]]
 
 

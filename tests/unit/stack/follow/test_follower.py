@@ -71,7 +71,7 @@ def test_the_life_of_a_stack_that_follows_a_branch(site: Site) -> None:
 @pytest.mark.fault(
     1,
     "a followed revision fails",
-    "it is told, runs once, and with rollback the stack returns",
+    "the failure is reported, the revision runs once, and with rollback the stack returns",
 )
 def test_a_revision_that_fails_runs_once(site: Site) -> None:
     """A failed revision is not tried again; with rollback, the stack returns to the earlier one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.server
 import io
 import itertools
 import json
@@ -26,6 +25,7 @@ from heat_config_stack.follow import allowance, follower, git, in_step
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.sources import source
 from support import artifacts
+from support.http import Answer, Request, Stub
 from support.sites import Site
 
 GIT = pytest.mark.skipif(
@@ -35,56 +35,26 @@ GIT = pytest.mark.skipif(
 DOCUMENT = b'[{"name": "a", "group": "script", "config": "true"}]'
 
 
-class Server(http.server.ThreadingHTTPServer):
+class Server(Stub):
     """A server that answers with one status, some headers and a body; the headers and the body can be changed."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(self._answer)
         self.status, self.headers, self.body = 200, dict[str, str](), DOCUMENT
         self.blobs = dict[str, bytes]()
         """Layers of an artifact by their digests; any other digest has an empty layer."""
 
-    @property
-    def place(self) -> str:
-        """The host and the port."""
-        return f"127.0.0.1:{self.server_address[1]}"
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        body = (
-            self.server.blobs.get(self.path.rpartition("/")[2], b"")
-            if "/blobs/" in self.path
-            else self.server.body
-        )
-        self.send_response(self.server.status)
-        for name, value in {
-            **self.server.headers,
-            "Content-Length": str(len(body)),
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+    def _answer(self, request: Request) -> Answer:
+        name = request.path.rpartition("/")[2]
+        body = self.blobs.get(name, b"") if "/blobs/" in request.path else self.body
+        return Answer(self.status, self.headers, body)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     """Return a server on loopback."""
     with Server() as serving:
-        thread = threading.Thread(
-            target=serving.serve_forever, args=(0.02,), daemon=True
-        )
-        thread.start()
-        try:
-            yield serving
-        finally:
-            serving.shutdown()
-            thread.join()
+        yield serving
 
 
 def manifest(title: str) -> bytes:
@@ -211,7 +181,7 @@ def origin(url: str, home: Path, seconds: float = 60, path: str = "") -> Origin:
 @pytest.mark.fault(
     3,
     "a followed git server that sends refs without end",
-    "git is stopped at its limit of memory, and it is said",
+    "git is stopped at its limit of memory, with a sentence",
 )
 def test_refs_without_end_stop_git_at_its_limit_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

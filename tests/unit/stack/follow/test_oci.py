@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import io
 import tarfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,21 +14,17 @@ from heat_config_stack.follow import oci
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.sources import source
 from support.artifacts import ARCHIVE, digest, layer, manifest
+from support.http import Answer, Request, Stub
 
 
-class Registry(http.server.ThreadingHTTPServer):
+class Registry(Stub):
     """A registry with the artifact `team/site`, whose blobs are elsewhere."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(self._answer)
         self.blobs: dict[str, bytes] = {}
         self.layers: list[dict[str, object]] = []
         self.asked: list[tuple[str, str]] = []
-
-    @property
-    def place(self) -> str:
-        """The host and the port."""
-        return f"127.0.0.1:{self.server_address[1]}"
 
     @property
     def manifest(self) -> bytes:
@@ -42,55 +36,31 @@ class Registry(http.server.ThreadingHTTPServer):
         self.blobs[digest(body)] = body
         self.layers.append(layer(body, title, kind))
 
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: Registry
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        at, path = self.server, self.path.partition("?")[0]
-        given = self.headers.get("Authorization", "")
-        at.asked.append((path.rpartition("/")[0], given))
+    def _answer(self, request: Request) -> Answer:
+        path = request.path.partition("?")[0]
+        login = request.headers.get("Authorization", "")
+        self.asked.append((path.rpartition("/")[0], login))
         if path == "/token":
-            good = (
-                "scope=repository%3Ateam%2Fsite%3Apull" in self.path
-                and given == "Basic dTp0"
-            )
-            self._answer(200 if good else 403, b'{"token": "abc"}')
-        elif path.startswith("/store/"):
-            self._answer(200, at.blobs[path.removeprefix("/store/")])
-        elif given != "Bearer abc":
-            scope = f'Bearer realm="http://{at.place}/token",service="r",scope="repository:team/site:pull"'
-            self._answer(401, b"", ("WWW-Authenticate", scope))
-        elif path == "/v2/team/site/manifests/stable":
-            self._answer(200, at.manifest)
-        elif path.startswith("/v2/team/site/blobs/"):
-            self._answer(307, b"", ("Location", f"/store/{path.rpartition('/')[2]}"))
-        else:
-            self._answer(404, b"")
-
-    def _answer(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
-        self.send_response(status)
-        for name, value in (*headers, ("Content-Length", str(len(body)))):
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+            scoped = "scope=repository%3Ateam%2Fsite%3Apull" in request.path
+            status = 200 if scoped and login == "Basic dTp0" else 403
+            return Answer(status, body=b'{"token": "abc"}')
+        if path.startswith("/store/"):
+            return Answer(body=self.blobs[path.removeprefix("/store/")])
+        if login != "Bearer abc":
+            scope = f'Bearer realm="http://{self.place}/token",service="r",scope="repository:team/site:pull"'
+            return Answer(401, {"WWW-Authenticate": scope})
+        if path == "/v2/team/site/manifests/stable":
+            return Answer(body=self.manifest)
+        if path.startswith("/v2/team/site/blobs/"):
+            return Answer(307, {"Location": f"/store/{path.rpartition('/')[2]}"})
+        return Answer(404)
 
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
     """Return a registry on loopback."""
     with Registry() as serving:
-        thread = threading.Thread(
-            target=serving.serve_forever, args=(0.02,), daemon=True
-        )
-        thread.start()
         yield serving
-        serving.shutdown()
-        thread.join()
 
 
 def origin(registry: Registry, ref: str = "stable", token: str = "t") -> Origin:  # noqa: S107  # of a test

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import http.server
 import io
 import os
 import shutil
@@ -23,6 +22,7 @@ from heat_config_hooks.values import replace
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.sources import Source, source
 from support import pace
+from support.http import Answer, Request, Stub
 from support.repositories import Repository
 
 GIT = pytest.mark.skipif(
@@ -272,11 +272,11 @@ def test_a_server_that_hangs_or_lies(tmp_path: Path, answer: bytes) -> None:
             each.close()
 
 
-class Server(http.server.ThreadingHTTPServer):
+class Server(Stub):
     """A server with one file, which has an ETag."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(self._answer)
         self.body, self.kind, self.status = b"", "application/yaml", 200
         self.answers: list[int] = []
         self.password = ""
@@ -284,45 +284,23 @@ class Server(http.server.ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """The URL of the server."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://{self.place}"
 
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        at = self.server
-        tag = f'"{hash(at.body)}"'
-        same = self.headers.get("If-None-Match") == tag
-        denied = at.password and self.headers.get("Authorization") != at.password
-        status = 401 if denied else 304 if same and at.status == 200 else at.status
-        at.answers.append(status)
-        self.send_response(status)
-        self.send_header("ETag", tag)
-        self.send_header("Content-Type", at.kind)
-        if status == 304:
-            self.end_headers()
-            return
-        self.send_header("Content-Length", str(len(at.body)))
-        self.end_headers()
-        self.wfile.write(at.body)
-
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
+    def _answer(self, request: Request) -> Answer:
+        tag, given = f'"{hash(self.body)}"', request.headers
+        same = given.get("If-None-Match") == tag
+        denied = self.password and given.get("Authorization") != self.password
+        status = 401 if denied else 304 if same and self.status == 200 else self.status
+        self.answers.append(status)
+        headers = {"ETag": tag, "Content-Type": self.kind}
+        return Answer(status, headers, b"" if status == 304 else self.body)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     """Return a server on loopback."""
     with Server() as serving:
-        thread = threading.Thread(
-            target=serving.serve_forever, args=(0.02,), daemon=True
-        )
-        thread.start()
         yield serving
-        serving.shutdown()
-        thread.join()
 
 
 def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(
@@ -625,27 +603,6 @@ def test_copy_has_the_mode_and_the_content_of_the_original(
         assert (tree / name).stat().st_mode & 0o777 == mode
 
 
-class _Fileserver(http.server.BaseHTTPRequestHandler):
-    """Serves the files of a repository, demands a login, or shows a page to log in."""
-
-    kind, root = "", Path()
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def do_GET(self) -> None:  # as the base class names it
-        path = self.root / self.path.partition("?")[0].lstrip("/")
-        content = b"<html>Please log in</html>" if self.kind == "page" else b""
-        if self.kind == "files" and path.is_file():
-            content = path.read_bytes()
-        self.send_response(401 if self.kind == "login" else 200 if content else 404)
-        if self.kind == "login":
-            self.send_header("WWW-Authenticate", "Basic realm=x")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-
 @GIT
 @pytest.mark.parametrize(
     ("kind", "sentence"),
@@ -662,18 +619,18 @@ def test_web_server_that_is_not_one_of_git_is_said_with_what_to_do(
     repository = Repository(tmp_path / "repository")
     repository.commit({"a": "1"})
     repository.git("update-server-info")
-    served = type("Served", (_Fileserver,), {"kind": kind, "root": repository.folder})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), served)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        url = f"http://127.0.0.1:{server.server_address[1]}/.git"
-        git = source(origin(url, tmp_path), tmp_path / "kept")
+
+    def answer(request: Request) -> Answer:
+        path = repository.folder / request.path.partition("?")[0].lstrip("/")
+        if kind == "login":
+            return Answer(401, {"WWW-Authenticate": "Basic realm=x"})
+        if kind == "page":
+            return Answer(body=b"<html>Please log in</html>")
+        return Answer(body=path.read_bytes()) if path.is_file() else Answer(404)
+
+    with Stub(answer) as server:
+        git = source(origin(f"http://{server.place}/.git", tmp_path), tmp_path / "kept")
         tree = tmp_path / "tree"
         tree.mkdir()
         with pytest.raises(SourceError, match=sentence):
             git.fetch(git.newest(), tree)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -16,11 +16,12 @@ from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine import events
 from heat_config_agent.engine.events import Event
 from heat_config_agent.model.deployment import Document
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.signals.notices.journal import Journal, reader_of
 from heat_config_hooks.values import replace
 from support import entries
+from support.entries import RUN
 from support.machine import deployment
 
 
@@ -57,18 +58,6 @@ def journald(tmp_path: Path) -> Iterator[Journald]:
     found = Journald(tmp_path / "socket")
     yield found
     found.close()
-
-
-RUN = Run(
-    boot="",
-    pid=7,
-    ticks=0,
-    began=0,
-    limit=None,
-    hook="builtin:script",
-    working="",
-    outputs="",
-)
 
 
 def step() -> Step:

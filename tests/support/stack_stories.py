@@ -1,8 +1,8 @@
-"""Lives of stacks, carried out by the installed commands: made, changed, brought back, put to rest, and deleted.
+"""Stories of stacks, carried out by the installed commands: made, changed, brought back, put to rest, and deleted.
 
-A `Life` says what is asked of a stack, one step after the other. Each `Place` leads it for itself; whatever is done to
-the commands there, its scripts write down what they did, and `Place` compares that, and what is shown of the stack,
-with the promises. What another place came to that nobody disturbed is what it has to come to as well.
+A `Plot` says what is asked of a stack, one step after the other. A `StackStory` takes these steps on a machine of its
+own; whatever is done to the commands there, its scripts write down what they did, and it compares that, and what is
+shown of the stack, with the promises. What an undisturbed story came to is what it has to come to as well.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_stack.records.store import Store
-from support import loaded
-from support.machine import BIN, Machine
 from support.promises import forms, strays, too_open
+from support.stories import Story
 from support.walks import below
 
 NAME = "s"
@@ -81,7 +80,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Life:
+class Plot:
     """The requests for a stack, one after the other."""
 
     seed: int
@@ -92,8 +91,8 @@ class Life:
     steps: tuple[Step, ...]
 
     @classmethod
-    def of(cls, seed: int, length: int) -> Life:
-        """Return the life that follows from a seed, with so many changes in it."""
+    def of(cls, seed: int, length: int) -> Plot:
+        """Return the plot that follows from a seed, with so many changes in it."""
         chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
         pin, pause = (
             f"planted-pin-{chance.randrange(10**9)}",
@@ -337,7 +336,7 @@ def template(shape: Shape) -> dict[str, Any]:
     }
 
 
-# Places.
+# Stories.
 
 
 @dataclass(frozen=True)
@@ -402,20 +401,21 @@ def _loose(state: str) -> str:
     return re.sub("^(UPDATE|ROLLBACK)_COMPLETE$", "CREATE_COMPLETE", state)
 
 
-class Place:
-    """Where a life is led: a machine with a stack, and what its scripts have written down."""
+class StackStory(Story):
+    """A machine with a stack, and what its scripts have written down."""
 
-    def __init__(self, machine: Machine, life: Life, curious: float = 0.3) -> None:
+    def __init__(self, folder: Path, plot: Plot, curious: float = 0.3) -> None:
         """Begin with nothing. After each step, that share of what shows something of the stack is looked at."""
-        self.machine, self.life, self.curious = machine, life, curious
-        self._chance = random.Random(life.seed)  # noqa: S311  # it is to be repeatable
-        self._log = machine.folder / "log"
-        self._tokens = machine.folder / "tokens"
-        self._said = machine.folder / "said"
+        super().__init__(folder)
+        self.plot, self.curious = plot, curious
+        self._chance = random.Random(plot.seed)  # noqa: S311  # it is to be repeatable
+        self._log, self._tokens, self._said = (
+            folder / name for name in ("log", "tokens", "said")
+        )
         for each in (self._log, self._tokens, self._said):
             each.touch()
-        (machine.folder / "made").mkdir()
-        self._made = machine.folder / "made"
+        self._made = folder / "made"
+        self._made.mkdir()
         self._read = 0
         self.hits = 0
         """The number of runs that were killed in this step."""
@@ -432,27 +432,20 @@ class Place:
         self, step: Step, before: tuple[str, ...] = ()
     ) -> subprocess.Popen[bytes]:
         """Start the command that is asked to take a step. All that it says is kept."""
-        with self._said.open("ab") as said:
-            return subprocess.Popen(
-                [*before, *self._words(step)],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                env=self.machine.environment,
-                cwd=self.machine.folder,
-            )
+        program, *words = self._words(step)
+        return self.machine.start_into(self._said, program, *words, before=before)
 
     def _words(self, step: Step) -> list[str]:
-        words = [str(BIN / "heat-config-agent"), "stack", step.what, NAME]
+        words = ["heat-config-agent", "stack", step.what, NAME]
         if step.what in MAKES:
             path = str(self._write("root.yaml", template(step.shape)))
             given = {
                 "folder": self.machine.folder,
-                "pin": self.life.pin,
-                "pause": self.life.pause,
+                "pin": self.plot.pin,
+                "pause": self.plot.pause,
             }
             words = (
-                [str(BIN / "heat-config-apply"), path, "--name", NAME]
+                ["heat-config-apply", path, "--name", NAME]
                 if step.apply
                 else [*words, "-t", path]
             )
@@ -472,6 +465,14 @@ class Place:
     def take(self, step: Step) -> int:
         """Take a step that nobody disturbs, and return the exit code of the command."""
         return self.start(step).wait(PATIENCE)
+
+    def play(self) -> None:
+        for step in self.plot.steps:
+            assert self.take(step) == int(step.fails), self.said()
+            self.check()
+
+    def check(self) -> None:
+        assert not (wrong := self.broken()), wrong
 
     # Looking.
 
@@ -555,9 +556,7 @@ class Place:
             for each in (_ALSO if there else _ALSO[:1])
             if self._chance.random() < self.curious
         ]
-        found = dict(
-            zip(map(" ".join, asked), listed(self.machine, asked), strict=True)
-        )
+        found = dict(zip(map(" ".join, asked), self._listed(asked), strict=True))
         leaks = self.leaks({**found, "what was said": self.said()})
         assert not leaks, "\n".join(leaks)
         if not there:
@@ -575,9 +574,16 @@ class Place:
             ],
         }
 
+    def _listed(self, commands: list[list[str]]) -> list[str]:
+        """Return what `heat-config-agent stack` prints for each of these."""
+        words = (["stack", *each] for each in commands)
+        *listings, errors = self.machine.listed(words, PATIENCE)
+        assert not errors, errors
+        return listings
+
     def leaks(self, texts: dict[str, str]) -> list[str]:
         """Return in which texts there is what is not to be shown."""
-        secrets = {"the hidden parameter": self.life.pin}
+        secrets = {"the hidden parameter": self.plot.pin}
         secrets |= {
             f"token {number}": each
             for number, each in enumerate(set(self._tokens.read_text().split()))
@@ -674,27 +680,3 @@ def _named(values: dict[str, str], value: str) -> str:
 def _of(path: Path) -> bool:
     """Return whether a file or folder belongs to a stack."""
     return "stacks" in path.parts and path.name != "stacks"
-
-
-def listed(machine: Machine, commands: list[list[str]]) -> list[str]:
-    """Return what `heat-config-agent stack` prints for each of these, all run by one process: each start takes long."""
-    words = [["stack", *each, "--state-dir", str(machine.state)] for each in commands]
-    arguments = [_LISTINGS, json.dumps(words)]
-    code, out, err = loaded.run(
-        "-c", arguments, machine.environment, machine.folder, PATIENCE
-    )
-    assert (code, err) == (0, ""), err
-    found: list[str] = json.loads(out)
-    return found
-
-
-_LISTINGS = """
-import contextlib, io, json, sys
-from heat_config_agent.cli import agent
-found = []
-for words in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()) as said:
-        agent.main(words)
-    found.append(said.getvalue())
-print(json.dumps(found))
-"""
