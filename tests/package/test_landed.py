@@ -145,7 +145,7 @@ def test_commands_run_on_the_python_of_the_release(landed: Booted) -> None:
     """The commands say their version, a hook runs, and no file of the package differs from what was shipped."""
     for command in ("heat-config-agent", "heat-config-apply"):
         done = landed.run(command, "--version")
-        assert (done.code, done.out) == (0, f"{command} {__version__}\n"), done
+        assert (done.code, done.out.split()[-1:]) == (0, [__version__]), done
     given = json.dumps(deployment("d2", "#!/bin/sh\necho by hand\n"))
     done = landed.run("heat-config-hook", "script", stdin=given)
     assert json.loads(done.out)["deploy_stdout"] == "by hand\n", done.err
