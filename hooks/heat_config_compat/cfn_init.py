@@ -42,9 +42,6 @@ ABOUT = protocol.About(
     tested="real cfn-init of heat-cfntools",
 )
 
-_DIRECTORY = "/var/cache/heat-cfntools"
-_LOG = "/var/log/cfn-init.log"
-
 _REPORTED = 64 * 1024
 """The largest part of the log, in bytes, that is reported with a failure."""
 

@@ -62,7 +62,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Something that is measured."""
+    """A scenario of the benchmarks: commands that are run and measured."""
 
     name: str
     """A word or two, as on the command line: "one-shot-idle"."""

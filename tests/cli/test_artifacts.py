@@ -118,7 +118,7 @@ def test_a_run_finds_its_artifacts(
     "an artifact that is missing, or is another one than its digest says",
     "its deployment fails, and runs nothing",
 )
-def test_an_artifact_that_cannot_be_had(
+def test_failed_fetch_fails_only_its_deployment(
     machine: Machine, heat: SignalServer, files: Files
 ) -> None:
     """A failed fetch is one sentence without a secret, and other deployments continue."""

@@ -186,7 +186,7 @@ def test_parameters_of_a_followed_stack_are_masked(
     assert SECRET not in done.out
 
 
-def test_the_ways_to_heat_in_the_order_in_which_they_are_tried(
+def test_transports_are_listed_in_the_order_of_their_use(
     machine: Machine,
 ) -> None:
     """The agent's own file before what the instance was given; of two equal ones, the second is left out."""
@@ -370,7 +370,7 @@ def test_every_mistake_is_shown(machine: Machine) -> None:
     assert setting(config(machine, text, "--json"), "agent", "grace")[0] == 4
 
 
-def test_a_file_that_cannot_be_read(machine: Machine) -> None:
+def test_unreadable_settings_file_is_reported(machine: Machine) -> None:
     """An unreadable file is reported, and the settings in force are shown."""
     done = config(machine, "[agent\n", "--json")
     assert done.code == 2

@@ -458,7 +458,9 @@ def test_a_port_on_which_nothing_listens_is_reported_with_its_setting(
     assert "auth_url of [heat]" in found
 
 
-def test_a_name_that_is_unknown(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_unknown_host_name_is_reported(
+    machine: Machine, openstack: cloud.Cloud
+) -> None:
     """The report has the unknown name."""
     done = doctor(
         machine, {"heat": heat(openstack, auth_url="http://keystone.invalid:5000/v3")}
@@ -512,7 +514,7 @@ def test_a_certificate_that_is_not_trusted_is_reported_with_what_to_set(
     assert trusted or "ca_file of [agent]" in found
 
 
-def test_a_certificate_that_is_good(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_trusted_certificate_passes(machine: Machine, openstack: cloud.Cloud) -> None:
     """A good certificate passes; TLS to a server without TLS and an empty file of certificates do not."""
     path = certificate(machine.folder, "IP:127.0.0.1")
     plain = openstack.keystone.origin
@@ -659,7 +661,7 @@ def test_a_proxy_that_cannot_be_reached_is_reported_with_its_variable(
         ("", "(http_proxy) requires a user and password (HTTP 407)"),
     ],
 )
-def test_a_proxy_that_is_of_no_use(
+def test_failing_proxy_is_reported_with_its_variable(
     machine: Machine,
     openstack: cloud.Cloud,
     monkeypatch: pytest.MonkeyPatch,
@@ -676,7 +678,7 @@ def test_a_proxy_that_is_of_no_use(
     stands.close()
 
 
-def test_a_server_that_says_nothing(
+def test_silent_server_is_given_up_at_a_deadline(
     openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A silent server is given up at a deadline."""

@@ -12,7 +12,9 @@ from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 
 
-def test_forget_makes_it_new(machine: Machine, heat: SignalServer) -> None:
+def test_forgotten_deployment_counts_as_new(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A forgotten deployment is unknown, and runs again if it is still in the metadata."""
     given = [counted(machine, signal=heat.url())]
     machine.apply(given)

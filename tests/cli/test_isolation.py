@@ -65,7 +65,7 @@ def result(heat: SignalServer) -> dict[str, Any]:
     return found
 
 
-def test_a_run_is_kept_away_from_all_of_it(
+def test_isolated_run_sees_nothing_of_the_machine(
     machine: Machine, heat: SignalServer, seen: Path
 ) -> None:
     """Network, homes, temporary files and system; its own folders, outputs and exit code are as for other runs."""
@@ -146,7 +146,9 @@ def test_isolated_run_can_connect_only_to_itself(
     "an isolated run of root unmounts, remounts, and enters the namespaces and the root folder of other processes",
     "the kernel refuses each",
 )
-def test_root_cannot_undo_it(machine: Machine, heat: SignalServer, seen: Path) -> None:
+def test_root_cannot_undo_its_isolation(
+    machine: Machine, heat: SignalServer, seen: Path
+) -> None:
     """A run as root cannot undo its isolation with the tools of the machine."""
     ways = (
         "umount /tmp",
@@ -266,7 +268,7 @@ def test_a_run_of_another_user_is_isolated(
     "an isolated script ignores TERM, leaves its session and starts others, and times out",
     "none of its processes is left",
 )
-def test_a_timeout_ends_all_of_it(machine: Machine) -> None:
+def test_timeout_ends_all_processes_of_an_isolated_run(machine: Machine) -> None:
     """A timeout ends all processes of an isolated run."""
     script = f"{SH}trap '' TERM\nsetsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600' &\nsleep 600\n"
     assert (

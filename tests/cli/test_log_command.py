@@ -7,7 +7,7 @@ from support.commands import SH, let_go, wait_for_text, waiting
 from support.machine import Machine, deployment
 
 
-def test_log_prints_all_of_it(machine: Machine) -> None:
+def test_log_prints_the_whole_output(machine: Machine) -> None:
     """Standard output goes to standard output, standard error to standard error, whole, whatever a result may hold."""
     machine.apply([deployment(config=f"{SH}seq 1 300000\nprintf 'one\\ntwo' >&2\n")])
 

@@ -137,7 +137,7 @@ def test_each_run_is_a_span(machine: Machine, other: SignalServer) -> None:
         "http://h:x/",
     ],
 )
-def test_a_url_that_nothing_can_be_posted_to(
+def test_unusable_report_url_is_a_mistake(
     machine: Machine, url: str, setting: str
 ) -> None:
     """Is a mistake in the settings, which is not repeated: it may have a secret."""

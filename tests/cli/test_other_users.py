@@ -407,7 +407,7 @@ def test_other_tools_work_as_that_user(
         ({"group": "systemd-unit"}, "systemd-unit has no such option"),
     ],
 )
-def test_a_user_that_cannot_be_is_a_failure(
+def test_unknown_user_fails_the_deployment(
     machine: Machine, place: Path, fields: dict[str, Any], why: str
 ) -> None:
     """The reason is in the result, and nothing is run as root instead."""

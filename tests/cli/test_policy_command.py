@@ -267,7 +267,7 @@ def test_a_linked_folder_is_not_followed(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "large", "binary"])
-def test_anything_else_in_its_place_stops_new_work(
+def test_other_file_type_of_the_policy_stops_new_work(
     governed: Governed, proof: Path, kind: str
 ) -> None:
     """A folder or a pipe in the place of the policy stops new work at once."""
@@ -287,7 +287,7 @@ def test_anything_else_in_its_place_stops_new_work(
     assert not proof.exists()
 
 
-def test_a_later_settings_file_cannot_loosen_it(
+def test_later_settings_file_cannot_loosen_the_policy(
     governed: Governed, proof: Path
 ) -> None:
     """A section of that name in settings is a mistake, and another file of settings leaves the policy in force."""
@@ -305,7 +305,7 @@ def test_a_later_settings_file_cannot_loosen_it(
     assert not proof.exists()
 
 
-def test_metadata_and_variables_cannot_loosen_it(
+def test_metadata_and_variables_cannot_loosen_the_policy(
     governed: Governed, proof: Path
 ) -> None:
     """The path is fixed, and nothing but the file says what is allowed."""
@@ -456,7 +456,7 @@ def test_a_deployment_that_was_accepted_before_obeys_the_policy(
     assert not proof.exists()
 
 
-def test_retry_and_delete_obey_it(governed: Governed, proof: Path) -> None:
+def test_retry_and_delete_obey_the_policy(governed: Governed, proof: Path) -> None:
     """An earlier permission does not last: retries and DELETEs obey the present policy."""
     create = deployment("d1", script(proof))
     assert governed.apply([create]).code == 0

@@ -121,7 +121,7 @@ def test_failed_hook_with_an_empty_reply_fails_its_deployment(
     "reply",
     ["{}", "", "0", "[1]", '"done"', "null", "true", "done", '{"deploy_stdout": "x"}'],
 )
-def test_a_hook_that_does_not_say_how_it_ended(
+def test_reply_without_a_status_code_is_a_failure(
     machine: Machine, heat: SignalServer, reply: str
 ) -> None:
     """heat-agents signalled whatever JSON a hook printed; ours makes a failure of it, with a sentence and the text."""
@@ -189,7 +189,9 @@ def test_invalid_json_is_reported_with_its_place(machine: Machine) -> None:
     assert "line 2, column 12" in drop_in.err
 
 
-def test_a_tool_that_is_not_there(machine: Machine, heat: SignalServer) -> None:
+def test_missing_tool_fails_its_deployment(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents signalled nothing for a tool without a hook; ours fails it and says which tools there are."""
     value = told(machine, heat, "x", group="cfengine")
 
@@ -275,7 +277,7 @@ def test_group_of_odd_characters_fails_its_deployment(
 @pytest.mark.parametrize(
     ("first", "mode"), [("#!/bin/sh", 0o644), ("#!/no/such/interpreter", 0o755)]
 )
-def test_a_hook_that_cannot_be_started(
+def test_unstartable_hook_fails_its_deployment(
     machine: Machine, heat: SignalServer, first: str, mode: int
 ) -> None:
     """heat-agents marked a deployment as done whose hook could not be started; ours fails it, with the reason."""
@@ -290,7 +292,7 @@ def test_a_hook_that_cannot_be_started(
 # What is stuck there.
 
 
-def test_a_child_that_keeps_the_output_open(
+def test_background_child_does_not_delay_the_result(
     machine: Machine, heat: SignalServer
 ) -> None:
     """heat-agents waited for a background child that kept stdout open; ours waits for the script alone."""
@@ -302,7 +304,9 @@ def test_a_child_that_keeps_the_output_open(
     assert [each.name() for each in machine.processes()] == ["sleep"], "it may live on"
 
 
-def test_a_script_that_never_ends(machine: Machine, heat: SignalServer) -> None:
+def test_endless_script_is_ended_at_its_time_limit(
+    machine: Machine, heat: SignalServer
+) -> None:
     """heat-agents waited for ever for a script, and all later deployments with them; ours ends it at its time limit."""
     given = [
         deployment(

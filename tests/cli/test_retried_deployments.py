@@ -154,7 +154,7 @@ def test_a_deployment_that_leaves_is_not_run_again(
     assert runs(machine) == ["d1"]
 
 
-def test_a_person_can_have_it_run_at_once(machine: Machine) -> None:
+def test_retry_command_runs_the_next_attempt_at_once(machine: Machine) -> None:
     """`retry` begins from the first attempt, and waits for nothing."""
     given = [
         counted(

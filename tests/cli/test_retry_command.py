@@ -12,7 +12,9 @@ from support.machine import Machine, deployment
 from support.stories import Traps
 
 
-def test_retry_runs_it_again(machine: Machine, heat: SignalServer) -> None:
+def test_retry_runs_a_deployment_once_more(
+    machine: Machine, heat: SignalServer
+) -> None:
     """After `retry` the next pass runs the deployment once more and sends the new result; the one after it does not."""
     given = [counted(machine, "d1", signal=heat.url()), counted(machine, "d2")]
     machine.apply(given)

@@ -185,7 +185,7 @@ def test_earlier_answer_can_still_be_read(line: dict[str, Any]) -> None:
     assert answers.wrong_now(line) == []
 
 
-def test_key_that_went_is_missed() -> None:
+def test_removed_key_of_an_answer_is_a_fault() -> None:
     """An earlier answer with a key that is no longer listed is a fault; one without a new key is not."""
     value = json.loads(answer())
     del value["warnings"]

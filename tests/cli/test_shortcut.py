@@ -155,7 +155,7 @@ def _age(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
-def test_whatever_is_changed_is_looked_at(idle: Machine, name: str) -> None:
+def test_any_change_prevents_the_shortcut(idle: Machine, name: str) -> None:
     """After any change the shortcut is not taken, and pending work is done."""
     change, runs = CHANGES[name]
     change(idle)
@@ -164,7 +164,7 @@ def test_whatever_is_changed_is_looked_at(idle: Machine, name: str) -> None:
     assert ran(idle) == runs
 
 
-def test_another_way_to_call_it_is_another_run(idle: Machine) -> None:
+def test_different_command_line_prevents_the_shortcut(idle: Machine) -> None:
     """The command line and the environment steer what is done."""
     assert applied(idle, "--json")[0].data["summary"]["skipped"] == 2
     assert applied(idle, HEAT_SHELL_CONFIG="/nowhere")[1]

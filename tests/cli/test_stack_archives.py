@@ -268,7 +268,7 @@ def test_a_snapshot_is_shown_without_secrets(archive: Archive) -> None:
 
 
 @pytest.mark.slow
-def test_a_snapshot_that_fails(archive: Archive) -> None:
+def test_failed_snapshot_is_kept_with_its_reason(archive: Archive) -> None:
     """A failed snapshot is kept with the reason, cannot be restored, and can be deleted."""
     archive.create()
     (archive.folder / "broken").touch()
@@ -392,7 +392,7 @@ def _without_template(data: dict[str, Any]) -> Any:
         ),
     ],
 )
-def test_data_that_cannot_be_adopted(
+def test_invalid_data_for_adopt_is_refused(
     archive: Archive, change: Callable[[Any], Any], problem: str
 ) -> None:
     """Data that cannot be adopted is refused with a sentence, and no stack is created."""

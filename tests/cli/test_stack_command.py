@@ -125,7 +125,7 @@ def test_a_template_is_applied(stacks: Stacks) -> None:
     ]
 
 
-def test_applied_again_it_is_updated(stacks: Stacks) -> None:
+def test_template_that_is_applied_again_updates_its_stack(stacks: Stacks) -> None:
     """Unchanged resources stay, changed ones are updated, and nothing runs twice."""
     path = stacks.template()
     stacks.apply(path)

@@ -58,7 +58,7 @@ def asked(port: int) -> str:
 
 
 @pytest.mark.slow
-def test_the_shop_serves_as_long_as_it_is_to(machine: Machine, port: int) -> None:
+def test_shop_serves_until_its_stack_is_suspended(machine: Machine, port: int) -> None:
     """Two tiers: the web tier shows what is in the database, rests with the stack, and goes with it."""
     given = [
         "--parameter",

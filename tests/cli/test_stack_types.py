@@ -194,7 +194,7 @@ def test_template_of_a_type_is_printed_in_either_format(machine: Machine) -> Non
     )
 
 
-def test_a_type_that_cannot_be_shown(machine: Machine) -> None:
+def test_unknown_type_is_an_error_with_a_hint(machine: Machine) -> None:
     """A misspelt name has a hint, and a class without schemas blames the plug-in."""
     done = types(machine, "show", "OS::Nova::Servr")
     assert (done.code, done.err) == (

@@ -269,7 +269,7 @@ def test_deployments_of_nested_stacks_and_groups_are_checked(stacks: Stacks) -> 
 
 
 def test_suspended_stack_has_nothing_in_force(stacks: Stacks) -> None:
-    """After it was resumed, it has."""
+    """Its deployments are in force again after it was resumed."""
     stacks.apply(stacks.template(touched(stacks, "b")))
     stacks("suspend", "t")
     (stacks.machine.folder / "b").unlink()

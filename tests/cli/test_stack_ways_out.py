@@ -327,7 +327,7 @@ resources:
 """
 
 
-def test_a_rollback_that_fails_itself(machine: Machine) -> None:
+def test_failed_rollback_lists_the_remaining_resources(machine: Machine) -> None:
     """The resources that are left are listed; `stack delete` tries again, and an update tries to create all of it."""
     path = machine.folder / "stuck.yaml"
     path.write_text(STUCK)

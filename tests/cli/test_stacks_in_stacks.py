@@ -147,7 +147,7 @@ def test_stacks_are_created_updated_and_deleted(machine: Machine) -> None:
         ),
     ],
 )
-def test_stacks_that_cannot_be_created(
+def test_mistakes_of_child_stacks_are_reported_first(
     machine: Machine, properties: str, problem: str
 ) -> None:
     """Mistakes of children are mistakes of the parent, and nothing begins."""

@@ -151,10 +151,10 @@ def test_an_executable_hook_has_the_longest_timeout_too(
 # Names.
 
 
-def test_of_two_actions_the_one_that_runs_counts(
+def test_policy_sees_the_action_that_runs(
     governed: Governed, heat: SignalServer, proof: Path
 ) -> None:
-    """An input that is there twice does not show the policy one action, and the tool another; by hand it is refused."""
+    """A repeated input cannot show one action to the policy and another to the tool; a person's file is refused."""
     governed.policy("actions = CREATE")
     twice = [
         {"name": "deploy_action", "value": "CREATE"},
@@ -461,7 +461,7 @@ def test_a_run_that_continues_after_a_reboot_obeys_it(
     assert proof.read_text() == "ran\n"
 
 
-def test_a_run_that_may_be_repeated_obeys_it(
+def test_repeated_run_obeys_a_changed_policy(
     governed: Governed, machine: Machine, proof: Path
 ) -> None:
     """An interrupted run is not repeated if the policy has changed meanwhile."""

@@ -143,7 +143,7 @@ def test_daemon_survives_the_reader_of_its_log(
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
-def test_standard_streams_that_are_closed(
+def test_daemon_works_without_standard_streams(
     daemon: Daemon, machine: Machine, heat: SignalServer, closed: str
 ) -> None:
     """The daemon works without standard streams."""

@@ -25,7 +25,7 @@ NOISE = 64 * 1024
 """Bytes by which it may differ between two looks: less than 33 for each poll."""
 
 ONCE = 1024 * 1024
-"""Bytes by which it may grow in all: an allocator takes more at some time, once."""
+"""The bytes by which the daemon may grow in all, because an allocator takes more memory once."""
 
 FASTER = 10_000.0
 """The factor by which time passes faster, for all periodic work."""

@@ -30,7 +30,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
 
 
 @pytest.mark.parametrize("origin", [ORIGIN, ORIGIN.replace("%25", "%")])
-def test_a_document_and_its_signals_may_be_there(
+def test_link_local_server_delivers_documents_and_takes_signals(
     machine: Machine, network: Network, origin: str
 ) -> None:
     """The server is asked directly, and is not told the zone, also where the URL has to be encoded first."""
@@ -79,7 +79,9 @@ def test_the_metadata_service_is_asked_by_the_source_ec2(
     assert "d1" in machine.status(), done.stdout + done.stderr
 
 
-def test_the_doctor_reaches_it(machine: Machine, network: Network) -> None:
+def test_doctor_reaches_a_link_local_address(
+    machine: Machine, network: Network
+) -> None:
     """`doctor` resolves the address with its zone, and uses no proxy."""
     machine.have_quick_tools()
     (network.folder / "document").write_text('{"deployments": []}')

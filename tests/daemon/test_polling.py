@@ -252,7 +252,7 @@ def test_invalid_answers_change_nothing(
 # How often.
 
 
-def test_idle_it_asks_less_and_less_and_often_when_something_changes(
+def test_polling_interval_grows_until_something_changes(
     daemon: Daemon, machine: Machine, server: SignalServer
 ) -> None:
     """The interval grows from `min_polling_interval` to `polling_interval`, and a change resets it."""
@@ -411,7 +411,7 @@ def test_a_result_that_was_replaced_while_no_agent_was_there(
     "the source is away when the agent starts again",
     "what it said before counts, and results are sent",
 )
-def test_a_source_that_is_away_at_the_start(
+def test_unreachable_source_keeps_its_last_document(
     daemon: Daemon, machine: Machine, heat: SignalServer, other: SignalServer
 ) -> None:
     """Where the source cannot be asked, what it said in an earlier life counts: what was waiting for that is done."""

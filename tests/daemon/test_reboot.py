@@ -67,7 +67,7 @@ def kill_all(machine: Machine) -> None:
     wait_until(lambda: all(map(endings.has_ended, machine.processes())), LONG)
 
 
-def test_a_deployment_that_asks_for_a_reboot(
+def test_requested_reboot_waits_for_the_other_runs(
     daemon: Daemon,
     machine: Machine,
     heat: SignalServer,
@@ -174,7 +174,7 @@ def test_deployment_fails_after_ten_reboots(
         ),
     ],
 )
-def test_a_reboot_that_does_not_come(
+def test_failed_reboot_fails_its_deployment(
     daemon: Daemon, machine: Machine, heat: SignalServer, command: str, why: str
 ) -> None:
     """The deployment has failed, with the reason, and what waited goes on."""

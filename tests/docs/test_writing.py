@@ -98,7 +98,7 @@ def test_links_of_a_page_have_targets(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", EVERY)
-def test_the_files_that_it_names_are_there(page: str) -> None:
+def test_files_that_a_page_names_exist(page: str) -> None:
     """Each file or folder that is named exists; CHANGELOG.md may name earlier ones."""
     if page == "CHANGELOG.md":
         return
@@ -111,7 +111,7 @@ def test_the_files_that_it_names_are_there(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", EVERY)
-def test_the_commands_that_it_names_are_there(page: str) -> None:
+def test_commands_that_a_page_names_exist(page: str) -> None:
     """Each of our commands with its options, and each target of make that is named, exists."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for words in map(

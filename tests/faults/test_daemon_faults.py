@@ -32,7 +32,7 @@ def disk(machine: Machine, daemon: Daemon) -> Iterator[Disk]:
     "the server that takes results down for a while",
     "each result is delivered when the server is back, or at once with `retry --signal`; nothing is run for that",
 )
-def test_a_signal_server_that_is_down_for_a_while(
+def test_result_is_delivered_after_an_outage_of_the_server(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """The result is delivered once it is back, at once when somebody says so, and nothing is run for that."""
@@ -150,7 +150,7 @@ def test_daemon_killed_repeatedly_runs_each_deployment_once(
     "a disk that is full while the daemon works, or when it starts",
     "it goes on, says so a few times at most, and does each once when there is room",
 )
-def test_a_disk_that_is_full(
+def test_daemon_continues_on_a_full_disk(
     daemon: Daemon, machine: Machine, heat: SignalServer, disk: Disk
 ) -> None:
     """On a full disk the daemon continues with a message, and does pending work once when there is room."""
@@ -193,7 +193,7 @@ def test_a_disk_that_is_full(
     "a disk that is full while the daemon works, or when it starts",
     "it goes on, says so a few times at most, and does each once when there is room",
 )
-def test_a_disk_that_is_full_at_the_start(
+def test_daemon_starts_on_a_full_disk_or_says_why_not(
     daemon: Daemon, machine: Machine, disk: Disk
 ) -> None:
     """On a full disk the daemon starts or says why not, and all is well once there is room."""
@@ -273,7 +273,7 @@ GARBAGE = [
     "it starts, goes on, says what it has set aside, and runs nothing twice",
 )
 @pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-def test_files_that_are_damaged(
+def test_damaged_files_are_set_aside(
     daemon: Daemon, machine: Machine, heat: SignalServer, garbage: bytes
 ) -> None:
     """Damaged files are set aside or rewritten with a warning, and nothing runs twice."""
@@ -352,7 +352,7 @@ def test_daemon_copes_with_folders_in_the_place_of_files(
     "a source that cannot be read any more",
     "its last document stays in force, and a sentence says so; it is read when it is back",
 )
-def test_a_local_folder_that_cannot_be_read(
+def test_unreadable_folder_keeps_its_last_content(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
     """The last content of an unreadable folder stays in force with a warning; the folder is read when it is back."""

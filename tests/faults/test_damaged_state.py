@@ -137,7 +137,7 @@ def test_a_torn_last_line_is_cut_off(
 )
 @pytest.mark.parametrize("hurt", ["status", "stdout", "everything"])
 @pytest.mark.parametrize("tool", ["script", "own"])
-def test_files_of_a_run_that_are_not_there(
+def test_run_without_its_files_ends_in_a_result(
     machine: Machine, heat: SignalServer, hurt: str, tool: str
 ) -> None:
     """A run whose files were taken away ends in a result, and holds up no other deployment."""
@@ -172,7 +172,7 @@ def test_files_of_a_run_that_are_not_there(
     "a disk that does not give how a run ended (EIO)",
     "it has failed, and the reason says that its end cannot be read",
 )
-def test_a_status_that_the_disk_does_not_give(
+def test_unreadable_status_is_not_taken_for_a_kill(
     machine: Machine, heat: SignalServer
 ) -> None:
     """Nothing else is made of it: nobody has killed what watched over the run."""

@@ -304,7 +304,7 @@ def test_unusable_state_directory_runs_nothing(
     "one sentence names it, and nothing is run without it",
 )
 @pytest.mark.parametrize("name", ["journal", "lock"])
-def test_a_file_of_ours_that_cannot_be_read(
+def test_unreadable_journal_or_lock_runs_nothing(
     machine: Machine, heat: SignalServer, name: str
 ) -> None:
     """A journal or a lock that cannot be opened is named in one sentence, and nothing is run without it."""
@@ -324,7 +324,7 @@ def test_a_file_of_ours_that_cannot_be_read(
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
     "a sentence says so; each deployment is carried out once",
 )
-def test_deployed_on_a_disk_that_is_full(
+def test_full_disk_of_deployed_is_a_warning(
     machine: Machine, heat: SignalServer, disk: Disk
 ) -> None:
     """If heat-agents' files cannot be written, that is a warning, and has no other effect."""
@@ -358,7 +358,7 @@ def test_deployed_on_a_disk_that_is_full(
     "a sentence says so; each deployment is carried out once",
 )
 @pytest.mark.parametrize("place", ["a-file", "a-file/deployed"])
-def test_deployed_that_cannot_be_a_folder(
+def test_unusable_deployed_folder_is_a_warning(
     machine: Machine, heat: SignalServer, place: str
 ) -> None:
     """Where `deployed/` cannot be a folder, that is said and the deployments are carried out."""
@@ -411,7 +411,9 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(
     "heat-agents' folder deployed/ full, not flushed, removed, or no folder",
     "a sentence says so; each deployment is carried out once",
 )
-def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) -> None:
+def test_deployed_removed_by_a_script_is_a_warning(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A script may remove `deployed/`: that is said, its result is delivered, and it is not run again."""
     remove = (
         f"until rm -rf {machine.state}/deployed; do :; done"  # while it is written to
@@ -430,7 +432,7 @@ def test_deployed_that_a_script_removes(machine: Machine, heat: SignalServer) ->
     "all is carried out and delivered",
 )
 @pytest.mark.parametrize("stream", [1, 2])
-def test_a_log_on_a_disk_that_is_full(
+def test_full_disk_of_the_log_stops_no_deployment(
     machine: Machine, heat: SignalServer, stream: int
 ) -> None:
     """Where the agent's own output cannot be written, all deployments are carried out and delivered all the same."""

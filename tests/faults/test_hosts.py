@@ -161,7 +161,7 @@ def test_power_of_a_host_goes_after_a_run_that_no_session_has_seen(
     "a host at the end of a link with 100 ms in each direction",
     "a new deployment takes two round trips at most, also with a file, and an unchanged stack none",
 )
-def test_host_that_is_far_away(machine: Machine) -> None:
+def test_distant_host_costs_few_round_trips(machine: Machine) -> None:
     """Whatever the coordinator knows goes together; it waits for an answer only where it has to."""
     hosts = Hosts(machine, "db1")
     hosts.slow(0.1)

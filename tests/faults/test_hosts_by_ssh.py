@@ -95,7 +95,7 @@ def test_break_in_the_middle_of_a_run(machine: Machine, kill: object) -> None:
     "a host whose sshd is away while another host works",
     "the other continues, a sentence names the host that is waited for and why, and its script runs when it is back",
 )
-def test_host_that_is_away(machine: Machine) -> None:
+def test_absent_host_is_waited_for(machine: Machine) -> None:
     """Both scripts run once."""
     with by_ssh(machine, "one", "two") as hosts:
         hosts.servers["one"].stop()

@@ -166,7 +166,9 @@ def test_killed_while_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
     ]
 
 
-def test_a_run_that_ended_meanwhile(machine: Machine, heat: SignalServer) -> None:
+def test_run_that_ended_without_an_agent_is_reported(
+    machine: Machine, heat: SignalServer
+) -> None:
     """A run that ended while no agent was there is reported with its own exit code, streams and outputs."""
     then = "echo out; printf 'a\\n' >$heat_outputs_path.text; exit 7"
     given = deployment(
@@ -409,7 +411,7 @@ def status_files(machine: Machine, identity: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("boot", ["another", None])
-def test_an_interrupted_run_that_may_be_repeated(
+def test_idempotent_run_is_repeated_after_an_interruption(
     machine: Machine, heat: SignalServer, boot: str | None
 ) -> None:
     """A deployment with the option `idempotent: true` is run again after an interruption, and reports that run."""

@@ -127,7 +127,7 @@ def test_results_arrive_though_keystone_fails(
     "Keystone's answers of gigabytes, gzip bombs and headers without end",
     "little of it is read, memory stays under 200 MB, and the result arrives",
 )
-def test_a_keystone_that_says_too_much(servers: Servers, tried: Tried) -> None:
+def test_long_answer_of_keystone_is_cut_off(servers: Servers, tried: Tried) -> None:
     """Too long an answer of Keystone is cut off before the login too."""
     servers.add(
         (*proxy_faults.HUGE, *proxy_faults.COMPRESSED, *proxy_faults.TOO_MANY_HEADERS),

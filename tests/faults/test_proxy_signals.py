@@ -159,7 +159,7 @@ def test_results_do_not_follow_redirects(
     "404, 410, 413 or 422 for a result",
     "a sentence says that it was refused for good, and it is not sent again until `retry` asks for that",
 )
-def test_servers_that_refuse(servers: Servers, tried: Tried) -> None:
+def test_final_refusal_is_not_retried(servers: Servers, tried: Tried) -> None:
     """A final refusal is not followed by another attempt."""
     servers.add(
         [proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD], *WAYS

@@ -380,7 +380,9 @@ def test_invalid_documents_are_refused(suffer: Suffer) -> None:
     "a source that answers 4xx, 5xx, with every kind of Retry-After, or redirects",
     KEEPS,
 )
-def test_answers_that_are_refusals(suffer: Suffer, other: SignalServer) -> None:
+def test_refusal_is_reported_with_its_status(
+    suffer: Suffer, other: SignalServer
+) -> None:
     """The refusal is reported with its status."""
     refusals = [
         proxy_faults.answers(status) for status in (401, 403, 404, 410, 413, 422)

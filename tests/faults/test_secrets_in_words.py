@@ -108,7 +108,7 @@ def test_secrets_that_a_server_repeats_are_masked(
     "no place that has credentials can be reached, and everything there is to show is shown",
     "no secret is in a log, health, metrics or a listing",
 )
-def test_settings_with_secrets_of_places_that_cannot_be_reached(
+def test_unreachable_transports_show_no_credentials(
     daemon: Daemon, machine: Machine
 ) -> None:
     """The credentials of each transport stay secret."""

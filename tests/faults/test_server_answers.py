@@ -89,7 +89,7 @@ def test_result_is_sent_again_after_503(machine: Machine, heat: SignalServer) ->
     assert machine.status()["d1"]["state"] == "signalled"
 
 
-def test_a_server_that_asks_to_wait(machine: Machine, heat: SignalServer) -> None:
+def test_retry_after_holds_for_later_runs(machine: Machine, heat: SignalServer) -> None:
     """Retry-After, in seconds or as a date, holds for the runs that follow too, and they say what they wait for."""
     now = time.time()
     heat.named = {
@@ -125,9 +125,7 @@ def test_a_server_that_asks_to_wait(machine: Machine, heat: SignalServer) -> Non
     assert [len(heat.values(name)) for name in names] == [2, 2, 2]
 
 
-def test_a_server_that_asks_to_wait_a_little(
-    machine: Machine, heat: SignalServer
-) -> None:
+def test_short_retry_after_is_waited_for(machine: Machine, heat: SignalServer) -> None:
     """A Retry-After that lies within the patience of a run is waited for in that run."""
     heat.answers.append(Answer(503, {"Retry-After": "2"}))
 
@@ -259,7 +257,7 @@ CHUNKED = {**CLOSES, "Transfer-Encoding": "chunked"}
     "an acceptance that is cut short, by its length or in its chunks, from the server itself or through a proxy",
     "it does not count: the result is kept, the reason is shown, and the result is sent again",
 )
-def test_an_acceptance_that_is_cut_short(
+def test_truncated_acceptance_is_sent_again(
     machine: Machine, heat: SignalServer, answer: Answer, *, proxied: bool
 ) -> None:
     """A server whose answer breaks off may not have the result, so it is sent again."""

@@ -34,10 +34,10 @@ def freezer() -> Iterator[Path]:
     "a run that the kernel does not let go of (frozen)",
     "it is given up after a while with a sentence; the next deployment has its turn",
 )
-def test_a_run_that_cannot_be_killed_holds_up_nothing(
+def test_unkillable_run_delays_no_other(
     machine: Machine, heat: SignalServer, freezer: Path
 ) -> None:
-    """Given up after a while, it is reported as what it is, and the next deployment has its turn."""
+    """After a while the run is given up and reported as unkillable, and the next deployment begins."""
     script = f"#!/bin/sh\necho before\necho $$ >{freezer}/tasks\necho FROZEN >{freezer}/freezer.state\nsleep 60\n"
     stuck = deployment(
         "stuck", script, options={"timeout": 0.2}, signal=heat.url("stuck")

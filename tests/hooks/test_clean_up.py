@@ -85,7 +85,9 @@ def test_containers_are_removed_before_their_successors_start(
     assert started["d1-left"] < started["d2"]
 
 
-def test_a_name_is_given_when_it_becomes_free(machine: Machine, podman: Podman) -> None:
+def test_second_deployment_gets_a_container_name_when_it_is_free(
+    machine: Machine, podman: Podman
+) -> None:
     """If two deployments have a container of the same name, the second gets it when the first leaves."""
     first, second = containers("d1", "web"), containers("d2", "web")
     assert machine.apply([first, second]).code == 0

@@ -345,7 +345,7 @@ def test_variables_are_known_to_the_end(driver: Driver, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_failed_program_fails_the_deployment(driver: Driver, tmp_path: Path) -> None:
-    """They fail the deployment, and a project that could not be taken down is not forgotten."""
+    """The failure of a program fails the deployment, and a project that could not be removed is not forgotten."""
     docker, _ = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = str(docker)
     config = {"services": {"web": {"image": "nginx"}}}

@@ -108,7 +108,7 @@ def release(
     )
 
 
-def test_a_release_is_all_but_published(checkout: Path) -> None:
+def test_release_has_all_files_and_names_the_remaining_steps(checkout: Path) -> None:
     """A release has the file, its checksums, a bill of materials and notes, and names the remaining steps."""
     if not (ROOT / ".venv/sbom/bin/cyclonedx-py").exists():
         pytest.skip(

@@ -342,8 +342,8 @@ def test_so_many_are_kept(machine: Machine) -> None:
     assert set(machine.status()) == {"d2", "d3"}
 
 
-def test_so_much_is_kept(machine: Machine) -> None:
-    """The oldest go first; the plan says what, and changes nothing."""
+def test_keep_size_removes_the_oldest_first(machine: Machine) -> None:
+    """The oldest files are removed first; the plan lists them and changes nothing."""
     for number in range(3):
         machine.apply(
             [

@@ -178,7 +178,9 @@ BEFORE = {OURS: ("inactive", "disabled"), THEIRS: ("active", "enabled")}
 AFTER = {OURS: ("active", "enabled"), THEIRS: ("inactive", "disabled")}
 
 
-def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
+def test_agent_takes_the_place_of_heat_agents(
+    image: Booted, heat: SignalServer
+) -> None:
     """Finished work is not repeated, running work is awaited, new work is run, and each is signalled once."""
     daemon = "sleep 1234 </dev/null >/dev/null 2>&1 &\n"
     first, long = (
@@ -471,7 +473,7 @@ def test_the_last_message_from_zaqar_is_taken_over() -> None:
         assert json.loads(kept.read_text())["content"] == message
 
 
-def test_an_image_that_is_being_made() -> None:
+def test_migration_in_an_image_only_enables_units() -> None:
     """Without a systemd that runs, units are enabled and disabled; its first boot starts the agent alone."""
     with booted(boot=False) as machine:
         put(machine.disk / f"etc/systemd/system/{THEIRS}.service", THEIR_UNIT)

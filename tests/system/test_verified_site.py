@@ -1,4 +1,4 @@
-"""The web server of `docs/verify.md` on a booted machine: broken in each way of the page, verified, and repaired."""
+"""The web servers of `docs/verify.md` and `docs/recipes.md` on a booted machine: broken, verified, repaired, undone."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from system.booted import Booted, booted
 pytestmark = [pytest.mark.slow, pytest.mark.takes(30), pytest.mark.timeout(300)]
 
 PAGE = Path(__file__).parents[2] / "docs/verify.md"
+RECIPES = Path(__file__).parents[2] / "docs/recipes.md"
 UNIT = "/etc/systemd/system/web.service"
 SETTINGS = "/srv/web/nginx.conf"
 
@@ -105,3 +106,26 @@ def test_change_of_the_site_is_named_and_repaired(
     assert states(machine) == (0, IN_EFFECT)
     assert machine.run("systemctl", "is-active", "web").code == 0
     assert machine.run("heat-config-agent", "stack", "check", "web").code == 0
+
+
+def test_site_of_the_recipe_is_applied_and_undone(machine: Booted) -> None:
+    """The document serves its page and is verified; with the action DELETE, its service and its files are gone."""
+    text = RECIPES.read_text()
+    [document] = re.findall(
+        r"^```yaml site\.yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE
+    )
+    [undo] = re.findall(r"(?m)^sed .* >undo\.yaml$", text)
+    (machine.disk / "root/site.yaml").write_text(document)
+
+    done = machine.run("heat-config-apply", "/root/site.yaml")
+    assert done.code == 0, done.out + done.err
+    assert machine.run("systemctl", "is-active", "site").code == 0
+    code, verified = states(machine, "package", "page", "service")
+    assert (code, set(verified.values())) == (0, {"ok"})
+
+    assert machine.run("sh", "-c", f"cd /root && {undo}").code == 0
+    done = machine.run("heat-config-apply", "/root/undo.yaml")
+    assert done.code == 0, done.out + done.err
+    assert machine.run("systemctl", "is-active", "site").code != 0
+    assert not (machine.disk / "srv/site").exists()
+    assert not (machine.disk / "etc/systemd/system/site.service").exists()

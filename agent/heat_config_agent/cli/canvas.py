@@ -26,7 +26,7 @@ class Canvas:
         """The reaction to ^Z before anything was drawn."""
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Replace what is drawn with these lines, as far as they fit. Here ^Z takes effect."""
+        """Replace the drawn lines with these, as far as they fit. Here ^Z takes effect."""
         if self._is_to_stop:
             self._stop(lines)
         if not self._drawn:
@@ -42,12 +42,12 @@ class Canvas:
         )
 
     def leave(self, lines: Sequence[str]) -> None:
-        """Replace what is drawn with these lines, all of them, and go on below them."""
+        """Replace the drawn lines with all of these, and go on below them."""
         self.erase()
         terminal.say("".join(f"{line}\n" for line in lines), error=self._error, end="")
 
     def erase(self) -> None:
-        """Remove what is drawn; other output may follow."""
+        """Erase the drawn lines; other output may follow."""
         if not self._drawn:
             return
         self._drawn = False
@@ -62,7 +62,7 @@ class Canvas:
         self._is_to_stop = True
 
     def _stop(self, lines: Sequence[str]) -> None:
-        """Leave the lines above what the shell prints, stop this process, and return when it is continued."""
+        """Leave the lines above the prompt of the shell, stop this process, and return when it is continued."""
         self._is_to_stop = False
         self.leave(lines)
         os.kill(os.getpid(), signal_numbers.SIGTSTP)

@@ -273,7 +273,7 @@ OPTIONS = {
     "-u": "the user of a run is in its deployment, and in the settings",
     "--become": "the user of a run is in its deployment, and in the settings",
 }
-"""Options of other programs → what does the same here."""
+"""Options of other programs → our option or command for the same purpose."""
 
 _CAREFUL = frozenset(
     {

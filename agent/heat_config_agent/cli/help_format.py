@@ -103,7 +103,7 @@ class Parser(argparse.ArgumentParser):
         return None
 
     def error(self, message: str) -> NoReturn:
-        """Raise UsageError with what is wrong with the command line."""
+        """Raise UsageError with the mistake in the command line."""
         sentence, hint = _plain(message)
         raise UsageError(
             f"{self.place()}{sentence}",
@@ -224,7 +224,7 @@ def _option_of(
 
 
 def _plain(message: str) -> tuple[str, str]:
-    """Return what argparse says in a plain sentence, and a hint."""
+    """Return a message of argparse as a plain sentence and a hint."""
     _, missing, names = message.partition("the following arguments are required: ")
     if missing:
         return f"{names} is missing", ""

@@ -186,7 +186,7 @@ def show(kind: str, options: argparse.Namespace) -> int:
     return queries.resource(options) if kind == "resource" else queries.stack(options)
 
 
-def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
+def followed_records(settings: Settings) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now.
 
     A section whose source was never asked has an empty record.
@@ -197,16 +197,16 @@ def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Foll
     from heat_config_agent.state import followed, health  # noqa: PLC0415
     from heat_config_stack.follow import in_step  # noqa: PLC0415
 
-    told = followed.with_troubles(
+    records = followed.with_troubles(
         followed.records(settings.state), health.unrecorded(settings.state)
     )
-    known = {each.name for each in told}
-    told += [
-        followed.Followed(name=each) for each in settings.followed if each not in known
+    asked = {record.name for record in records}
+    records += [
+        followed.Followed(name=name) for name in settings.followed if name not in asked
     ]
-    records = [each for each in told if not names or each.name in names]
     return [
-        replace(each, drift=in_step.drift(settings.state, each)) for each in records
+        replace(record, drift=in_step.drift(settings.state, record))
+        for record in records
     ]
 
 
@@ -247,7 +247,7 @@ def verifiable(
 ) -> tuple[Ground, Collection[str]]:
     """Return what the verification of a stack's deployments needs, and the ids of the deployments in force.
 
-    The deployments of a suspended stack are not. Raises StateError.
+    The deployments of a suspended stack are not in force. Raises StateError.
     """
     from heat_config_stack.lifecycle import verification  # noqa: PLC0415  # slow to load
 
@@ -311,7 +311,7 @@ class Elsewhere:
 def elsewhere(
     settings: Settings, stack: str, path: str | None = None
 ) -> list[Elsewhere]:
-    """Return the deployments of a stack that other hosts carry out: all of them, or the one at a path."""
+    """Return the deployments of a stack on other hosts: all of them, or the deployment at a path."""
     from heat_config_stack.cli.stack import placed  # noqa: PLC0415  # slow to load
 
     return [

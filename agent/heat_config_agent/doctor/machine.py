@@ -10,13 +10,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments import replacement
 from heat_config_agent.doctor import Finding, closed, failed, ok, reach, rules, warning
 from heat_config_agent.model import wording
-from heat_config_agent.model.entry import State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import run_folder, scopes
 from heat_config_agent.settings import display
@@ -238,7 +238,7 @@ def _try_to_write(folder: Path) -> None:
 def check_folders(settings: Settings) -> Iterator[Finding]:
     """Check that a run can write into its folders; the state and the folder of scripts have checks of their own.
 
-    Folders to which a user who is not root has no access are in the check of the reach of that user.
+    `reach` checks the folders to which a user other than root has no access.
     """
     places = [
         protocol.workplace(tool, settings.state, settings.root, settings.environment)
@@ -400,81 +400,101 @@ def check_agent(
     `options` are those that name the state directory.
     """
     check = "agent"
-    keys: list[str] = []
+    entries: Collection[Entry] = ()
     try:
         entries = journal.read(directory).values()
-        keys = [entry.key for entry in entries]
     except StateError as error:
         yield failed(
             check,
             error.brief,
             "run this as root" if os.geteuid() else "check its file system (dmesg)",
         )
-        entries = {}.values()
     holder = lock.holder(directory)
     collector = agents.running_collector()
-    if collector and (holder is None or holder[1] != lock.DAEMON):
-        yield warning(
-            check,
-            f"it is not running, and os-collect-config is (process {collector})",
-            "heat-config-agent migrate --plan; starting the agent's unit would stop os-collect-config and its scripts",
-        )
-    elif collector:
-        yield warning(
-            check,
-            f"os-collect-config runs too (process {collector}): both may carry out the same deployments",
-            "heat-config-agent migrate --plan",
-        )
     report = (
         health.read(directory, holder[0])
         if holder is not None and holder[1] == lock.DAEMON
         else {}
     )
-    skipped = report.get("skipped") if report.get("current") else None
-    given = None
-    if isinstance(skipped, list):
-        given = {
-            str(each.get(name))
-            for each in skipped
-            if isinstance(each, dict)
-            for name in ("key", "id")
-        }
-    if begun := begun_elsewhere(deployed, keys, given):
-        yield warning(
-            check,
-            f"{report_of(begun)[0]}: this agent does not run it, and Heat may be waiting",
-            f"if it is not running any more: heat-config-agent retry {begun[0]}, to run it here",
-        )
-    if holder is None:
-        if not collector:
-            elsewhere = agents.hint(directory, options, os.environ, "doctor")
-            if elsewhere:
-                yield warning(check, f"no agent of this user is running; {elsewhere}")
-            elif os.path.isdir("/run/systemd/system"):  # noqa: PTH112  # as sd_booted(3) has it
-                yield warning(
-                    check, "it is not running", f"systemctl start {reach.unit()}"
-                )
-            else:
-                yield ok(check, "no daemon runs, and heat-config-apply needs none")
-    elif holder[1] != lock.DAEMON:
+    yield from _collector(holder, collector)
+    yield from _begun_elsewhere(deployed, entries, report)
+    if holder is None and not collector:
+        yield _idle(directory, options)
+    elif holder is not None and holder[1] != lock.DAEMON:
         yield ok(check, f"a one-shot run is at work (process {holder[0]})")
-    else:
-        yield from _running(holder[0], health.read(directory, holder[0]), directory)
+    elif holder is not None:
+        yield from _running(holder[0], report, directory)
     pause = asked.paused(directory)
     if pause:
         since = f" since {wording.moment(pause[1])}" if pause[1] else ""
         until = f" until {wording.moment(pause[2])}" if pause[2] is not None else ""
         yield warning(check, f"it is paused{since}{until}: {pause[0]}", resume)
+    yield from _unfinished(entries, options)
+
+
+def _collector(holder: tuple[int, str] | None, collector: int) -> Iterator[Finding]:
+    """Check that os-collect-config, which runs as the process `collector`, is not in the place of the agent."""
+    if not collector:
+        return
+    if holder is None or holder[1] != lock.DAEMON:
+        yield warning(
+            "agent",
+            f"it is not running, and os-collect-config is (process {collector})",
+            "heat-config-agent migrate --plan; starting the agent's unit would stop os-collect-config and its scripts",
+        )
+    else:
+        yield warning(
+            "agent",
+            f"os-collect-config runs too (process {collector}): both may carry out the same deployments",
+            "heat-config-agent migrate --plan",
+        )
+
+
+def _begun_elsewhere(
+    deployed: Path, entries: Iterable[Entry], report: Mapping[str, object]
+) -> Iterator[Finding]:
+    """Check that no deployment waits for another agent; the daemon's report tells which ones it has skipped."""
+    skipped = report.get("skipped") if report.get("current") else None
+    given = None
+    if isinstance(skipped, list):
+        given = {
+            str(deployment.get(name))
+            for deployment in skipped
+            if isinstance(deployment, dict)
+            for name in ("key", "id")
+        }
+    if begun := begun_elsewhere(deployed, [entry.key for entry in entries], given):
+        yield warning(
+            "agent",
+            f"{report_of(begun)[0]}: this agent does not run it, and Heat may be waiting",
+            f"if it is not running any more: heat-config-agent retry {begun[0]}, to run it here",
+        )
+
+
+def _idle(directory: Path, options: Sequence[str]) -> Finding:
+    """Return the finding about a state directory on which no agent works."""
+    elsewhere = agents.hint(directory, options, os.environ, "doctor")
+    if elsewhere:
+        return warning("agent", f"no agent of this user is running; {elsewhere}")
+    if os.path.isdir("/run/systemd/system"):  # noqa: PTH112  # as sd_booted(3) has it
+        return warning("agent", "it is not running", f"systemctl start {reach.unit()}")
+    return ok("agent", "no daemon runs, and heat-config-apply needs none")
+
+
+def _unfinished(
+    entries: Collection[Entry], options: Sequence[str]
+) -> Iterator[Finding]:
+    """Check for deployments that wait for a reboot, that Heat has replaced, or whose results are due."""
     waiting = [entry.title for entry in entries if entry.state is State.REBOOT]
     if waiting:
         verb = "wait" if len(waiting) > 1 else "waits"
         yield warning(
-            check,
+            "agent",
             f"{', '.join(waiting)} {verb} for a reboot of the machine",
             "reboot the machine",
         )
     for replaced in replacement.replacements(entries):
-        yield warning(check, replaced.sentence, replaced.todo)
+        yield warning("agent", replaced.sentence, replaced.todo)
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
     if late:
         last = max(late, key=lambda entry: entry.at)

@@ -355,7 +355,7 @@ class Applier:
         self.postponed = obstacle.reason
 
     def _conclude(self, step: Step, recorded: str, ending: str) -> None:
-        """Do what follows from the end of a run: record its result, or plan its deployment again."""
+        """Draw the consequence of the end of a run: record its result, or plan its deployment again."""
         with self.work.attempts.on(CONCLUDING, step.deployment.key):
             if results.conclude(self.work, step, recorded, ending):
                 self._plan_again(step)

@@ -86,7 +86,7 @@ class Delivered:
 
     entry: Entry
     outcome: Outcome | None
-    """None if the result is not sent, because its deployment was replaced."""
+    """The outcome of the delivery; None if the result is not sent, because its deployment was replaced."""
 
 
 @dataclass(frozen=True)

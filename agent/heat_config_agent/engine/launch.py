@@ -411,7 +411,7 @@ def close_lost(settings: RunSettings, key: str, run: Run) -> tuple[str, str]:
 def end_of(
     settings: RunSettings, deployment: Deployment, run: Run, recorded: str, ending: str
 ) -> RunEnd:
-    """Return all that is known about the end of a run. What is left of a lost run is killed first."""
+    """Return the known facts about the end of a run. Remaining processes of a lost run are killed first."""
     same_boot = run.boot == processes.boot_id()
     outputs_gone = bool(recorded) and _outputs_are_gone(deployment, run)
     if recorded == run_folder.UNSTARTED or ending or (recorded and not outputs_gone):

@@ -28,7 +28,7 @@ _WAITED = {
 
 
 def heed(work: Work) -> None:
-    """Carry out all requests to stop. What cannot be done now is tried again. Raises StateError."""
+    """Carry out all requests to stop. Those that cannot be carried out now are tried again. Raises StateError."""
     state = work.settings.state
     try:
         stops = requests.stops(state)
@@ -75,7 +75,7 @@ def _stop(work: Work, entry: Entry, stop: Stop) -> None:
 def _end(work: Work, entry: Entry, reason: str) -> None:
     """Begin to end a run, also one of a deployment that no source has offered. Raises StateError.
 
-    What follows from one that has ended by itself is put on record, as far as it is not another run.
+    The result of a run that has ended by itself is put on record, unless the run is repeated.
     """
     key, run = entry.key, results.run_of(entry)
     step = _step(entry, Verb.RESUME)

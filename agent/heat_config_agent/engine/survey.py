@@ -69,7 +69,7 @@ def survey(
     parse: Callable[[Document], metadata.Parsed] = metadata.parse,
     are_few: bool = False,
 ) -> Survey:
-    """Return what there is to do for the documents, given the journal's `entries`.
+    """Return the work that the documents ask for, given the journal's `entries`.
 
     `only` names deployments by name or id, as in `plan.make`. `are_few` is True if there are few deployments in the
     documents, and perhaps many in heat-agents' folder.
@@ -122,7 +122,7 @@ def facts(
     back: Collection[str] = (),
     are_few: bool = False,
 ) -> Known:
-    """Return what a plan for these deployments has to know. `now` is in seconds since the epoch.
+    """Return the facts for a plan of these deployments. `now` is in seconds since the epoch.
 
     The hook directories are read only if a deployment may run. Raises StateError if heat-agents' folder cannot be read.
     """

@@ -35,7 +35,7 @@ class Offer:
     """The deployments that the sources have at the moment, as far as the sources have answered."""
 
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
-    """By key. Only the results of these deployments are sent."""
+    """The deployments in force, by key. Only their results are sent."""
     sources: frozenset[str] = frozenset()
     """The sources that answered."""
     unconfirmed: Collection[str] = ()

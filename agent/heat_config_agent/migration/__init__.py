@@ -86,7 +86,7 @@ class Inventory:
     """Files of cron that start one of the old programs."""
     tools: tuple[Tool, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
-    """For each tool of the machine's deployments whose hook is in a package that is not installed: what to install."""
+    """The hint for each tool of the machine's deployments whose hook is in a package that is not installed."""
     unreadable_hooks: tuple[str, ...] = ()
     """A sentence about each hook directory that cannot be read."""
     deployed: Path = Path("/")

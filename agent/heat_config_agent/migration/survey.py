@@ -75,24 +75,13 @@ _SECONDS = 120
 
 def look() -> Inventory:
     """Return the inventory of the machine."""
-    old_units = [
-        unit
-        for name in units.names(ROOT)
-        if (unit := units.read(ROOT, name)) and _is_old(unit)
-    ]
     systemd = Path("/run/systemd/system").is_dir()
-    old_units += [
-        timer
-        for unit in old_units
-        if (timer := units.read(ROOT, f"{unit.name[:-8]}.timer"))
-    ]
-    old_units = [_with_state(unit, systemd=systemd) for unit in old_units]
+    old_units = _old_units(systemd=systemd)
     own_unit = units.read(ROOT, OURS)
     mistakes: list[str] = []
     variables = _environment(old_units)
     own = units.variables(ROOT, own_unit) if own_unit else {}
     settings = effective.make({**variables, **own}, mistakes=mistakes)
-    managed = {process.pid for unit in old_units for process in collectors(unit)}
     deployed = next(
         (
             folder
@@ -118,13 +107,7 @@ def look() -> Inventory:
         variables=variables,
         own_unit=_with_state(own_unit, systemd=systemd) if own_unit else None,
         program=_program(own_unit),
-        strays=tuple(
-            sorted(
-                process.pid
-                for process in _processes(COLLECTOR)
-                if process.pid not in managed
-            )
-        ),
+        strays=_strays(old_units),
         busy=busy(old_units),
         more_settings=tuple(
             _files((*map(Path, _MORE_SETTINGS), Path(f"{OTHERS_SETTINGS}.d")))
@@ -155,6 +138,33 @@ def look() -> Inventory:
         variables_taken=TAKEN.exists(),
         message=message,
         message_trouble=trouble,
+    )
+
+
+def _old_units(*, systemd: bool) -> list[Unit]:
+    """Return the units of heat-agents with their timers; their states are known if systemd runs."""
+    services = [
+        unit
+        for name in units.names(ROOT)
+        if (unit := units.read(ROOT, name)) and _is_old(unit)
+    ]
+    timers = [
+        timer
+        for unit in services
+        if (timer := units.read(ROOT, f"{unit.name[:-8]}.timer"))
+    ]
+    return [_with_state(unit, systemd=systemd) for unit in services + timers]
+
+
+def _strays(old_units: Iterable[Unit]) -> tuple[int, ...]:
+    """Return the processes of os-collect-config that are not of a unit."""
+    managed = {process.pid for unit in old_units for process in collectors(unit)}
+    return tuple(
+        sorted(
+            process.pid
+            for process in _processes(COLLECTOR)
+            if process.pid not in managed
+        )
     )
 
 

@@ -123,18 +123,6 @@ class UsageError(AgentError):
     code = "usage"
 
 
-class SettingsError(UsageError):
-    """A setting is not valid."""
-
-    code = "settings"
-
-
-class TemplateError(UsageError):
-    """A template or a document has mistakes: nothing was begun."""
-
-    code = "template"
-
-
 class AmbiguousError(UsageError):
     """A name means several things, and the command would change only one of them."""
 

@@ -15,7 +15,7 @@ class RunDefaults:
     user: str = ""
     """The user that runs belong to; empty for the agent's own."""
     isolation: Mapping[str, str] = field(default_factory=dict)
-    """The levels of `isolation.LEVELS` by which they are isolated."""
+    """The levels of isolation of runs, of `isolation.LEVELS`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,9 +53,6 @@ class Delivery(str, enum.Enum):
         return self.value
 
 
-NONE = "-"
-"""The cell of a table for a fact that there is not."""
-
 NOTHING_RUN = "nothing was run"
 """The end of the reason of a deployment that has no config for its action."""
 

@@ -67,7 +67,7 @@ def _today() -> tuple[int, ...]:
 
 
 _INVALID = "an invalid time"
-"""For a time from a damaged file."""
+"""The words for an invalid time, from a damaged file."""
 
 
 def stamp(seconds: float | None) -> str | None:

@@ -219,7 +219,7 @@ def _variables_for(reference: str, variables: Mapping[str, str]) -> dict[str, st
 
 
 def _with_artifacts(job: Job, folder: Path, request: dict[str, Any]) -> Job | Reply:
-    """Fetch what a job needs into the folder of its run; return the job, or a reply if something cannot be had."""
+    """Fetch the artifacts of a job into the folder of its run; return the job, or a reply if a fetch has failed."""
     from heat_config_agent.runs.artifacts import fetching  # noqa: PLC0415  # few runs need it
 
     wanted = artifacts.read(

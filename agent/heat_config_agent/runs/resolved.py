@@ -67,7 +67,7 @@ def revealed(deployment: Deployment, folder: Path) -> Deployment | None:
 
 
 def conceal(folder: Path, names: Iterable[str]) -> None:
-    """Overwrite the secrets of a run in what it has printed: the files of these names. Raises OSError.
+    """Overwrite the secrets in the output of a run: the files of these names. Raises OSError.
 
     Processes that the run has left behind cannot add to them any more. A file in which that cannot be done is removed.
     """

@@ -164,7 +164,7 @@ def _blank(descriptor: int, begin: int, end: int) -> None:
 
 
 def _segments(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
-    """Yield each part of a file that is not a hole: the position of its first byte, and the one after its last."""
+    """Yield each part of a file that is not a hole: the positions of its first byte and behind its last byte."""
     while True:
         try:
             begin = os.lseek(descriptor, offset, os.SEEK_DATA)

@@ -135,7 +135,7 @@ def _exchange(old: int, new: int) -> int:
 
 
 def _check(descriptor: int, place: str) -> None:
-    """Raise ValueError if others than root can write to what is open."""
+    """Raise ValueError if others than root can write to the open file or folder."""
     found = os.fstat(descriptor)
     if found.st_uid != 0:
         raise ValueError(

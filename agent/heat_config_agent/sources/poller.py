@@ -59,7 +59,7 @@ class Condition:
 
     name: str
     working: bool | None = None
-    """None before the first outcome."""
+    """True if the last poll had an answer; None before the first outcome."""
     ever: bool = False
     """True if it has answered since it was last refused access."""
     trouble: str = ""

@@ -20,7 +20,7 @@ class Entries(dict[str, Entry]):
         self._of_source: dict[str, set[str]] | None = None
         """The keys of each source; None until the first pass."""
         self._always: set[str] = set()
-        """The keys that concern every pass: deployments that are not settled, and those that have a cleanup."""
+        """The keys that concern every pass: deployments that are not settled, or that have a cleanup."""
 
     def __setitem__(self, key: str, entry: Entry) -> None:
         former = self.get(key)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "health.json"
 
 MOST_DEPLOYMENTS = 100
-"""The number of deployments that have metrics of their own: those that changed last."""
+"""The number of last changed deployments that have metrics of their own."""
 
 _LONGEST_LABEL = 200
 """The most characters of a label's value."""
@@ -122,7 +122,7 @@ def _spare(state: Path) -> str:
 
 
 def read(state: Path, process: int = 0) -> dict[str, object]:
-    """Return what a daemon has written last; an empty object if there is none.
+    """Return the last report of a daemon; empty if there is none.
 
     `process` is the daemon that runs now, if there is one, which may not have been able to write the file.
     """
@@ -224,6 +224,46 @@ def metrics(
 ) -> str:
     """Return metrics in Prometheus' text format; `followed` are the records of stacks that follow sources."""
     entries = tuple(entries)
+    lines = [
+        *_metrics_of_agent(health),
+        *_metrics_of_obstacles(health.blocked),
+        *_metrics_of_journal(entries),
+        *_metrics_of_sources(health),
+        *_metric(
+            "notices_lost_total",
+            "counter",
+            "Notices that a channel to the outside did not accept",
+            [
+                (f'channel="{channel["name"]}"', _number(channel["lost"]))
+                for channel in health.channels
+            ],
+        ),
+        *_metrics_of_verifications(health.verifications),
+        *_metrics_of_deployments(_newest(entries), health.at),
+        *_metrics_of_followed(tuple(followed)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _metrics_of_agent(health: Health) -> list[str]:
+    """Return the metrics of the daemon itself."""
+    gauges: tuple[tuple[str, str, float], ...] = (
+        ("up", "1 while the agent runs", int(health.ended is None)),
+        ("start_time_seconds", "When the agent was started", health.started),
+        ("updated_time_seconds", "When these metrics were written", health.at),
+        ("paused", "1 while nothing new is begun", int(bool(health.paused))),
+        ("reboot_pending", "Deployments that wait for a reboot", len(health.reboot)),
+        ("deployments_waiting", "Deployments that wait for their turn", health.waiting),
+    )
+    return [
+        line
+        for name, about, value in gauges
+        for line in _metric(name, "gauge", about, [("", value)])
+    ]
+
+
+def _metrics_of_journal(entries: Iterable[Entry]) -> list[str]:
+    """Return the numbers of deployments on record, by state, and of those that failed or wait for their delivery."""
     states = dict.fromkeys((state.value for state in State), 0)
     failed = undelivered = 0
     for entry in entries:
@@ -232,41 +272,7 @@ def metrics(
         states[entry.state.value] += 1
         failed += entry.failed and entry.ended is not None and not entry.is_follow_up
         undelivered += entry.state is State.FINISHED
-    lines = [
-        *_metric(
-            "up", "gauge", "1 while the agent runs", [("", int(health.ended is None))]
-        ),
-        *_metric(
-            "start_time_seconds",
-            "gauge",
-            "When the agent was started",
-            [("", health.started)],
-        ),
-        *_metric(
-            "updated_time_seconds",
-            "gauge",
-            "When these metrics were written",
-            [("", health.at)],
-        ),
-        *_metric(
-            "paused",
-            "gauge",
-            "1 while nothing new is begun",
-            [("", int(bool(health.paused)))],
-        ),
-        *_metric(
-            "reboot_pending",
-            "gauge",
-            "Deployments that wait for a reboot",
-            [("", len(health.reboot))],
-        ),
-        *_metric(
-            "deployments_waiting",
-            "gauge",
-            "Deployments that wait for their turn",
-            [("", health.waiting)],
-        ),
-        *_metrics_of_obstacles(health.blocked),
+    return [
         *_metric(
             "deployments",
             "gauge",
@@ -285,6 +291,12 @@ def metrics(
             "Results that wait to be delivered",
             [("", undelivered)],
         ),
+    ]
+
+
+def _metrics_of_sources(health: Health) -> list[str]:
+    """Return whether each source answers, how often it failed in a row, and when it last answered."""
+    return [
         *_metric(
             "source_working",
             "gauge",
@@ -303,20 +315,7 @@ def metrics(
             "When a source last answered",
             _per_source(health, "answered"),
         ),
-        *_metric(
-            "notices_lost_total",
-            "counter",
-            "Notices that a channel to the outside did not accept",
-            [
-                (f'channel="{channel["name"]}"', _number(channel["lost"]))
-                for channel in health.channels
-            ],
-        ),
-        *_metrics_of_verifications(health.verifications),
-        *_metrics_of_deployments(_newest(entries), health.at),
-        *_metrics_of_followed(tuple(followed)),
     ]
-    return "\n".join(lines) + "\n"
 
 
 def _metrics_of_obstacles(blocked: Sequence[Mapping[str, object]]) -> list[str]:

@@ -81,7 +81,7 @@ class Journal:
         self._owed = False
         """True if the file has a result that has to be flushed to disk."""
         self.flush_with: Callable[[Callable[[], None]], None] | None = None
-        """Calls the function that flushes the file, and flushes what else has to be on disk when `sync` returns."""
+        """Calls the function that flushes the file, and others that have to be on disk when `sync` returns."""
         self._latest = max(
             (entry.accepted for entry in self.entries.values()), default=0.0
         )

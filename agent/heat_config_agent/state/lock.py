@@ -89,7 +89,7 @@ def held(state: Path, role: str = "") -> Iterator[None]:
 
 
 def _locked_by(state: Path) -> LockedError:
-    """Return the error that the lock is held, with what can be done about its holder."""
+    """Return the error that the lock is held, with a hint about its holder."""
     number, _, role = _noted(state).partition(" ")
     process = f" (process {number})" if number.isdecimal() else ""
     place, outer = _place(state)

@@ -129,7 +129,7 @@ def ask_repair(state: Path, entry: Entry, drift: str) -> None:
 
 
 def _repair(path: Path) -> tuple[float, str]:
-    """Return the run that a request wants to be repaired, and what has drifted. Raises OSError."""
+    """Return the run that a request wants to be repaired, and its drift. Raises OSError."""
     try:
         values = json.loads(files.read(path))
         return float(values["run"]), str(values["drift"])

@@ -46,7 +46,7 @@ class Finding:
     state: Shown
     reason: str
     verdict: Verdict | None = None
-    """None if there was nothing to verify: it has not succeeded, or nothing was run."""
+    """The verdict; None if nothing was verified, because the deployment has not succeeded or has run nothing."""
     since: float | None = None
     """Since when the state is this one; None if it was not verified."""
     has_answer: bool = True

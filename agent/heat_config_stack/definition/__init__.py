@@ -349,12 +349,12 @@ class Definition:
     identity: Identity
     description: str
     parameters: Mapping[str, Parameter]
-    """In the order of the template, without the pseudo parameters."""
+    """The parameters in the order of the template, without the pseudo parameters."""
     groups: tuple[ParameterGroup, ...]
     resources: Mapping[str, ResourceDefinition]
-    """In the order of the template, without those that a condition has removed."""
+    """The resources in the order of the template, without those that a condition has removed."""
     outputs: Mapping[str, Output]
-    """In the order of the template; the value of one that a condition has removed is None."""
+    """The outputs in the order of the template; an output that a condition has removed has the value None."""
     environment: Environment
     source: Json
     """Everything that was read, as JSON. A `Loader` makes the same definition from it."""

@@ -25,7 +25,7 @@ from heat_config_hooks.yaml_schema import YAML_1_2
 from heat_config_stack.hosts.host import Host
 
 LOCAL = "local"
-"""In the place of a host: this machine."""
+"""The word for this machine in the place of a host."""
 
 _LARGEST = 1024 * 1024
 _LANGUAGE = Language("a hosts file", YAML_1_2, unique_keys=True, all_mistakes=True)
@@ -51,7 +51,7 @@ class Hosts:
 
     file: str
     by_server: Mapping[str, Host | None]
-    """None for this machine."""
+    """The host of each server by name; None stands for this machine."""
     places: Mapping[str, Place]
     is_inventory: bool = False
     """True for an inventory of Ansible, which may have machines that are not servers of the template."""

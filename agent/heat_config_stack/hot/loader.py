@@ -432,7 +432,7 @@ class Checked:
 
     source: Source
     definition: Definition | None
-    """None if the template cannot be read at all."""
+    """The definition; None if the template cannot be read at all."""
     mistakes: list[Mistake]
     warnings: list[Mistake]
 

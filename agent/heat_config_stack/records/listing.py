@@ -100,7 +100,7 @@ class Kept(NamedTuple):
 
     name: str
     record: StackRecord | None
-    """None if it cannot be read."""
+    """The record of the stack; None if it cannot be read."""
     trouble: str
     """The problem with the records; empty if there is none."""
     blank: bool = False

@@ -260,7 +260,7 @@ def test_shares_are_listed(
     assert not kept.exists()
 
 
-def test_a_scenario_that_there_is_not(
+def test_unknown_scenario_is_refused(
     monkeypatch: pytest.MonkeyPatch, kept: Path
 ) -> None:
     """Nothing is measured."""

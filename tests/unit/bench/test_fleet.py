@@ -78,8 +78,8 @@ def test_an_idle_fleet_needs_what_is_said_of_it() -> None:
     assert found.gap(1.0) <= fleet.SCHEDULE.most + 1
 
 
-def test_the_same_seed_gives_the_same() -> None:
-    """Another one another."""
+def test_seed_determines_the_fleet() -> None:
+    """A different seed gives a different fleet."""
     course = Course(capacity=1 / 3, measured_from=0, end=200)
     found: list[Tally] = [
         simulate(course, Agent, number=100, seed=seed) for seed in (1, 1, 2)
@@ -88,7 +88,7 @@ def test_the_same_seed_gives_the_same() -> None:
 
 
 def asked(server: Server, now: float, patience: float) -> tuple[float, bool, bool]:
-    """Return when a request ended, whether with an answer, and whether it has cost work."""
+    """Return the end of a request, whether it was answered, and whether it cost the server work."""
     until, good, worked = server.ask(now, patience)
     return round(until, 6), good, worked
 

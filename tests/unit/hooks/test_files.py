@@ -286,7 +286,7 @@ def test_file_in_the_place_of_a_folder_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind", ["file", "folder", "link", "link to a folder", "nothing"]
 )
-def test_whatever_is_there_is_removed(tmp_path: Path, kind: str) -> None:
+def test_folder_or_link_is_removed(tmp_path: Path, kind: str) -> None:
     """A folder is removed with its contents, and a link without its target."""
     path, other = tmp_path / "a", tmp_path / "other"
     (other / "kept").mkdir(parents=True)

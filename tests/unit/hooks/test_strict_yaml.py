@@ -50,7 +50,7 @@ def test_a_map_that_merges_itself_is_refused() -> None:
 
 
 def test_of_several_merge_keys_the_last_wins() -> None:
-    """PyYAML, and so Heat, has it that way."""
+    """PyYAML, and therefore Heat, merges in this order."""
     assert strict_yaml.loads("a: &a {x: 1}\nb: &b {x: 2}\nc: {<<: *a, <<: *b}")[
         "c"
     ] == {"x": 2}  # type: ignore[index]

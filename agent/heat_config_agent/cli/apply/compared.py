@@ -57,7 +57,7 @@ def of_steps(
     deployed: Deployed,
     settings: Settings,
 ) -> Mapping[str, Compared]:
-    """Return what differs in the steps that run something, or whose content has changed, by the keys of deployments."""
+    """Return the differences of steps that run something, or whose content has changed, by the keys of deployments."""
     answers = foreseen(steps, settings)
     compared = {}
     for step in steps:
@@ -70,7 +70,7 @@ def of_steps(
 
 
 def foreseen(steps: Sequence[Step], settings: Settings) -> Mapping[str, Verdict]:
-    """Return what the tools of the steps say that they would do, by the keys of the deployments that have a dry run."""
+    """Return the dry runs of the tools of the steps, by the keys of the deployments that have one."""
     planned = [step.job for step in steps if step.verb is Verb.RUN and step.job]
     if not planned:
         return {}

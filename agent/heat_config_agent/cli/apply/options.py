@@ -149,7 +149,7 @@ OPTIONS = (
     *state_options.COMMON,
     *TEMPLATE,
 )
-"""In the order of `--help`."""
+"""The options in the order of `--help`."""
 
 VERSIONS = (b"heat_template_version", b"tosca_definitions_version")
 """The first keys of templates."""

@@ -161,7 +161,7 @@ class Lines(Report):
             self.warn(f"the result of {entry.title} {in_words(outcome)}")
 
     def _conclude(self, step: Step, entry: Entry, result: str) -> None:
-        """Print the row of a deployment that has ended; `result` says what became of its result."""
+        """Print the row of a deployment that has ended; `result` is the fate of its result."""
         why = entry.reason or ("" if step.reason in _USUAL else step.reason)
         shown = [
             f"{name} = {_short(value if isinstance(value, str) else json.dumps(value))}"
@@ -350,7 +350,7 @@ class Lines(Report):
 
 
 class Collected(Report):
-    """Nothing until the end, then one JSON object."""
+    """Prints nothing until the end, and then one JSON object."""
 
     interval = 3600.0
     """Seconds between calls of `refresh`."""
@@ -461,7 +461,7 @@ _KINDS = {
 
 
 def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
-    """Return the numbers of deployments by what this pass made of them, and of results on their way."""
+    """Return the numbers of deployments by their outcome in this pass, and the number of undelivered results."""
     counted = Counter(dict.fromkeys((*map(str, _ORDER), *_RESULTS), 0))
     for step in steps:
         entry = entries.get(step.deployment.key)
@@ -576,7 +576,7 @@ _PLANNED = {
 def plan_lines(
     steps: Sequence[Step], apply: str, compared: Mapping[str, Compared] = {}
 ) -> list[str]:
-    """Return a plan for people; `apply` is the command that does it. `compared` has what differs, by key."""
+    """Return a plan for people; `apply` is the command that carries it out. `compared` has the differences, by key."""
     rows = [
         (
             change_of(step),
@@ -618,7 +618,7 @@ def plan_lines(
 
 
 def _block(step: Step, compared: Compared) -> list[str]:
-    """Return what differs in a step, below the name of its deployment; nothing if there is nothing to say."""
+    """Return the differences of a step, below the name of its deployment; empty if there are none."""
     lines = [f"  {each}" for each in compared.lines(tool(step))]
     return ["", terminal.line(step.deployment.title), *lines] if lines else []
 
@@ -654,7 +654,7 @@ def print_plan(
 
 
 def entry_values(entry: Entry | None, step: Step) -> dict[str, object]:
-    """Return what a pass made of a deployment as JSON; an entry without a record was skipped."""
+    """Return the outcome of a deployment in a pass as JSON; an entry without a record was skipped."""
     deployment = step.deployment
     conceal = concealer(deployment)
     shown = Shown.SKIPPED if entry is None else states.of_entry(entry)

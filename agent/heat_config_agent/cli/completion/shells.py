@@ -30,7 +30,7 @@ _LIVE = {"'": "'", '"': '"\\$`'}
 
 
 def stub(shell: str) -> str:
-    """Return what has a shell complete our commands."""
+    """Return the code with which a shell completes our commands."""
     return (Path(__file__).parent / "stubs" / STUBS[shell]).read_text(encoding="utf-8")
 
 

@@ -195,7 +195,7 @@ def _commands(line: Line, _word: str) -> Iterator[Offer]:
 
 
 def _documents(line: Line, word: str) -> Iterator[Offer]:
-    """Yield the deployments in the documents on the line; those that are known if it names none."""
+    """Yield the deployments in the documents on the line; without a document, the known deployments."""
     from heat_config_agent.cli.completion import documents  # noqa: PLC0415
 
     named = line.given.get("FILE", ())

@@ -65,7 +65,7 @@ class KeptRun:
 
     @property
     def reason(self) -> str:
-        """The reason why it failed, or what else is to be said of it."""
+        """The reason of its failure, or another remark about it."""
         return self.before.reason if self.before else self.entry.reason
 
     @property
@@ -129,7 +129,7 @@ def of(found: named.Named) -> list[KeptRun]:
 
 
 def follow_up(state: Path, entry: Entry) -> Entry | None:
-    """Return the entry of what ran after the failure of a deployment; None if nothing did."""
+    """Return the entry of the follow-up of a failed deployment; None if it had none."""
     if not entry.failed and entry.ended is not None:
         return None
     entries = journal.read(state, follow_ups=True)

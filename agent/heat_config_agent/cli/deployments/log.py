@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
 def end_after_failure(
     target: named.Named, lines: int
 ) -> tuple[Entry, Mapping[str, str]] | None:
-    """Return what ran after the failure of a deployment, and the last lines of its output; None if nothing did."""
+    """Return the follow-up of a failed deployment, with the last lines of its output; None if it had none."""
     after = kept_runs.follow_up(target.settings.state, target.entry)
     if after is None:
         return None
@@ -154,7 +154,7 @@ def end_after_failure(
 def _after(
     target: named.Named, entry: Entry, options: argparse.Namespace
 ) -> _Reader | None:
-    """Return the output of what ran after the failure of a deployment; None if nothing did, or it is not kept."""
+    """Return the output of the follow-up of a failed deployment; None if it had none, or the output is not kept."""
     settings = target.settings
     after = kept_runs.follow_up(settings.state, entry)
     if after is None:
@@ -177,7 +177,7 @@ def _done(
     runs: Sequence[dict[str, object]],
     missing: Sequence[str] = (),
 ) -> int:
-    """Print the answer with --json, or say what is missing of it; return the exit code."""
+    """Print the answer with --json, or else the reasons of its gaps; return the exit code."""
     code = ExitCode.FAILED if missing else ExitCode.OK
     if options.json:
         failure = envelope.Failure("failed", "; ".join(missing)) if missing else None
@@ -343,7 +343,7 @@ def _few_words(options: argparse.Namespace) -> list[str]:
 def _of_hosts(
     target: named.NamedPlace, options: argparse.Namespace
 ) -> tuple[list[dict[str, object]], list[str]]:
-    """Return the output of the deployments of a stack on other hosts, as JSON, and what is missing."""
+    """Return the output of the deployments of a stack on other hosts, as JSON, and the reasons of gaps."""
     if target.kind != "stack":
         return [], []
     others = stack_package.elsewhere(target.settings, target.name)
@@ -613,13 +613,13 @@ class _Stream:
         self.name = path.name
         self._path = path
         self._tail = tail
-        """The number of lines at its end of what is there at first that are printed; None for all."""
+        """The number of last lines to print of the text that exists at first; None for all."""
         self._prefix = prefix
         """The text before each line."""
         self._is_inside = False
         """True if the last line that was printed has not ended."""
         self._held: list[str] | None = None if tail is None else []
-        """The text of which the end is printed, while it is read; else None."""
+        """The text that was read, while only its end is to be printed; else None."""
         self._redact = concealer(deployment).text
         self._begun = beginning(deployment)
         self._offset = 0

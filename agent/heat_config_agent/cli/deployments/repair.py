@@ -238,7 +238,7 @@ def _unchanged(settings: Settings, runs: Mapping[str, float]) -> bool:
 
 
 def _needed(settings: Settings, entry: Entry) -> str:
-    """Return what has to be done to repair a deployment whose document is not at hand."""
+    """Return the way to repair a deployment whose document is not available."""
     kind, _, path = entry.source.partition(":")
     if kind == "file" and path:
         return (
@@ -330,7 +330,7 @@ def _repair_here(
     documents: Mapping[str, Document],
     options: argparse.Namespace,
 ) -> dict[str, Outcome]:
-    """Run deployments again that have drifted; return what is true of those that have not run to their ends, by key.
+    """Run drifted deployments again; return the states of those that have not run to their ends, by key.
 
     Raises LockedError if an agent is at work.
     """

@@ -273,7 +273,7 @@ def _show_plan(
     begun: Iterable[str],
     request: Wish,
 ) -> int:
-    """Print what would be requested."""
+    """Print the requests that would be made."""
     change = _CHANGES[request]
     rows: list[Row] = [
         (change, each, "-", "-", "another agent has begun it") for each in sorted(begun)
@@ -323,7 +323,7 @@ def show_plan(options: argparse.Namespace, rows: Sequence[Row]) -> int:
 def answer(
     options: argparse.Namespace, values: dict[str, object], said: Sequence[str]
 ) -> int:
-    """Print what was requested."""
+    """Print the requests."""
     if options.json:
         envelope.result(values)
     else:
@@ -332,7 +332,7 @@ def answer(
 
 
 def print_lines(said: Sequence[str]) -> None:
-    """Print what was requested, a line each."""
+    """Print a line for each request."""
     for text in said:
         terminal.say(terminal.line(text))
 
@@ -340,7 +340,7 @@ def print_lines(said: Sequence[str]) -> None:
 def values(
     chosen: Sequence[Named], begun: Iterable[str], request: str, said: Sequence[str]
 ) -> dict[str, object]:
-    """Return what was requested as JSON, by its word."""
+    """Return the requests as JSON, by their words."""
     deployments = [
         {
             "name": each.title,
@@ -404,7 +404,7 @@ _WORDS = {
     Wish.SEND: ("delivery", "sends"),
     Wish.FORGET: ("removal", "removes"),
 }
-"""Request → its noun, and the verb for what the agent does."""
+"""Request → its noun, and the verb for its execution."""
 
 
 def wish(
@@ -415,7 +415,7 @@ def wish(
 ) -> list[str]:
     """Store a request about deployments for the agent, and carry it out here if no agent is running.
 
-    `drifts` says by key what has drifted of those that are to be repaired.
+    `drifts` has the drift of each deployment to repair, by key.
     Returns sentences about what was done, and what is to come.
     """
     said: list[str] = []

@@ -35,7 +35,7 @@ _LARGEST = 1 << 30
 
 
 def main() -> NoReturn:
-    """Verify once, tell the daemon what was found, and end the process."""
+    """Verify once, report the verdicts to the daemon, and end the process."""
     gc.disable()
     signal_numbers.handle(signal_numbers.SIGTERM, _end)
     interval, repairs, name, *options = sys.argv[1:]
@@ -55,7 +55,7 @@ def _end(*_: object) -> NoReturn:
 def _verified(
     interval: float, repairs: bool, name: str, options: Sequence[str]
 ) -> dict[str, object]:
-    """Return what was found about deployments as JSON."""
+    """Return the verdicts about deployments as JSON."""
     given = dict(zip(options[::2], options[1::2], strict=True))
     config = Path(given["--config"]) if "--config" in given else None
     state = Path(given["--state-dir"]) if "--state-dir" in given else None

@@ -111,13 +111,13 @@ class _Facts:
 
     target: named.Named
     deployment: Deployment | None
-    """None if its document is not kept any more."""
+    """The deployment; None if its document is not kept any more."""
     inputs: Mapping[str, object]
     results: Mapping[str, object]
     """The values of its result as it is signalled."""
     runs: list[kept_runs.KeptRun]
     after: Entry | None = None
-    """The entry of what ran after its failure; None if nothing did."""
+    """The entry of its follow-up; None if it had none."""
     said: Mapping[str, str] = field(default_factory=dict)
     """The end of the output of that, by the names of the streams."""
 
@@ -179,7 +179,7 @@ class _Facts:
         }
 
     def _after_values(self) -> dict[str, object] | None:
-        """Return what ran after its failure as JSON."""
+        """Return the follow-up of its failure as JSON."""
         entry = self.after
         if entry is None:
             return None
@@ -194,7 +194,7 @@ class _Facts:
         }
 
     def _after_words(self) -> str:
-        """Return what became of the run after its failure; empty if there was none."""
+        """Return a sentence about the follow-up of its failure; empty if there was none."""
         entry, state = self.after, self.target.settings.state
         if entry is None:
             return ""

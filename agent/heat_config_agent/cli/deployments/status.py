@@ -427,7 +427,7 @@ def _skipped_line(skipped: Mapping[str, object]) -> _Line:
 def _overview(
     settings: Settings, all_rows: Sequence[Row], *, with_pruned: bool
 ) -> _Overview:
-    """Collect what there is to show."""
+    """Collect the facts of the overview."""
     state = settings.state
     keys = [row.entry.key for row in all_rows if not row.follows]
     rows = [row for row in all_rows if with_pruned or not row.is_pruned]
@@ -518,7 +518,7 @@ def _sources(
     agent: Mapping[str, object],
     records: Sequence[followed.Followed],
 ) -> list[Mapping[str, object]]:
-    """Return the sources as JSON: those that the daemon asks for documents, and those that are followed."""
+    """Return the sources as JSON: the daemon's sources of documents, and the followed ones."""
     asked_for = [
         _asked_source(each)
         for each in _maps(agent["sources"])
@@ -561,7 +561,7 @@ def _asked_source(source: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _message_of(settings: Settings, record: followed.Followed) -> str:
-    """Return what there is to say of a followed source."""
+    """Return the remark about a followed source."""
     said = record.problem.removeprefix(f"source {record.name}: ") or record.progress
     if record.name in settings.followed:
         return said
@@ -741,7 +741,7 @@ def _screen(options: argparse.Namespace, overview: _Overview) -> list[str]:
 
 
 def _above(overview: _Overview, lines: Sequence[_Line]) -> list[str]:
-    """Return the lines above the table: the machine and the agent, and what is wrong with them."""
+    """Return the lines above the table: the machine, the agent, and their problems."""
     agent = overview.agent
     doing = str(agent["doing"])
     doing = (
@@ -1025,7 +1025,7 @@ _NOTHING: Mapping[str, object] = {
 
 
 def _problem_of(settings: Settings, record: followed.Followed) -> str:
-    """Return what is wrong with a followed source, and which command brings the machine in step with it."""
+    """Return the problem of a followed source, and the command that brings the machine in step with it."""
     if record.state != "drifted":
         return record.problem
     again = settings.command("source", "sync", record.name, "--again")
@@ -1151,7 +1151,7 @@ def details(entry: Entry, state: Path) -> str:
 
 
 def _drift(entry: Entry, state: Path) -> str:
-    """Return how a deployment has drifted, since when, and what the schedule does about it."""
+    """Return how a deployment has drifted, since when, and whether the schedule repairs it."""
     verified = verdicts.drift(entry, state)
     if verified is None:
         return ""

@@ -120,7 +120,7 @@ def _not_reached(
     said: Sequence[str],
     failed: Sequence[str],
 ) -> int:
-    """Say what was done, and which hosts have not stopped their deployments."""
+    """Report the stopped deployments, and the hosts that have not stopped theirs."""
     if options.json:
         failure = envelope.Failure("failed", "; ".join(failed))
         envelope.result(data, code=ExitCode.FAILED, error=failure)
@@ -134,7 +134,7 @@ def _not_reached(
 def _chosen(
     settings: Settings, options: argparse.Namespace
 ) -> tuple[list[Named], list[Elsewhere]]:
-    """Return the deployments to stop, each once: those of this machine, and those that other hosts carry out.
+    """Return the deployments to stop, each once, of this machine and of other hosts.
 
     Raises AgentError for one that neither runs nor waits.
     """
@@ -261,7 +261,7 @@ class _Warnings(Report):
 
 
 def _outcome(target: Named, entry: Entry | None) -> str:
-    """Return what has become of a deployment."""
+    """Return the outcome of a deployment."""
     state = target.settings.state
     if entry is None:
         return f"{target.title} is not there any more"

@@ -136,7 +136,7 @@ def _repaired(
     drifted: Sequence[Row],
     options: argparse.Namespace,
 ) -> tuple[list[Row], dict[str, Outcome]]:
-    """Repair what has drifted, once; return all rows with the new verdicts, and what became of each repair."""
+    """Repair drifted deployments, once; return all rows with the new verdicts, and the outcome of each repair."""
     from heat_config_agent.cli.deployments import repair  # noqa: PLC0415  # most only look
 
     outcomes = repair.repair(settings, drifted, options)
@@ -160,7 +160,7 @@ def _as_it_is(settings: Settings, target: Named, options: argparse.Namespace) ->
 
 
 def _changed(outcomes: Mapping[str, Outcome]) -> str:
-    """Return in words what the repair has done."""
+    """Return the effect of the repair in words."""
     numbers = Counter(each.word for each in outcomes.values())
     words = {
         "done": "{} run again",
@@ -174,7 +174,7 @@ def _changed(outcomes: Mapping[str, Outcome]) -> str:
 def _targets(
     settings: Settings, options: argparse.Namespace
 ) -> tuple[list[Named], list[Elsewhere]]:
-    """Return the deployments that are named, or all that are in force: those of this machine, and of other hosts."""
+    """Return the named deployments, or all deployments in force, of this machine and of other hosts."""
     others: list[Elsewhere] = []
     if not options.names:
         for name in stack_package.names(settings.state):
@@ -264,7 +264,7 @@ def _cells(
 
 
 def _details(finding: Finding, outcome: Outcome | None) -> str:
-    """Return the reason of a state, with what became of the repair."""
+    """Return the reason of a state, with the outcome of the repair."""
     if outcome is None:
         return finding.reason
     if outcome.word == "done" and finding.state is Shown.DRIFTED:

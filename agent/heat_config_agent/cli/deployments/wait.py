@@ -84,7 +84,7 @@ class _Part:
     state: Path
     """The state directory of its journal."""
     title: str = ""
-    """Its full name, if that is not the one in its journal."""
+    """Its full name, if it differs from the name in its journal."""
     follows: str = ""
 
     @property
@@ -223,7 +223,7 @@ def until(
     *,
     quiet: bool = False,
 ) -> View:
-    """Look until the work is done or the time is over, say for what the command waits, and return the last view."""
+    """Look until the work is done or the time is over, report the obstacles meanwhile, and return the last view."""
     begin = time.monotonic()
     end = None if limit is None else begin + limit
     told = _Told(settings, quiet=quiet)
@@ -250,7 +250,7 @@ class _Told:
         self._is_drawn = False
 
     def about(self, view: View, waited: float) -> None:
-        """Say for what the command waits, if that has changed or on a terminal, and what is in the way of the agent."""
+        """Report the awaited work and the agent's obstacles, if they have changed or on a terminal."""
         if self._quiet:
             return
         self._say_obstacles()

@@ -59,7 +59,7 @@ _BUNDLE_BYTES = 32 * 1024 * 1024
 
 _LOG_SECONDS = 20
 _LOG_LINES = 2000
-"""The limits of what is taken from the system's journal."""
+"""The limits of the part from the system's journal."""
 
 _LIBRARIES = ("requests", "urllib3", "PyYAML", "psutil")
 
@@ -122,7 +122,7 @@ def _stacks(state: Path) -> dict[str, Path]:
 def _parts(
     options: argparse.Namespace, settings: Settings
 ) -> Iterator[tuple[str, str]]:
-    """Yield what there is once: the name of each part, and its text."""
+    """Yield the parts of the bundle that exist once: the name of each part, and its text."""
     where = ["--state-dir", str(settings.state)]
     where += ["--config", str(options.config)] if options.config else []
     yield "versions.txt", _versions()
@@ -134,7 +134,7 @@ def _parts(
 def _parts_of_places(
     places: dict[str, Path], settings: Settings, secrets: KnownSecrets
 ) -> Iterator[tuple[str, str]]:
-    """Yield what there is for each state directory."""
+    """Yield the parts of the bundle for each state directory."""
     for prefix, place in places.items():
         yield (
             f"{prefix}status.txt",
@@ -162,7 +162,7 @@ def _parts_of_places(
 
 
 def _versions() -> str:
-    """Return the versions of the agent and of what it is built on."""
+    """Return the versions of the agent, of Python and of its libraries."""
     lines = [
         f"heat-config-agent {__version__}",
         f"Python {platform.python_version()}",
@@ -177,7 +177,7 @@ def _versions() -> str:
 
 
 def _printed(words: Sequence[str]) -> str:
-    """Return what a command of the agent prints. A failing command says why, and the bundle continues."""
+    """Return the output of a command of the agent. A failing command says why, and the bundle continues."""
     from heat_config_agent.cli import agent  # noqa: PLC0415  # it imports this module in turn, to run it
 
     output = io.StringIO()

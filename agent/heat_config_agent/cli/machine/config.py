@@ -153,7 +153,7 @@ class _Offer:
     missing: tuple[str, ...]
     """Names of required settings without a value."""
     way: Transport | None
-    """None if the agent cannot use it."""
+    """The transport; None if the agent cannot use it."""
     same: int | None
     """The number of an earlier offer with the same values, counted from 1."""
     in_use: bool

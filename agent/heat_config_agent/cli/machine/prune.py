@@ -47,7 +47,7 @@ def add(commands: state_options.Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove what is due, ask the running agent to remove it, or show it."""
+    """Carry out the removals that are due, request them of the running agent, or show them."""
     if options.plan:
         settings = state_options.of(options)
     else:

@@ -79,7 +79,7 @@ def _finish(
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    """Show all tools, or those that are missing."""
+    """Show all tools, or the missing ones."""
     settings = _settings(arguments)
     installed = tools.Tools(settings.hooks, terminal.warn).installed()
     missing = _missing(settings.state, installed, required=arguments.missing)

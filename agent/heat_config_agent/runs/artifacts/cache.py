@@ -86,7 +86,7 @@ class Cache:
 
 
 def digest_of(file: IO[bytes]) -> str:
-    """Return the SHA-256 digest of what is left in a file. Raises OSError."""
+    """Return the SHA-256 digest of the rest of an open file. Raises OSError."""
     total = hashlib.sha256()
     while piece := file.read(PIECE):
         total.update(piece)

@@ -143,7 +143,7 @@ def _make(folder: Path, target: Path) -> None:
 
 
 def _download(url: str, file: IO[bytes], means: Means, largest: int) -> str:
-    """Write what is at a URL into a file, and return its digest. Raises UnreachableError, UsageError and OSError."""
+    """Download a URL into a file, and return its digest. Raises UnreachableError, UsageError and OSError."""
     total, size = hashlib.sha256(), 0
     until = time.monotonic() + LONGEST_SECONDS
     for _ in range(_REDIRECTS + 1):

@@ -172,7 +172,7 @@ def _talk(
 
 
 def _reason(complaint: bytes, value: bytes) -> str:
-    """Return the last line of a standard error; what the provider has also printed as a secret is masked in it."""
+    """Return the last line of a standard error, without the secret that the provider has printed."""
     from heat_config_agent.masking import redaction  # noqa: PLC0415  # most providers do not fail
     from heat_config_agent.model.deployment import Input  # noqa: PLC0415
 

@@ -121,7 +121,7 @@ class Listener(threading.Thread):
         return "the subscription has to be renewed"
 
     def _listen(self) -> None:
-        """Connect, and ring whenever there is a new message, until the connection ends. Raises what ended it."""
+        """Connect, and ring at each new message, until the connection ends. Raises the error that ended it."""
         url, token = self._entry()
         self._due = time.monotonic() + 2 * STEP_SECONDS
         connection = self._connection = _Connection(

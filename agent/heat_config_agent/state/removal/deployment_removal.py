@@ -167,7 +167,7 @@ def _mask(path: Path, secrets: Secrets | None, *, final: bool) -> Iterator[None]
 
 
 def _reduced(entry: Entry, part: Part) -> Entry | None:
-    """Return the entry without what was removed; None if nothing is left."""
+    """Return the entry without the removed parts; None if nothing is left."""
     if part is Part.ID:
         return None
     if part is Part.SECRETS:

@@ -55,7 +55,7 @@ class Removal:
 
 
 class _Removals:
-    """Removals that are due, and the disk space that all deployments take without what they remove."""
+    """Removals that are due, and the disk space of all deployments after them."""
 
     def __init__(self, weights: Mapping[str, Weight]) -> None:
         self.by_key: dict[str, Removal] = {}

@@ -109,7 +109,7 @@ class Leftovers:
             yield
 
     def old(self, known: Collection[str], age: float) -> Iterator[None]:
-        """Remove run folders that are not `known`, and what was set aside, once it was there for `age` seconds."""
+        """Remove run folders that are not `known`, and files that were set aside, after `age` seconds."""
         runs = self._state / "runs"
         yield from self._after(
             age, "runs", runs, [name for name in listed(runs) if name not in known]
@@ -261,7 +261,7 @@ class Sweep:
 def planned(
     state: Path, deployed: Deployed, limits: Limits, *, full: bool
 ) -> tuple[list[Removal], int, int]:
-    """Return what would be removed now, and how many bytes and files are kept. Nothing is changed.
+    """Return the removals that are due now, and the bytes and files that are kept. Nothing is changed.
 
     `full` is True if the disk is full. Raises StateError.
     """

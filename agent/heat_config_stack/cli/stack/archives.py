@@ -38,15 +38,7 @@ def create(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     sessions.look(settings, options.name, operations.reported_later)
     view = view_of(options.name, as_json=options.json)
-    with sessions.work(
-        settings,
-        options.name,
-        view,
-        server=options.server or "",
-        limit=options.wait_for,
-        max_hosts=options.max_hosts or 0,
-        reach=operations.reaching(options),
-    ) as session:
+    with operations.opened(settings, options, view) as session:
         view.expect(list(session.root.resources) if session.root else (), {})
         record = session.snapshot(options.snapshot_name or "")
     return _ended(record, as_json=options.json)
@@ -159,15 +151,7 @@ def delete(options: argparse.Namespace) -> int:
         f"delete the snapshot {record.name or record.id} of {options.name}", options
     )
     view = view_of(options.name, as_json=options.json)
-    with sessions.work(
-        settings,
-        options.name,
-        view,
-        server=options.server or "",
-        limit=options.wait_for,
-        max_hosts=options.max_hosts or 0,
-        reach=operations.reaching(options),
-    ) as session:
+    with operations.opened(settings, options, view) as session:
         session.delete_snapshot(record.id)
     if options.json:
         gone = {"action": "DELETE", "status": COMPLETE, "data": None}

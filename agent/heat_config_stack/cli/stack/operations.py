@@ -7,6 +7,7 @@ import functools
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -343,21 +344,32 @@ class _Outcome:
     failure: envelope.Failure | None
 
 
+def opened(
+    settings: Settings, options: argparse.Namespace, view: View
+) -> AbstractContextManager[Session]:
+    """Open a stack for work as the options of a command say, without a new definition, see `sessions.work`."""
+    return sessions.work(
+        settings,
+        options.name,
+        view,
+        server=options.server or "",
+        limit=options.wait_for,
+        max_hosts=options.max_hosts or 0,
+        reach=reaching(options),
+    )
+
+
 def carry_out(
     settings: Settings,
     options: argparse.Namespace,
     work: Callable[[Session], object],
     definition: Definition | None,
-    *,
-    without_types: bool = False,
 ) -> int:
-    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`.
+    """Work on a stack to the end, and print the outcome.
 
     Raises AgentError if the agent is paused: nothing new begins.
     """
-    outcome = _carried_out(
-        settings, options, work, definition, without_types=without_types
-    )
+    outcome = _carried_out(settings, options, work, definition)
     if options.json:
         envelope.result(outcome.data, code=outcome.code, error=outcome.failure)
     return outcome.code
@@ -369,8 +381,9 @@ def _carried_out(
     work: Callable[[Session], object],
     definition: Definition | None,
     *,
-    without_types: bool,
+    without_types: bool = False,
 ) -> _Outcome:
+    """Work on a stack to the end, and return the outcome. `without_types` is that of `sessions.work`."""
     if pause := asked.paused(settings.state):
         ends = settings.command("resume")
         raise AgentError(

@@ -29,7 +29,7 @@ from heat_config_stack.tosca.files.source import Source
 _MIB = 1024**2
 
 
-def machine_facts(root: Path = Path("/")) -> Mapping[str, Mapping[str, object]]:
+def machine_facts() -> Mapping[str, Mapping[str, object]]:
     """Return the properties of the capabilities `host` and `os` of this machine, as far as they are known."""
     host: dict[str, object] = {}
     with contextlib.suppress(AttributeError, OSError):
@@ -39,15 +39,17 @@ def machine_facts(root: Path = Path("/")) -> Mapping[str, Mapping[str, object]]:
             f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // _MIB} MiB"
         )
     with contextlib.suppress(OSError):
-        host["disk_size"] = f"{shutil.disk_usage(root).total // _MIB} MiB"
-    frequency = _frequency(root)
+        host["disk_size"] = f"{shutil.disk_usage('/').total // _MIB} MiB"
+    frequency = _frequency()
     if frequency:
         host["cpu_frequency"] = f"{frequency} kHz"
     system: dict[str, object] = {
         "type": platform.system().lower(),
         "architecture": platform.machine(),
     }
-    release = _release(root)
+    release: Mapping[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):
+        release = platform.freedesktop_os_release()
     if release.get("ID"):
         system["distribution"] = release["ID"]
     version = release.get("VERSION_ID", "")
@@ -59,31 +61,13 @@ def machine_facts(root: Path = Path("/")) -> Mapping[str, Mapping[str, object]]:
     }
 
 
-def _frequency(root: Path) -> int:
+def _frequency() -> int:
     """Return the highest frequency of the first CPU in kHz; 0 where the kernel does not say it."""
-    path = root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"
+    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     try:
-        return int(path.read_text())
+        return int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return 0
-
-
-def _release(root: Path) -> dict[str, str]:
-    """Return the names and values of /etc/os-release."""
-    try:
-        lines = (
-            (root / "etc/os-release")
-            .read_text(encoding="utf-8", errors="replace")
-            .splitlines()
-        )
-    except OSError:
-        return {}
-    pairs = (
-        line.partition("=")
-        for line in lines
-        if "=" in line and not line.startswith("#")
-    )
-    return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 
 
 def new(options: argparse.Namespace, identity: Identity) -> Definition:

@@ -121,15 +121,7 @@ def carry_out(options: argparse.Namespace, name: str) -> int:
     inputs = dict(_given(text) for text in options.input)
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
-    with sessions.work(
-        settings,
-        options.name,
-        view,
-        server=options.server or "",
-        limit=options.wait_for,
-        max_hosts=options.max_hosts or 0,
-        reach=operations.reaching(options),
-    ) as session:
+    with operations.opened(settings, options, view) as session:
         record = session.carry_out(name, inputs)
         view.finish((), {})
         stack = session.root

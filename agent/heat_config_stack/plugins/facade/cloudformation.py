@@ -49,7 +49,7 @@ def rewritten(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Rewriting:
-    """One template that is rewritten."""
+    """The rewriting of one template."""
 
     def __init__(self, template: Mapping[str, Any]) -> None:
         self._template = template

@@ -1,4 +1,4 @@
-"""All that is wrong with a service template or an archive."""
+"""The check of a service template or an archive: all mistakes at once."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class Checked:
     mistakes: list[Mistake]
     warnings: list[Mistake]
     open: list[Mistake]
-    """The open points: what is still needed to apply it here, without being a mistake."""
+    """The open points: needs that have to be met before it can be applied here, and that are not mistakes."""
     is_readable: bool = True
 
 
 class Checker:
-    """Checks one file after the other; what they share is read once."""
+    """Checks one file after the other, and reads shared imports once."""
 
     def __init__(self, disk: Disk | None = None) -> None:
         """Begin with nothing. `disk` has the files that are in no archive and no folder."""
@@ -76,7 +76,7 @@ class Checker:
         inputs: Mapping[str, str] | None = None,
         record: Callable[[Files], Files] = lambda files: files,
     ) -> Checked:
-        """Return all that is wrong with a service template, an archive or a folder (sections 3 and 6).
+        """Return all mistakes of a service template, an archive or a folder (sections 3 and 6).
 
         `inputs` are values of inputs as a command line has them: those that do not fit are mistakes as well.
         `record` returns the files to read in the place of those that were opened.
@@ -86,7 +86,7 @@ class Checker:
         return self._within(name, lambda: self._check(name, inputs or {}, record))
 
     def check_inner(self, files: Files, path: str, version: str) -> Checked:
-        """Return all that is wrong with a service template that stands in the place of a node of another one."""
+        """Return all mistakes of a service template that substitutes a node of another one."""
         name = files.shown(path)
         return self._within(
             name,
@@ -96,7 +96,7 @@ class Checker:
         )
 
     def document(self, files: Files, path: str, version: str) -> Document | None:
-        """Return a document, with what is wrong in its report; None where it cannot be read."""
+        """Return a document, with its mistakes in its report; None if it cannot be read."""
         try:
             return self._library.read(files, path, version)
         except (OSError, ValueError, Invalid):

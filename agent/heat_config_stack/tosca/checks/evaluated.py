@@ -36,7 +36,7 @@ def check_computed(topology: Topology, evaluator: Evaluator) -> None:
 
 
 _Property = tuple[Path, PropertyDefinition, Callable[[], Tree]]
-"""The path of a computed property below its template, its definition, and what evaluates it."""
+"""The path of a computed property below its template, its definition, and its evaluator."""
 
 
 def _properties(subject: Subject, evaluator: Evaluator) -> Iterator[_Property]:

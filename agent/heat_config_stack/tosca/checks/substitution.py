@@ -28,7 +28,7 @@ def check_substitution(service: Service, scope: Scope) -> None:
 
 
 class _SubstitutionCheck:
-    """One substitution mapping, as it is checked."""
+    """The check of one substitution mapping."""
 
     def __init__(
         self, content: Mapping[str, Any], service: Service, scope: Scope
@@ -46,7 +46,7 @@ class _SubstitutionCheck:
         )
 
     def check(self) -> None:
-        """Report what is wrong with it."""
+        """Report all its mistakes."""
         type_ = self.type
         is_known = type_ is not None and not type_.is_incomplete
         for section in (
@@ -298,7 +298,7 @@ class _SubstitutionCheck:
             )
 
     def _check_complete(self, type_: Type) -> None:
-        """Warn of what the type has and nothing maps."""
+        """Warn of members of the type that nothing maps."""
         missing: list[str] = []
         for section in ("capabilities", "requirements"):
             mapped = self.content.get(section) or {}

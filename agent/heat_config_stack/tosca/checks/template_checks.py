@@ -308,7 +308,6 @@ def check_interfaces(
         own_type = (
             None if definition else template.document.find("interface_types", name)
         )
-        interface = template.interfaces.get(definition.name if definition else name)
         is_declared = definition is not None or own_type is not None
         if not is_declared and template.is_known:
             problem = f"{template.name} has no interface {name}"
@@ -318,40 +317,18 @@ def check_interfaces(
                 scope.report.nearest(name, template.declared),
                 code="undeclared",
             )
-        shared: Mapping[str, Json] = assigned.get("inputs") or {}
-        for key, value in shared.items():
-            functions.check(value, (*here, "inputs", key), scope)
-        if (
-            interface is not None
-            and interface.definition is not None
-            and "inputs" in assigned
-        ):
-            elsewhere: dict[str, Json] = {}
-            for _, definition_, _ in operations(assigned, here):
-                elsewhere.update(dict.fromkeys(definition_.get("inputs") or ()))
-            _check_inputs(
-                shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope
-            )
-        for key in assigned.keys() & {
-            "type",
-            "derived_from",
-            "version",
-            "description",
-            "metadata",
-        }:
-            scope.report.wrong(
-                f"an interface of a template has no keyname {key}",
-                (*here, key),
-                code="key-unknown",
-            )
+        interface = template.interfaces.get(definition.name if definition else name)
+        _check_keys(interface, assigned, here, scope)
         declared = (
             interface.definition.operations
             if interface and interface.definition
             else {}
         )
-        is_known = is_declared and template.type is not None
-        for operation, definition_, where in operations(assigned, here):
-            if is_known and operation not in declared and not _is_incomplete(interface):
+        is_complete = (
+            is_declared and template.type is not None and not _is_incomplete(interface)
+        )
+        for operation, written, where in operations(assigned, here):
+            if is_complete and operation not in declared:
                 problem = f"the interface {name} has no operation {operation}"
                 scope.report.wrong(
                     problem,
@@ -359,18 +336,10 @@ def check_interfaces(
                     scope.report.nearest(operation, declared),
                     code="undeclared",
                 )
-            own: Mapping[str, Json] = definition_.get("inputs") or {}
-            for key, value in own.items():
-                functions.check(value, (*where, "inputs", key), scope)
-            if "inputs" in definition_ and interface is not None:
-                _check_inputs(
-                    own,
-                    shared,
-                    interface.input_definitions(operation),
-                    (*where, "inputs"),
-                    scope,
-                )
-            implementation = definition_.get("implementation")
+            shared = assigned.get("inputs") or {}
+            defined = interface.input_definitions(operation) if interface else None
+            _check_own_inputs(written, shared, defined, where, scope)
+            implementation = written.get("implementation")
             if implementation:
                 check_implementation(
                     implementation,
@@ -380,11 +349,61 @@ def check_interfaces(
                     operation=operation,
                 )
                 functions.check(implementation, (*where, "implementation"), scope)
-            functions.check_outputs(definition_, where, scope)
-        for notification, definition_ in (assigned.get("notifications") or {}).items():
+            functions.check_outputs(written, where, scope)
+        for notification, written in (assigned.get("notifications") or {}).items():
             functions.check_outputs(
-                definition_, (*here, "notifications", notification), scope
+                written, (*here, "notifications", notification), scope
             )
+
+
+def _check_keys(
+    interface: Interface | None,
+    assigned: Mapping[str, Any],
+    here: Path,
+    scope: Scope,
+) -> None:
+    """Report mistakes in the inputs that all operations of an interface share, and keynames that only types have."""
+    shared: Mapping[str, Json] = assigned.get("inputs") or {}
+    for key, value in shared.items():
+        functions.check(value, (*here, "inputs", key), scope)
+    if (
+        interface is not None
+        and interface.definition is not None
+        and "inputs" in assigned
+    ):
+        elsewhere: dict[str, Json] = {}
+        for _, written, _ in operations(assigned, here):
+            elsewhere.update(dict.fromkeys(written.get("inputs") or ()))
+        _check_inputs(
+            shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope
+        )
+    for key in assigned.keys() & {
+        "type",
+        "derived_from",
+        "version",
+        "description",
+        "metadata",
+    }:
+        scope.report.wrong(
+            f"an interface of a template has no keyname {key}",
+            (*here, key),
+            code="key-unknown",
+        )
+
+
+def _check_own_inputs(
+    written: Mapping[str, Any],
+    shared: Mapping[str, Json],
+    defined: Mapping[str, PropertyDefinition] | None,
+    where: Path,
+    scope: Scope,
+) -> None:
+    """Report mistakes in the inputs of an operation, which has the `shared` ones of its interface too."""
+    own: Mapping[str, Json] = written.get("inputs") or {}
+    for key, value in own.items():
+        functions.check(value, (*where, "inputs", key), scope)
+    if "inputs" in written and defined is not None:
+        _check_inputs(own, shared, defined, (*where, "inputs"), scope)
 
 
 def _check_variables(template: Template, scope: Scope) -> None:

@@ -99,7 +99,7 @@ class _TypeCheck:
         )
 
     def check(self) -> None:
-        """Report what is wrong with it."""
+        """Report all its mistakes."""
         type_ = self.type
         content = self.type.content
         path = self.type.path

@@ -45,7 +45,7 @@ def check_workflows(service: Service, scope: Scope) -> None:
 
 
 def check_actions(policy: Policy, service: Service, scope: Scope) -> None:
-    """Report actions and filters of triggers that name what is not there (section 3.5.18)."""
+    """Report actions and filters of triggers with unknown names (section 3.5.18)."""
     check = _WorkflowCheck("", {}, service, scope)
     targets = [name for name in policy.content.get("targets") or () if name]
     target: Template | None = None
@@ -57,7 +57,7 @@ def check_actions(policy: Policy, service: Service, scope: Scope) -> None:
 
 
 class _WorkflowCheck:
-    """One workflow, as it is checked."""
+    """The check of one workflow."""
 
     def __init__(
         self, name: str, content: Mapping[str, Any], service: Service, scope: Scope
@@ -408,7 +408,7 @@ class _WorkflowCheck:
 
 
 def _subject(target: Template | None) -> Subject:
-    """Return what SELF is in a condition: the node that it is about, or each member of a group."""
+    """Return the entities that SELF means in a condition: its node, or each member of a group."""
     return target if isinstance(target, Node) else TypeSubject(None, Node.kind)
 
 

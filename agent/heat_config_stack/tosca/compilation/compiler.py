@@ -253,7 +253,7 @@ class Compiler:
         return line
 
     def _order(self, part: Part, line: list[Pair]) -> None:
-        """Let each operation of a node need the one before it."""
+        """Let each operation of a node need its predecessor."""
         before = [part.name] if part.is_compute else self._needed(part)
         after = ""
         added: dict[str, str] = {}
@@ -295,7 +295,7 @@ class Compiler:
     def _resource_of(
         self, subject: Subject, interface: str, operation: str
     ) -> tuple[str, str] | None:
-        """Return the resource with the outputs of an operation, and their name among those that the resource has.
+        """Return the resource with the outputs of an operation, and the name under which it keeps them.
 
         An operation that only workflows call has no resource of its own: the node has the outputs of all of these.
         """
@@ -589,7 +589,7 @@ class _Owner(Template):
 
 
 def _softened(values: dict[str, Tree]) -> Tree:
-    """Return values that nothing waits for: those that only a run can know are as they are at the moment."""
+    """Return values that nothing waits for: parts that only a run can know have their current values."""
     is_open = any(True for _ in requires(values)) or any(
         map(_is_later, values.values())
     )

@@ -97,7 +97,7 @@ class GeneratedWorkflow:
         return Work("", conditions.Combined("and", ()), tuple(activities))
 
     def _creating(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
-        """Yield what creates a node: its own operations and those of its relationships (sections 5.8 and 7.2)."""
+        """Yield the operations that create a node: its own and those of its relationships (sections 5.8 and 7.2)."""
         if not unit.mapped:
             for pair in self._compiler.lines.get(unit.part.name, ()):
                 yield from _made(pair, weaver)
@@ -112,7 +112,7 @@ class GeneratedWorkflow:
                     yield from _made(pair, weaver)
 
     def _deleting(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
-        """Yield what deletes a node (sections 5.8 and 7.2)."""
+        """Yield the operations that delete a node (sections 5.8 and 7.2)."""
         if not unit.mapped:
             for pair in reversed(self._compiler.lines.get(unit.part.name, ())):
                 yield from _undone(pair, weaver)
@@ -141,7 +141,7 @@ class GeneratedWorkflow:
 
 @dataclass(frozen=True)
 class _Unit:
-    """A node that is created in one turn: one of its own, or a substituted one with all that is inside."""
+    """A node that is created in one turn: a plain node, or a substituted node with all its inner nodes."""
 
     part: Part
     mapped: Mapping[str, MappedOperation]

@@ -173,7 +173,7 @@ def define(
 
 
 class _Loading:
-    """One service, as it becomes a definition."""
+    """One service while it is made into a definition."""
 
     def __init__(
         self,

@@ -158,7 +158,7 @@ _BEGINS = "its path begins at the file that names it"
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """An operation that is implemented, on its node or relationship.
+    """An implemented operation of a node or a relationship.
 
     `Scripts.prepared` returns it with all that is run for it: its files, and the values of its inputs.
     """
@@ -170,7 +170,7 @@ class Operation:
     """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
     inputs: dict[str, Tree] = field(default_factory=dict)
     uncompared: dict[str, Tree] = field(default_factory=dict)
-    """Inputs whose change runs nothing again: those for every target or source (chapter 13), and states of nodes."""
+    """Inputs whose change runs nothing again: for every target or source (chapter 13), and states of nodes."""
     files: dict[str, Json] = field(default_factory=dict)
     """Files of artifacts that the inputs name."""
     places: list[dict[str, Json]] = field(default_factory=list)
@@ -242,7 +242,7 @@ def verification(part: Part) -> Operation | None:
 
 @dataclass
 class Scripts:
-    """Makes what is run for the operations of one service."""
+    """Makes the scripts and inputs of the operations of one service."""
 
     topology: Topology
     evaluator: Evaluator
@@ -255,7 +255,7 @@ class Scripts:
     """Path within the service → the permissions of a file that not everyone may read."""
 
     def prepared(self, operation: Operation) -> Operation:
-        """Return an operation with all that is run for it; without anything where it cannot be run."""
+        """Return an operation with its scripts and inputs, which are empty if it cannot be run."""
         config: dict[str, Any] = {}
         image = self._container(operation)
         if image is not None:
@@ -536,7 +536,7 @@ class Scripts:
         type_: Any,
         content: Mapping[str, Any],
     ) -> str:
-        """Return what processes a file: by its artifact type, its extension, or its first line (chapter 13)."""
+        """Return the processor of a file: by its artifact type, its extension, or its first line (chapter 13)."""
         path, document = place
         tool = processor(type_, content, document, path)
         if not tool:

@@ -51,7 +51,7 @@ from heat_config_stack.tosca.topology.topology import (
 )
 
 MOST = 5000
-"""Activities of a workflow at most, with those of the workflows that it inlines."""
+"""The maximum number of activities in a workflow, with inlined workflows."""
 
 
 class Workflow:
@@ -126,7 +126,7 @@ class Workflow:
         weaver.plan(self._content, self._defaults({}))
 
     def _defaults(self, chosen: Mapping[str, Json]) -> dict[str, Tree]:
-        """Return the values of its inputs; those without one leave the service's input of that name in place (7.3)."""
+        """Return the values of its inputs; an input without one leaves the service's input visible (7.3)."""
         values = {
             name: of.default
             for name, of in self._inputs.items()
@@ -203,7 +203,7 @@ class _Group(Part):
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
-        """None: the requirements of a group are those of its members."""
+        """No links: the requirements of a group are those of its members."""
         return ()
 
 
@@ -330,7 +330,7 @@ class Weaver:
     def _of_group(
         self, part: _Group, activities: list[Mapping[str, Any]], step: Mapping[str, Any]
     ) -> Iterator[Delivery | Steps]:
-        """Return the operations of a group itself: they run before those of its members."""
+        """Return the operations of a group itself, which run before the operations of its members."""
         for activity in activities:
             if (
                 activity.get("call_operation") is not None

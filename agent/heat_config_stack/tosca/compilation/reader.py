@@ -25,7 +25,7 @@ from heat_config_stack.tosca.topology.topology import Part
 
 MOST_BESIDE = 500
 LARGEST_BESIDE = 1024**2
-"""Files of an archive, and their bytes, that stand next to each script; of a larger one, only those that are named."""
+"""The number and size of an archive's files that are copied next to each script; of a larger one, only named files."""
 
 _MOST_FILES = 2000
 _DEEPEST = 4
@@ -217,7 +217,7 @@ class _Reading:
     # Substitution.
 
     def substitute(self, part: Part) -> tuple[str, Document] | None:
-        """Return the path and the document of the service that stands in the place of a node; None for none."""
+        """Return the path and the document of the service that substitutes a node; None if there is none."""
         path, document = self._found(part)
         self.chosen[part.name] = path
         return (path, document) if document is not None else None
@@ -264,7 +264,7 @@ class _Reading:
         return checked.service.document
 
     def _offered(self) -> list[tuple[str, Document]]:
-        """Return the templates with a substitution mapping: imported ones, and those in the folder of the service."""
+        """Return the templates with a substitution mapping: imported ones, and others in the folder of the service."""
         if self._offers is None:
             imported = {
                 document.path: document for document in self.document.all_documents()

@@ -22,7 +22,7 @@ _READ = frozenset({"integer", "float", "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class Assertion(Later):
-    """True if a value meets constraints. One that is not known meets nothing (section 7.3)."""
+    """True if a value meets constraints, which an unknown value never does (section 7.3)."""
 
     value: Tree
     clauses: tuple[Clause, ...]

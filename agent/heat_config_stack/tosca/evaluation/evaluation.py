@@ -232,7 +232,7 @@ class Evaluator:
     def _set_by_operations(
         self, subject: Subject, path: tuple[str, ...], type_: str
     ) -> Iterator[Tree]:
-        """Yield the outputs of operations that set an attribute (1.3), those of relationships and the last first."""
+        """Yield the outputs of operations that set an attribute (1.3): relationships first, later operations first."""
         ends: list[tuple[Link, str]] = []
         if isinstance(subject, Part):
             ends += [(link, "SOURCE") for link in subject.links]
@@ -302,7 +302,7 @@ class Evaluator:
     def lookup(
         self, subject: Subject, names: Sequence[Json], *, is_attribute: bool
     ) -> Tree:
-        """Return what `[NAME, key…]` or `[REQUIREMENT or CAPABILITY, NAME, key…]` leads to (chapter 4)."""
+        """Return the value at `[NAME, key…]` or `[REQUIREMENT or CAPABILITY, NAME, key…]` (chapter 4)."""
         name = names[0]
         rest = list(names[1:])
         if rest and isinstance(subject, Part) and subject.type is not None:
@@ -361,7 +361,7 @@ class Evaluator:
         )
 
     def entities(self, name: str, context: Context) -> list[Subject]:
-        """Return what the first argument of a function means; for HOST all hosts, the nearest first (chapter 4)."""
+        """Return the entities that the first argument of a function names; for HOST all hosts (chapter 4)."""
         subject = context.subject
         if name == "SELF":
             return [subject] if subject is not None else []

@@ -125,7 +125,7 @@ def as_text(value: Json) -> str:
 
 
 def computed(arguments: Tree, compute: Callable[[Json], Json], function: str) -> Tree:
-    """Return what is computed of arguments: a value, or a `Later` where an argument is one."""
+    """Return the result for arguments: a value, or a `Later` if an argument is one."""
     return (
         compute(arguments)
         if is_known(arguments)
@@ -134,7 +134,7 @@ def computed(arguments: Tree, compute: Callable[[Json], Json], function: str) ->
 
 
 def static(tree: Tree) -> Json:
-    """Return a value in which null stands for what only a run can know."""
+    """Return a value with null in place of parts that only a run can know."""
     if isinstance(tree, Later):
         return None
     if isinstance(tree, dict):

@@ -38,7 +38,7 @@ def is_marked(definition: PropertyDefinition) -> bool:
 def of_inputs(
     defined: Mapping[str, PropertyDefinition], parameters: Mapping[str, Parameter]
 ) -> Iterator[Json]:
-    """Yield the sensitive parts of the values of inputs; those that are hidden as a whole are not among them."""
+    """Yield the sensitive parts of the values of inputs, except inputs that are hidden as a whole."""
     for name, definition in defined.items():
         if not parameters[name].schema.secret:
             yield from _of_value(parameters[name].value, definition.schema)

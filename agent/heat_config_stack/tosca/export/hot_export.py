@@ -187,7 +187,7 @@ def _stand_in(of: PropertyDefinition, name: str) -> Json:
 
 
 def _declare_types(resources: Mapping[str, Any], real: Mapping[str, Any]) -> None:
-    """Declare the types of inputs, which are those of their values, whether parameters stand for them or not."""
+    """Declare the types of inputs, which are the types of their values, also for parameters."""
     for name, resource in real.items():
         for each in (
             resources[f"{name}.config"]["properties"]["inputs"]
@@ -233,7 +233,7 @@ def _parameter(
 
 
 def _constraint(of: Json, type_: str) -> dict[str, Json]:
-    """Return a constraint; empty for one that HOT does not have."""
+    """Return a constraint; empty if HOT does not have it."""
     if not isinstance(of, dict) or len(of) != 1:
         return {}
     ((kind, value),) = of.items()

@@ -161,7 +161,7 @@ def copy(place: str) -> None:
 
 
 def take_away(place: str, action: str) -> None:
-    """Remove copies whose time is over; one that someone has changed stays."""
+    """Remove copies whose time is over, except changed ones."""
     for copied in OPERATION.get("places") or ():
         path = placed(copied["to"], place)
         if copied["until"] == "end" or (

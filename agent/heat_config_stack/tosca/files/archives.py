@@ -96,7 +96,7 @@ class Chosen(Disk):
         *,
         has_archives: bool,
     ) -> None:
-        """Take what says whether a path may be read, and what reads it."""
+        """Take a function that says whether a path may be read, and a function that reads it."""
         self._allows = allows
         self._content = content
         self.has_archives = has_archives
@@ -123,7 +123,7 @@ class Folder(Disk):
         self._path = path
 
     def all_members(self) -> list[str]:
-        """Return the paths of all files in it; nothing that is hidden or leads outside."""
+        """Return the paths of all files in it, without hidden files and links that lead outside."""
         return self.below("")
 
     def below(self, path: str) -> list[str]:
@@ -280,7 +280,7 @@ class Archive:
         return f"{self._name}!/{path}"
 
     def mode(self, path: str) -> int:
-        """Return the permissions of a member; those of most files if the archive has none."""
+        """Return the permissions of a member; the usual ones if the archive has none."""
         return (self._members[path].external_attr >> 16) & 0o777 or 0o644
 
 

@@ -137,7 +137,7 @@ def check_file(
     *,
     may_be_folder: bool = False,
 ) -> None:
-    """Report an open point if the file of an artifact is missing. Only what is run must not be a folder."""
+    """Report an open point if the file of an artifact is missing. A file to run must not be a folder."""
     file = file_path(content, document)
     if file is None:
         if content.get("repository") is None:

@@ -29,7 +29,7 @@ VERSION = "tosca_definitions_version"
 
 
 class Document(Namespace):
-    """One document and what it imports."""
+    """One document and its imports."""
 
     def __init__(self, file: str, path: str, files: Files) -> None:
         self.file, self.path, self.files = file, path, files
@@ -46,7 +46,7 @@ class Document(Namespace):
         self.is_checked = False
         """True if its types have been checked."""
         self.borrowed: dict[tuple[str, str], Type | None] = {}
-        """The types that it names without having them: those of the documents that import it, or None."""
+        """The types that it names and does not define: from the documents that import it, or None."""
         self._importers: list[tuple[str, ref[Document]]] = []
         self._around: list[tuple[str, ref[Document]]] = []
         self._own: dict[str, dict[str, Type]] = {}
@@ -164,7 +164,7 @@ class Document(Namespace):
         return self._by_extension[extension]
 
     def all_documents(self) -> Iterator[Document]:
-        """Yield the document and all that it imports, each once."""
+        """Yield the document and all its imports, each once."""
         seen: dict[int, Document] = {}
         todo: list[Document] = [self]
         while todo:
@@ -184,12 +184,12 @@ class Library:
 
     def __init__(self) -> None:
         self.budget = Budget()
-        """The budget of the file that is read next, with all that it imports."""
+        """The budget of the file that is read next and its imports."""
         self._documents: dict[tuple[int, str, str], Document] = {}
         self._reading: list[Document] = []
 
     def read(self, files: Files, path: str, inherited: str = "") -> Document:
-        """Return a document with all that it imports.
+        """Return a document with all its imports.
 
         `inherited` is the version of the document that imports it; nothing for the one that is checked.
         Raises `OSError` where it cannot be read.
@@ -243,7 +243,7 @@ class Library:
             _check_names(document)
 
     def _follow(self, document: Document, item: Json, path: Path) -> None:
-        """Read what an import names (section 3.5.8)."""
+        """Read the file or folder of an import (section 3.5.8)."""
         report = document.report
         if item is None:
             report.wrong(

@@ -30,7 +30,7 @@ _BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 
 class Named(Disk):
-    """Files of this machine, which remembers those that someone has asked for."""
+    """Files of this machine, and a record of the requested ones."""
 
     def __init__(self) -> None:
         self.paths: dict[str, None] = {}

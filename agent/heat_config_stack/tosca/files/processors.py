@@ -54,7 +54,7 @@ def processor(
     document: Document,
     path: str | None,
 ) -> str:
-    """Return the name of what runs an artifact; nothing where nothing does.
+    """Return the name of the processor that runs an artifact; empty if there is none.
 
     `content` is the artifact with its file, `path` the file among those of the document; None where it is not here.
     """
@@ -111,7 +111,7 @@ def _of_first_line(document: Document, path: str) -> str:
 
 @lru_cache(maxsize=32)
 def lacking(name: str) -> tuple[str, str]:
-    """Return what of a processor is not on this machine, and how to install it; nothing where it is here."""
+    """Return the missing program of a processor, and how to install it; empty if nothing is missing."""
     if name not in needs.PROCESSORS:
         return "", ""
     if heat_config_hooks.absent(name):

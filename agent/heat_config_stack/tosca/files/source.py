@@ -32,7 +32,7 @@ class Source:
     attributes: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """The attributes that people have given, by NODE, or by NODE.CAPABILITY."""
     beside: tuple[str, ...] = ()
-    """The paths of the files that stand next to each script: those of an archive."""
+    """The paths of the files of an archive that are copied next to each script."""
     substitutes: Mapping[str, str] = field(default_factory=dict)
     """Node → the path of the service template that stands in its place."""
     machine: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Source:
 
 
 class Kept:
-    """The files of a source, in place of those on disk (`archives.Files`)."""
+    """The files of a source, in place of files on disk (`archives.Files`)."""
 
     def __init__(self, source: Source) -> None:
         self._files = source.files
@@ -98,7 +98,7 @@ class Kept:
 
 
 class Recorder:
-    """Files that remember what was read of them (`archives.Files`)."""
+    """Files that record which of them were read (`archives.Files`)."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

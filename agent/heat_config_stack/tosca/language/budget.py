@@ -38,4 +38,4 @@ class Budget:
         self.matches = MATCHES
         self.names = NAMES
         self.misspelt: dict[str, str] = {}
-        """The hints for names that are nearly those of functions."""
+        """The hints for names that resemble those of functions."""

@@ -55,7 +55,7 @@ class Clause:
     operator: str
     argument: Json
     primitive: str
-    """The primitive type of the values that it is for; nothing for those of complex types."""
+    """The primitive type of the constrained values; None for complex types."""
 
     def is_met(self, value: Json, budget: Budget) -> bool:
         """Return whether a value meets it. Raises `ValueError` for a value of another type, or one that takes long."""
@@ -153,7 +153,7 @@ def clauses(
 
 
 def _parsed(item: Json) -> tuple[str, Json, Any]:
-    """Return operator and argument of a constraint, and what is wrong with its form: a problem and a hint."""
+    """Return operator and argument of a constraint, and the mistake in its form: a problem and a hint."""
     if item is None or isinstance(item, list):
         return (
             "",

@@ -46,7 +46,7 @@ class Subject(Protocol):
 
     @property
     def type(self) -> Type | None:
-        """Its type; None where that is unknown."""
+        """Its type; None if unknown."""
 
     def interface_operations(self, interface: str) -> Collection[str] | None:
         """Return the names of the operations of an interface; None where it has no such interface."""
@@ -357,7 +357,7 @@ def _key(part: object) -> object:
 def _check_member(
     subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope
 ) -> None:
-    """Check a property of a capability, or of what fulfils a requirement (chapter 4)."""
+    """Check a property of a capability, or of the target of a requirement (chapter 4)."""
     member = names[0]
     name = names[1]
     rest = names[1:]

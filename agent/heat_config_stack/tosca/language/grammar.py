@@ -39,18 +39,18 @@ class Entity:
     """The keynames of an entity."""
 
     name: str
-    """As messages have it: `a node template`."""
+    """The name of the entity in messages: `a node template`."""
     keys: Mapping[str, Kind]
     required: tuple[str, ...] = ()
     """Keynames that every entity of this kind must have."""
     short: str = ""
     """The keyname whose value may replace the map: a text, or anything but a map if its kind is `any`."""
     others: Kind | None = None
-    """The kind of what stands under any other key; without it, another key is a mistake."""
+    """The kind of the values of all other keys; without it, another key is a mistake."""
     exclusive: bool = False
     """True if exactly one of the keynames has to be there."""
     since: Mapping[str, str] = field(default_factory=dict)
-    """The first version that has a keyname, for those that 1.0 has not."""
+    """The first version that has a keyname, for keynames that 1.0 does not have."""
     long: Callable[[Mapping[str, Json]], Mapping[str, Json]] | None = None
     """Writes out a short form that is a map."""
 
@@ -70,9 +70,9 @@ def word(*words: str) -> Kind:
     return Kind("word", words=words)
 
 
-def map_of(kind: Kind, hint: str = "") -> Kind:
+def map_of(kind: Kind) -> Kind:
     """Return the kind of a map with entries of a kind."""
-    return Kind("map", kind, hint=hint)
+    return Kind("map", kind)
 
 
 def list_of(kind: Kind, hint: str = "") -> Kind:
@@ -292,7 +292,7 @@ def _list(value: Json, of: Kind, path: Path, report: Report) -> Json:
 
 
 def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
-    """Return a list of pairs of a name and what stands under it, or None for an unusable entry."""
+    """Return a list of pairs of name and value, with None for an unusable entry."""
     kept: list[tuple[str, Any] | None] = []
     names: set[str] = set()
     for index, item in enumerate(value):
@@ -368,7 +368,7 @@ def _short_form(value: Json, of: Entity, path: Path, report: Report) -> Any:
 
 
 def _unusual(key: str, inner: Json, entity: Entity, path: Path, report: Report) -> Any:
-    """Return what an entity keeps under a key that it does not define, or under which nothing stands."""
+    """Return the value of an entity under an undefined key, or under a key without a value."""
     kind = entity.keys.get(key)
     if kind is not None:
         if kind.hint == "null":

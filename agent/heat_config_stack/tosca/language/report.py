@@ -63,7 +63,7 @@ class Report:
         self.warnings[self.mistake(problem, path, hint, code=code)] = None
 
     def warn_newer(self, problem: str, version: str, path: Path) -> None:
-        """Record a warning where something is in the text that has come with a version after the one it names."""
+        """Record a warning if the text uses a feature that is newer than the version that it names."""
         if self.version < version:
             hint = f"name {SHORT_NAMES[VERSIONS.index(version)]}"
             self.warn(
@@ -76,7 +76,7 @@ class Report:
     def leave_open(
         self, problem: str, path: Path, hint: str = "", *, code: str
     ) -> None:
-        """Record what is still needed to apply the template here."""
+        """Record a need that has to be met before the template can be applied here."""
         self.open[self.mistake(problem, path, hint, code=code)] = None
 
     def path_of(self, name: str) -> Path:

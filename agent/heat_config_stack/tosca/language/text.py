@@ -13,14 +13,14 @@ from heat_config_hooks import strict_json
 from heat_config_hooks.yaml_schema import CORE, YAML_1_2
 
 LARGEST = 200_000
-"""Values of a document at most, with all that its aliases stand for: each of them may have to be checked."""
+"""The maximum number of values in a document with expanded aliases, each of which may have to be checked."""
 
 
 _PREFIX = "tosca_simple_yaml_"
 _URI = "http://docs.oasis-open.org/tosca/ns/simple/yaml/"
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3")
-"""From the oldest to the newest."""
+"""The versions of TOSCA, from the oldest to the newest."""
 
 VERSION_OF = {
     name: version

@@ -22,10 +22,10 @@ SECTIONS = {
     "group_types": "tosca.groups.",
     "policy_types": "tosca.policies.",
 }
-"""The sections of types, each with what the names of its normative types begin with."""
+"""The sections of types, each with the prefix of the names of its normative types."""
 
 MOST_PARENTS = 60
-"""Types that are derived of one another at most."""
+"""The maximum number of types that are derived of one another."""
 
 NO_PARENT = "tosca.entity.Root"
 """The parent that the specification gives its own root types: it stands for none."""
@@ -47,7 +47,7 @@ class Namespace:
 
 
 class Type:
-    """A type with what it inherits. Maps of members have those of the parents, over which its own stand."""
+    """A type with the definitions that it inherits. Its own members override those of its parents."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Type:
 
     @cached_property
     def is_incomplete(self) -> bool:
-        """True if it is unknown what it inherits: a parent is not there, or the parents form a circle."""
+        """True if its inheritance is incomplete: a parent is missing, or the parents form a circle."""
         last = self.lineage[-1]
         return last.content.get("derived_from") not in {None, NO_PARENT}
 
@@ -141,7 +141,7 @@ class Type:
 
     @cached_property
     def attributes(self) -> Mapping[str, PropertyDefinition]:
-        """Definitions of attributes by name, without those that properties are as well."""
+        """Definitions of attributes by name, without attributes that are also properties."""
         return self._defined("attributes")
 
     def _defined(self, member: str) -> Mapping[str, PropertyDefinition]:
@@ -293,7 +293,7 @@ class Schema:
         parent: Schema | None,
         names: Namespace,
     ) -> None:
-        """Take the type (None where it is unknown: then anything fits), the definition, and the one that it refines."""
+        """Take the type (None if unknown: then any value fits), the definition, and the definition that it refines."""
         self.type = type_
         self._content = content
         self._parent = parent
@@ -308,7 +308,7 @@ class Schema:
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
-        """All constraints: of the type, of what is refined, and its own."""
+        """All constraints: of the type, of the refined definition, and its own."""
         if self._clauses is None:
             refined = self._parent or self.type
             inherited = refined.clauses if refined else ()
@@ -380,7 +380,7 @@ class Definition:
         names: Namespace,
         path: Path,
     ) -> None:
-        """Take the name, what the document says, and the definition of that name that it refines."""
+        """Take the name, the text of the document, and the definition of that name that it refines."""
         self.name = name
         self.content = content
         self.parent = parent
@@ -394,7 +394,7 @@ class PropertyDefinition(Definition):
     parent: PropertyDefinition | None
 
     def get(self, key: str, default: Json = None) -> Json:
-        """Return what stands under a keyname, here or in the definition that is refined."""
+        """Return the value of a keyname, from here or else from the refined definition."""
         value = self.content.get(key)
         if value is None:
             return self.parent.get(key, default) if self.parent else default
@@ -444,7 +444,7 @@ def definitions(
     names: Namespace,
     path: Path,
 ) -> dict[str, PropertyDefinition]:
-    """Return the definitions of properties with those that are inherited."""
+    """Return the definitions of properties, including inherited ones."""
     found = dict(inherited)
     for name, content in own.items():
         found[name] = PropertyDefinition(
@@ -460,7 +460,7 @@ class CapabilityDefinition(Definition):
 
     @cached_property
     def type(self) -> Type | None:
-        """Its type; None where that is unknown."""
+        """Its type; None if unknown."""
         name = self.content.get("type")
         if name is None:
             return self.parent.type if self.parent else None
@@ -593,13 +593,13 @@ class ArtifactDefinition(Definition):
     parent: ArtifactDefinition | None
 
     def get(self, key: str) -> Json:
-        """Return what stands under a keyname, here or in the definition that is refined."""
+        """Return the value of a keyname, from here or else from the refined definition."""
         value = self.content.get(key)
         return self.parent.get(key) if value is None and self.parent else value
 
     @cached_property
     def type(self) -> Type | None:
-        """Its type; None where it is not named, or unknown."""
+        """Its type; None if it is not named or unknown."""
         name = self.content.get("type")
         if name is None:
             return self.parent.type if self.parent else None
@@ -637,7 +637,7 @@ class InterfaceDefinition(Definition):
 
     @cached_property
     def type(self) -> Type | None:
-        """Its type: the one that is named, the inherited one, or the one that has its very name."""
+        """Its type: as named, as inherited, or the type of the same name."""
         name = self.content.get("type")
         if name is None and self.parent:
             return self.parent.type
@@ -647,7 +647,7 @@ class InterfaceDefinition(Definition):
     def _bases(
         self,
     ) -> tuple[Type | InterfaceDefinition | None, Sequence[InterfaceDefinition]]:
-        """The type or definition that it refines, and the definitions over that, with those of its ancestors."""
+        """The types and definitions that it refines, with those of its ancestors."""
         if self.parent is not None and (
             self.content.get("type") is None or self.type is self.parent.type
         ):

@@ -27,7 +27,7 @@ _PORTS = "tosca.datatypes.network.PortSpec"
 
 
 def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
-    """Report what is wrong with a value. What functions give is not known yet, so it is passed over."""
+    """Report mistakes in a value. Results of functions are not known yet, so they are skipped."""
     type_ = schema.type
     if type_ is None or is_call(value):
         return
@@ -212,7 +212,7 @@ def _check_ports(value: Mapping[str, Json], path: Path, report: Report) -> None:
 # Values of inputs that someone gives (section 3.8.2).
 
 _JSON = frozenset({"integer", "float", "boolean", "null", "list", "map", "range", ""})
-"""Primitive types whose values are written as JSON on a command line; those of complex types are, too."""
+"""Primitive types whose values are written as JSON on a command line, like values of complex types."""
 
 
 def parsed(definition: PropertyDefinition, text: str) -> Json:

@@ -27,7 +27,7 @@ ALIASES = {
         "EndPoint.Database": "tosca.capabilities.Endpoint.Database",
     },
 }
-"""Names that the specification uses next to those that it defines; versions differ in which is which."""
+"""Further names that the specification uses for its definitions; versions differ in the defined name."""
 
 PREFIX = "tosca:"
 

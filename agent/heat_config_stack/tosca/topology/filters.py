@@ -84,7 +84,7 @@ def _check_properties(
 def check_clauses(
     content: Json, schema: Schema | None, path: Path, document: Document
 ) -> None:
-    """Report what is wrong with a constraint, or a list of such, on values of a type (None where that is unknown)."""
+    """Report mistakes in a constraint, or a list of constraints, on values of a type (None if unknown)."""
     type_ = schema.type if schema else None
     is_complex = type_ is not None and not type_.primitive
     primitive = type_.primitive if type_ and type_.primitive else None

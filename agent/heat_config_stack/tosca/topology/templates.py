@@ -56,7 +56,7 @@ class Interface:
 
     @cached_property
     def operations(self) -> Mapping[str, OperationDefinition]:
-        """All its operations by name; the template's own stand over those of the type."""
+        """All its operations by name; those of the template override those of the type."""
         found = dict(self.definition.operations) if self.definition else {}
         for name, content, path in operations(self.content, self.path):
             found[name] = OperationDefinition(
@@ -103,7 +103,7 @@ class Template:
 
     @cached_property
     def type(self) -> Type | None:
-        """Its type; None where that is missing or unknown."""
+        """Its type; None if missing or unknown."""
         name = self.content.get("type")
         return self.document.find(self.section, name) if name else None
 
@@ -140,7 +140,7 @@ class Template:
 
     @cached_property
     def interfaces(self) -> Mapping[str, Interface]:
-        """Its interfaces by the names that its type has for them; with one that only the template has (section 3.7)."""
+        """Its interfaces by the names in its type, and those that only the template has (section 3.7)."""
         assigned: Mapping[str, Json] = self.content.get("interfaces") or {}
         interfaces: dict[str, Interface] = {}
         for name, definition in self.declared.items():

@@ -193,7 +193,6 @@ class Topology:
     links: list[Link] = field(default_factory=list)
     machine: Part | None = None
     """This machine, where a requirement needed it."""
-    _layers: dict[int, Layer] = field(default_factory=dict)
 
     def build(self, service: Service, inputs: Values) -> Layer:
         """Return the outermost layer, after all nodes are there and linked."""

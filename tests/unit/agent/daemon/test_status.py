@@ -98,7 +98,7 @@ def doing(state: Path) -> object:
         ),
     ],
 )
-def test_the_line_that_people_read(
+def test_status_line_names_work_and_troubles(
     tmp_path: Path, changes: dict[str, Any], line: str
 ) -> None:
     """The line names the present work and the troubles."""

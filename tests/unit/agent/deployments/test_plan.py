@@ -263,7 +263,7 @@ def test_a_group_that_names_no_tool_is_passed_over(group: str | None) -> None:
     ["soon", -1, 0, True, [], "inf", 10**400, "1e400"],
     ids=lambda value: str(value)[:8],
 )
-def test_a_time_limit_that_is_none_is_a_mistake(timeout: object) -> None:
+def test_invalid_time_limit_is_a_mistake(timeout: object) -> None:
     """A run that was meant to be limited is not started without its limit."""
     step = plan_one(deployment("a", options={"timeout": timeout}))
     assert step.verb is Verb.ANSWER

@@ -61,7 +61,7 @@ def test_a_unit_is_read_as_systemd_reads_it() -> None:
     )
 
 
-def test_a_unit_that_says_little() -> None:
+def test_unit_without_settings_has_the_defaults_of_systemd() -> None:
     """The defaults of systemd apply: all processes of the unit end with it."""
     assert (
         unit("").kill,
@@ -195,7 +195,7 @@ def test_usual_machine_can_be_migrated() -> None:
     assert "secret" not in repr(plan)
 
 
-def test_a_machine_that_was_migrated() -> None:
+def test_migrated_machine_has_nothing_to_do() -> None:
     """All is done, and nothing is waited for."""
     theirs, ours = (
         replace(THEIRS, active=False, enabled=False),

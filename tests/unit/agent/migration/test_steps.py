@@ -21,7 +21,7 @@ TEXT = """\
 import pathlib, subprocess, sys, time
 while True:
     if pathlib.Path(sys.argv[1]).exists():
-        subprocess.run(["sleep", "60"])
+        subprocess.run(["sleep", "300"])
     time.sleep(0.01)
 """
 

@@ -327,7 +327,7 @@ def test_a_command_that_could_not_be_recorded_is_never_run(runs: Runs) -> None:
     wait_until(lambda: not psutil.pid_exists(pids[0]), 2)
 
 
-def test_a_supervisor_that_is_killed_before_all_else(
+def test_supervisor_killed_at_once_has_run_nothing(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was run, and it may be tried again: a machine without memory kills what is about to begin."""

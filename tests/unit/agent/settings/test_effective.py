@@ -186,7 +186,7 @@ def test_certificates_that_are_not_there_are_a_mistake(tmp_path: Path) -> None:
         make({}, state=tmp_path, config=path)
 
 
-def test_a_state_directory_that_is_none_is_a_mistake(tmp_path: Path) -> None:
+def test_invalid_state_directory_is_a_mistake(tmp_path: Path) -> None:
     """With who says it."""
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"file is not a directory \(--state-dir\)"):

@@ -78,8 +78,8 @@ def test_invalid_host_is_a_mistake(word: str) -> None:
         policy.parse("/p", f"[policy]\nnetwork = {word}\n")
 
 
-def test_no_host_has_the_name_none() -> None:
-    """The word means that there is no host, also where a name server knows one of that name."""
+def test_word_none_allows_no_host() -> None:
+    """The word means that no host is allowed, even if a name server knows a host of this name."""
     assert "the host none is not in it" in policy.parse(
         "/p", "[policy]\nnetwork = none\n"
     ).unreachable("http://none/")

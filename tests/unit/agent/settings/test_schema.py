@@ -201,7 +201,7 @@ def test_malformed_line_is_refused(tmp_path: Path, text: str, said: str) -> None
         read(tmp_path, text)
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_file_is_named_with_the_reason(tmp_path: Path) -> None:
     """Is named, with the reason."""
     with pytest.raises(UsageError, match="No such file"):
         layers.file(tmp_path / "missing")
@@ -323,7 +323,7 @@ def test_metadata_may_give_numbers_as_text_and_null_for_nothing() -> None:
 @pytest.mark.parametrize(
     "content", [None, [], "text", 5, {}, {"os-collect-config": None}]
 )
-def test_metadata_that_says_nothing(content: object) -> None:
+def test_metadata_without_settings_is_empty(content: object) -> None:
     """Metadata of any form without settings is empty."""
     assert layers.metadata(content, "m") == Layer("m", {})
 
@@ -369,7 +369,7 @@ def test_every_default_is_what_its_setting_may_be() -> None:
 
 
 def test_of_several_layers_the_first_wins() -> None:
-    """Name by name."""
+    """The first layer that sets an option wins, option by option."""
     one, two = (
         Layer("1", {"heat": {"auth_url": "a"}}),
         Layer("2", {"heat": {"auth_url": "b", "user_id": "u"}}),

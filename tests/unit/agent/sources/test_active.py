@@ -81,7 +81,7 @@ class Place:
         self.steering.steer()
 
     def metadata(self, source: str = "request", /, **said: object) -> None:
-        """A source's document has come, which says that of the agent's settings."""
+        """Record that a document of a source has arrived with these settings of the agent."""
         document = Document(
             source=source, content={"deployments": [], "os-collect-config": said}
         )

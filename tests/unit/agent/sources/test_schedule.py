@@ -95,7 +95,7 @@ def test_a_slow_server_is_left_alone_for_longer() -> None:
 
 
 @pytest.mark.usefixtures("steady")
-def test_a_source_that_is_asked_seldom() -> None:
+def test_long_interval_of_a_source_is_kept() -> None:
     """A source with long intervals keeps them after changes, errors and events elsewhere."""
     for schedule in (
         SCHEDULE,

@@ -64,7 +64,7 @@ def test_an_application_credential_takes_the_place_of_the_user() -> None:
     assert credentials(way.values).holder == "application credential a1"
 
 
-def test_a_place_that_says_nothing() -> None:
+def test_empty_settings_have_no_transports() -> None:
     """Has no transports, and nothing is wrong with it."""
     assert level() == Level("here", ())
 

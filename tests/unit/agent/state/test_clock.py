@@ -113,7 +113,7 @@ def test_clock_without_a_file_starts_over(tmp_path: Path, content: str) -> None:
     assert clock.now() >= 5000
 
 
-def test_a_number_that_is_none_begins_it_anew(tmp_path: Path) -> None:
+def test_invalid_number_resets_the_clock(tmp_path: Path) -> None:
     """An invalid or infinite number resets the clock."""
     kept(tmp_path)
     said = json.loads((tmp_path / FILE).read_text())

@@ -42,7 +42,9 @@ def test_written_health_is_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0", b"[]", b"5", b"\xff"])
-def test_a_file_that_says_nothing(tmp_path: Path, content: bytes | None) -> None:
+def test_unreadable_health_file_counts_as_missing(
+    tmp_path: Path, content: bytes | None
+) -> None:
     """Is as if there were none."""
     if content is not None:
         (tmp_path / health.FILE).write_bytes(content)

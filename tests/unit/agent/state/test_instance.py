@@ -62,7 +62,7 @@ def recorded(state: Path) -> object:
 # Who it is
 
 
-def test_a_machine_that_nothing_names(tmp_path: Path) -> None:
+def test_machine_without_ids_has_no_identity(tmp_path: Path) -> None:
     """Its identity is empty."""
     assert instance.identity(tmp_path) == {}
 
@@ -108,7 +108,7 @@ def test_default_name_of_cloud_init_identifies_no_instance(
         "",
     ],
 )
-def test_a_uuid_that_is_none_is_nobodys_name(tmp_path: Path, text: str) -> None:
+def test_placeholder_uuid_is_ignored(tmp_path: Path, text: str) -> None:
     """Placeholder values of board makers are not a UUID."""
     put(tmp_path, "sys/class/dmi/id/product_uuid", text + "\n")
     assert instance.identity(tmp_path) == {}

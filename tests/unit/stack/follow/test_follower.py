@@ -269,7 +269,7 @@ def test_a_full_disk_is_reported_and_changes_nothing(
 
 
 @pytest.mark.parametrize("delete", ["yes", "no"])
-def test_a_section_that_is_removed(site: Site, delete: str) -> None:
+def test_removed_section_leaves_the_stack(site: Site, delete: str) -> None:
     """The stack stays, unless the section said that it is deleted."""
     site.commit("one")
     site.values["delete"] = delete

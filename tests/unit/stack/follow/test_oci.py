@@ -108,7 +108,9 @@ def test_an_artifact_is_fetched_with_a_token(
     "a registry that sends other content than its digests say, or denies access",
     "the revision is refused, or not there, with a sentence",
 )
-def test_a_registry_that_lies_or_denies(registry: Registry, tmp_path: Path) -> None:
+def test_layer_with_a_wrong_digest_is_refused(
+    registry: Registry, tmp_path: Path
+) -> None:
     """A layer counts only with its digest and size, and has no name that leads out."""
     registry.add(b"good", "application/yaml", "stack.yaml")
     registry.blobs = dict.fromkeys(registry.blobs, b"evil")

@@ -247,7 +247,7 @@ def replaced(followed: Source, tree: Path) -> dict[str, str]:
     [b"", b"0010garbage!\n" * 9, b"ERR no\0"],
     ids=["silent", "garbage", "refusal"],
 )
-def test_a_server_that_hangs_or_lies(tmp_path: Path, answer: bytes) -> None:
+def test_hanging_or_lying_server_gives_no_answer(tmp_path: Path, answer: bytes) -> None:
     """The source does not answer, within the timeout."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         held: list[socket.socket] = []
@@ -556,7 +556,9 @@ def test_folders_within_folders_are_copied(
         ("https://[::1/x", "cannot be understood"),
     ],
 )
-def test_urls_that_cannot_be_followed(tmp_path: Path, url: str, says: str) -> None:
+def test_unusable_url_is_refused_without_its_secrets(
+    tmp_path: Path, url: str, says: str
+) -> None:
     """The message does not repeat what may be a secret."""
     with pytest.raises(UsageError, match=says):
         source(origin(url, tmp_path), tmp_path)

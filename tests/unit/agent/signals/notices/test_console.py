@@ -92,7 +92,7 @@ def test_the_terminal_does_not_become_that_of_the_agent(
     assert os.read(reader, 4096)
 
 
-def test_a_console_that_is_away(notice: Make, tmp_path: Path) -> None:
+def test_missing_console_is_not_created(notice: Make, tmp_path: Path) -> None:
     """No file is made in its place, and a pipe without a reader is not waited for."""
     missing, unread = tmp_path / "console", tmp_path / "pipe"
     with pytest.raises(

@@ -108,7 +108,7 @@ def test_refused_notice_says_why_and_hides_the_url(
     assert len(server.signals) == 1
 
 
-def test_a_server_that_refuses_or_hangs(
+def test_attempts_end_although_the_server_refuses_or_hangs(
     notice: Make, server: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each attempt ends by itself."""

@@ -93,7 +93,7 @@ def test_the_good_message_before_a_bad_one_counts(make: Make, queue: Queue) -> N
         (302, b"", "HTTP 302 Found"),
     ],
 )
-def test_an_answer_that_is_none_of_zaqar(
+def test_invalid_answer_is_reported(
     make: Make, queue: Queue, status: int, body: bytes, sentence: str
 ) -> None:
     """An invalid answer is reported in one sentence, and the next answer is used."""
