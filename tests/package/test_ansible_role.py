@@ -17,6 +17,8 @@ from package.built import ROOT, package
 from support import pace
 from system.booted import Booted, booted
 
+pytestmark = pytest.mark.takes(150)
+
 FOLDER = ROOT / "packaging/ansible"
 
 ROLE = FOLDER / "roles/heat_config_agent"

@@ -17,7 +17,7 @@ from package.built import package
 from system.booted import Booted, booted
 from system.test_service import NAME
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(60), pytest.mark.timeout(600)]
 
 IMAGE = """
 mkdir -p /image /run/layer

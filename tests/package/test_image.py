@@ -18,7 +18,7 @@ from support.loopback import wait_until
 from support.tools import need_root
 from system.booted import small_debian
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.takes(120), pytest.mark.timeout(900)]
 
 __all__ = ["own_podman", "podman"]
 

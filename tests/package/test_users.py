@@ -18,7 +18,7 @@ from support.machine import deployment
 from system.booted import Booted, booted
 from system.test_service import NAME, eventually, progress, shown
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(60), pytest.mark.timeout(600)]
 
 USER = "app"
 UNIT = f"{NAME}@{USER}.service"

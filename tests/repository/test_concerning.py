@@ -84,6 +84,7 @@ def test_recording_replaces_the_part_of_its_test_file() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.takes(60)
 @pytest.mark.timeout(600)
 def test_recording_sees_the_functions_that_commands_run() -> None:
     """A module whose functions only a started command runs is recorded."""

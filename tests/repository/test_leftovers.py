@@ -84,7 +84,7 @@ def test_a_killed_run_leaves_no_process(
     }
     pytest_itself = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml")]
     (tmp_path / "Makefile").write_text(
-        f"test:\n\t{shlex.join([*pytest_itself, *words, str(test)])}\n"
+        f"test:\n\t: a shell; {shlex.join([*pytest_itself, *words, str(test)])}\n"
     )
     commands = {
         "pytest": [*pytest_itself, *words, str(test)],

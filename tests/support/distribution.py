@@ -1,7 +1,8 @@
 """The order of the tests, and which of them one process runs together: pytest-xdist's groups, from the marks of tests.
 
 - `xdist_group(name)`: one process runs all tests of the group. A test without the mark is in the group of its file,
-  and a test of the real cloud in the group of the cloud, which takes a minute to start.
+  and a test of the real cloud in the group of the cloud, which takes half a minute to start. All of these in one
+  process would take longer than everything else: files with half of the time have the mark for a second cloud.
 - `apart`: the test shares nothing with the others of its file, which take long, so any process may run it.
 - `slow`: `make test` leaves the test out. A test that boots a machine or runs real containers has the mark without
   saying so: it needs root and programs that are not from pip.

@@ -26,6 +26,9 @@ VARIABLE = "TESTS_FOLDER"
 _ELSEWHERE = ".folders-elsewhere"
 """The file in the folder of the tests that lists their other folders."""
 
+_SHELLS = 3
+"""The number of processes above that of the tests in which make is looked for: a shell may be between the two."""
+
 _LOOKS = 3
 """The number of times in a row that nothing is left before the watcher ends: a process may just be starting another."""
 
@@ -39,8 +42,10 @@ def watch(config: pytest.Config) -> None:
 
     factory: TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]  # noqa: SLF001  # no fixture yet
     folder = os.environ[VARIABLE] = str(factory.getbasetemp())
-    commanded = hasattr(config, "workerinput") or "MAKELEVEL" in os.environ
-    watched = [os.getpid(), *([os.getppid()] if commanded else [])]
+    commanding = (
+        [os.getppid()] if hasattr(config, "workerinput") else _up_to_make(os.getppid())
+    )
+    watched = [os.getpid(), *commanding]
     command = [sys.executable, "-I", "-S", __file__, folder, *map(str, watched)]
     null = [
         (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)
@@ -48,6 +53,22 @@ def watch(config: pytest.Config) -> None:
     os.waitpid(
         os.posix_spawn(command[0], command, {}, file_actions=null, setsid=True), 0
     )
+
+
+def _up_to_make(pid: int) -> list[int]:
+    """Return a process and those above it, up to the make that has started it; empty if none has."""
+    above = []
+    for _ in range(_SHELLS):
+        above.append(pid)
+        try:
+            name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+        except OSError:
+            break
+        if name in ("make", "gmake"):
+            return above
+        pid = int(stat.rpartition(")")[2].split()[1])
+    return []
 
 
 def belongs(folder: Path) -> None:

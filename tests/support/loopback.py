@@ -151,8 +151,14 @@ class _Server(Stub):
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Wait until something is so; fail if it does not become so in time."""
+    """Wait until something is so; fail if it does not become so in time.
+
+    Looking takes a third of the time at most: what looks by a command would keep a processor from what it waits for.
+    """
     deadline = time.monotonic() + pace.seconds(seconds)
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
+        now = time.monotonic()
+        assert now < deadline, "it did not happen in time"
+        time.sleep(min(max(0.01, 2 * (now - began)), 0.5))
+        began = time.monotonic()

@@ -198,4 +198,4 @@ def eventually(
     deadline = time.monotonic() + pace.seconds(seconds)
     while not true():
         assert time.monotonic() < deadline, what() if callable(what) else what
-        time.sleep(0.05)
+        time.sleep(0.2)

@@ -78,6 +78,9 @@ _SERVED = (
 
 _TOKEN_SECONDS = 3600
 
+_PAUSE = 0.25
+"""Seconds between two looks at a stack: each takes time of the processors, which Heat needs itself."""
+
 TEMPLATE = """
 heat_template_version: 2021-04-16
 parameters:
@@ -356,7 +359,7 @@ class Lab:
             assert time.monotonic() < deadline, (
                 f"{name} is still {current}: {self.stack_get(name).reason}"
             )
-            time.sleep(0.05)
+            time.sleep(_PAUSE)
         stack = self.stack_get(name)
         assert stack.status == status
         return stack
@@ -375,7 +378,7 @@ class Lab:
             assert time.monotonic() < deadline, (
                 f"{server} of {name} is not there: {self.stack_get(name).reason}"
             )
-            time.sleep(0.05)
+            time.sleep(_PAUSE)
         return self.metadata(name, server)
 
     def deployments(
@@ -388,7 +391,7 @@ class Lab:
             assert time.monotonic() < deadline, (
                 f"{server} of {name} has only {len(found)} deployments"
             )
-            time.sleep(0.05)
+            time.sleep(_PAUSE)
         assert isinstance(found, list)
         return found
 

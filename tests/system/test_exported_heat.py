@@ -8,7 +8,7 @@ from support.machine import Machine
 from system.agents import Agents
 from system.openstack import Lab
 
-pytestmark = pytest.mark.takes(100)
+pytestmark = [pytest.mark.takes(1000), pytest.mark.xdist_group("second cloud")]
 
 SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3

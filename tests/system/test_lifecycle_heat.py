@@ -10,7 +10,7 @@ from system.agents import Agents, eventually
 from system.openstack import TRANSPORTS, Lab, Stack
 from system.openstack_releases import VERSION
 
-pytestmark = pytest.mark.takes(100)
+pytestmark = [pytest.mark.takes(1000), pytest.mark.xdist_group("second cloud")]
 
 TEMPLATE = Path(__file__).with_name("lifecycle.yaml").read_text()
 

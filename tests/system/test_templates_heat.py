@@ -20,7 +20,7 @@ from heat_config_stack.resource_types import known_types
 from system.agents import Agents
 from system.openstack import Lab
 
-pytestmark = pytest.mark.takes(100)
+pytestmark = [pytest.mark.takes(1000), pytest.mark.xdist_group("second cloud")]
 
 FOLDER = Path(__file__).with_name("templates")
 FILES = {"member.yaml": (FOLDER / "member.yaml").read_text()}

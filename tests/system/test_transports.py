@@ -43,7 +43,11 @@ INTERVAL = 1.0
 Sites = dict[str, Site]
 
 # four stacks, on a machine with much else to do
-pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.takes(1000),
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("second cloud"),
+]
 
 
 @pytest.fixture(scope="module")

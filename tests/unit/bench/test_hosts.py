@@ -12,7 +12,7 @@ from bench.scenario import OURS, Figure, LackingError, Scenario
 from bench.scenarios import hosts
 from support import pace
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.takes(60)]
 
 
 @pytest.mark.parametrize("unchanged", [False, True])
