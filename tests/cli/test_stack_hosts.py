@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from support import pace
 from support.loopback import wait_until
-from support.machine import Machine
+from support.machine import Machine, small_disk
 from support.remote import Hosts
 
 REFUSED = "ssh: connect to host db1 port 22: Connection refused\n"
@@ -230,6 +231,101 @@ def test_operation_that_a_workflow_calls_runs_on_the_host(machine: Machine) -> N
     assert "state-one" in hosts.runs[3]
 
 
+def test_addresses_of_a_host_are_those_of_its_server(machine: Machine) -> None:
+    """Each attribute that a template may ask has the address of the hosts file; TOSCA's attributes have it, too."""
+    hosts = Hosts(machine, "db1")
+    asked = {
+        "first": {"get_attr": ["db", "first_address"]},
+        "access": {"get_attr": ["db", "accessIPv4"]},
+        "networks": {"get_attr": ["db", "networks"]},
+    }
+    outputs = {name: {"value": value} for name, value in asked.items()}
+    done = hosts.apply(hosts.template("db", outputs=outputs), hosts.file(db="db1"))
+    assert done.code == 0, done
+    assert [hosts.output(name) for name in ("first", "access")] == ["db1", "db1"]
+    assert "db1" in json.dumps(hosts.output("networks"))
+    attributes = ("private_address", "public_address")
+    wanted = "".join(
+        f"\n    {each}: {{value: {{get_attribute: [db, {each}]}}}}"
+        for each in attributes
+    )
+    service = machine.write(f"{SERVICE}  outputs:{wanted}\n", "other.yaml")
+    (machine.folder / "create.sh").write_text("#!/bin/sh\n")
+    done = hosts.apply(service, hosts.file(db="db1"))
+    assert done.code == 0, done
+    assert [f"{each} = db1" in done.out for each in attributes] == [True, True], done
+
+
+def test_failed_update_is_rolled_back_on_its_host(machine: Machine) -> None:
+    """The former script runs again there, and the output is that of before."""
+    hosts = Hosts(machine, "db1")
+    outputs = {"out": {"value": {"get_attr": ["db_run", "out"]}}}
+    good = hosts.template("db", then=OUT.replace("VALUE", "good"), outputs=outputs)
+    assert hosts.apply(good, hosts.file(db="db1")).code == 0
+    bad = hosts.template("db", then="exit 3", outputs=outputs)
+    done = hosts.apply(bad, None, "--rollback")
+    assert done.code == 1, done
+    assert "rolled back" in done.err
+    assert hosts.runs == ["db_run CREATE", *["db_run UPDATE"] * 2]
+    assert hosts.output() == "good"
+    assert hosts.stack("delete", "t", "--yes").code == 0
+    assert (hosts.runs[3:], kept(hosts, "db1")) == (["db_run DELETE"], [])
+
+
+def test_snapshot_is_restored_on_its_hosts(machine: Machine) -> None:
+    """The former script runs on the host again; a server that has moved since goes back."""
+    hosts = Hosts(machine, "one", "two")
+    outputs = {"out": {"value": {"get_attr": ["db_run", "out"]}}}
+    first = hosts.template("db", then=OUT.replace("VALUE", "first"), outputs=outputs)
+    assert hosts.apply(first, hosts.file(db="one")).code == 0
+    snapshots = hosts.stack("snapshot", "create", "t", "--name", "before")
+    assert snapshots.code == 0, snapshots
+    later = hosts.template("db", then=OUT.replace("VALUE", "later"), outputs=outputs)
+    assert hosts.apply(later, hosts.file(db="two")).code == 0
+    assert (hosts.output(), kept(hosts, "one")) == ("later", [])
+    done = hosts.stack("snapshot", "restore", "t", "before", "--yes")
+    assert (done.code, hosts.output()) == (0, "first"), done
+    assert (len(kept(hosts, "one")), kept(hosts, "two")) == (1, [])
+
+
+def test_rolling_update_goes_on_across_hosts(machine: Machine) -> None:
+    """At most one batch runs at a time on all hosts together, and the next begins after the pause."""
+    names = ("a", "b", "c", "d")
+    hosts = Hosts(machine, *names)
+    times = hosts.folder / "times"
+    noted = f'date +"at %s.%N $HEAT_STACK_FILES" >>{times}'
+    then = f"{noted}\nsleep 0.2\n{noted.replace('at %', 'end %')}"
+    own = hosts.deployment("server", then, version={"get_param": "version"})
+    server = {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}}
+    version = {"version": {"type": "string"}}
+    member = hosts.template(resources={"server": server, **own}, parameters=version)
+    member.rename(machine.folder / "member.yaml")
+    definition = {"type": "member.yaml", "properties": {"version": {"get_param": "v"}}}
+    group = {
+        "type": GROUP["type"],
+        "properties": {"count": 4, "resource_def": definition},
+        "update_policy": {"rolling_update": {"max_batch_size": 2, "pause_time": 1}},
+    }
+    content = {
+        "heat_template_version": "2018-08-31",
+        "parameters": {"v": {"type": "string"}},
+        "resources": {"group": group},
+    }
+    template = machine.write(content, "t.yaml")
+    files = hosts.file(**{f"group__{n}__server": name for n, name in enumerate(names)})
+    assert hosts.apply(template, files, "--parameter", "v=1").code == 0
+    times.unlink()
+    done = hosts.apply(template, None, "--parameter", "v=2")
+    assert done.code == 0, done
+    lines = [line.split() for line in times.read_text().splitlines()]
+    batches = [lines[:4], lines[4:]]
+    for batch in batches:
+        assert sorted(line[0] for line in batch) == ["at", "at", "end", "end"], lines
+    first, second = ([float(line[1]) for line in batch] for batch in batches)
+    assert min(second) - max(first) >= 1
+    assert len({line[2] for line in lines}) == 4
+
+
 LIFE = (
     ("suspend", "t"),
     ("resume", "t"),
@@ -416,6 +512,25 @@ def test_missing_hosts_file_is_refused(machine: Machine) -> None:
     assert "No such file or directory" in done.err
 
 
+def test_unreadable_hosts_file_is_refused(machine: Machine) -> None:
+    """One in another encoding, one that is too large, and one that may not be read: each with its reason."""
+    hosts = Hosts(machine)
+    path = machine.folder / "hosts.yaml"
+    path.write_bytes("db: dätabase\n".encode("latin-1"))
+    done = hosts.apply(hosts.template("db"), path)
+    assert (done.code, hosts.sessions) == (2, [])
+    assert f"cannot read the hosts file {path}: it is not UTF-8" in done.err
+    path.write_bytes(b"# " + b"x" * 1024**2)
+    done = hosts.apply(hosts.template("db"), path)
+    assert (done.code, hosts.sessions) == (2, [])
+    assert f"cannot read the hosts file {path}: " in done.err
+    path.unlink()
+    path.symlink_to(path)
+    done = hosts.apply(hosts.template("db"), path)
+    assert done.code == 2
+    assert "Too many levels of symbolic links" in done.err
+
+
 def test_inventory_of_ansible_names_hosts(machine: Machine) -> None:
     """Variables of connections become the values of a host, and machines that are not servers do not matter."""
     hosts = Hosts(machine)
@@ -483,6 +598,11 @@ def test_inventory_needs_ansible(machine: Machine) -> None:
         ),
         ("sudo: a password is required", 1, "sudo: a password is required"),
         (
+            "This account is currently not available.",
+            1,
+            "This account is currently not available.",
+        ),
+        (
             "sh: heat-config-agent: not found",
             127,
             "there is no agent there: sh: heat-config-agent: not found",
@@ -510,6 +630,50 @@ def test_banner_before_the_protocol_is_skipped(machine: Machine) -> None:
     hosts.banner("db1", 'Welcome!\n{"is": "result"}\n\nno newline at the end')
     done = hosts.apply(hosts.template("db"), hosts.file(db="db1"))
     assert (done.code, hosts.runs) == (0, ["db_run CREATE"]), done
+
+
+def test_shell_that_is_not_posix_starts_the_agent(machine: Machine) -> None:
+    """The command is plain words in single quotes, also for places with spaces."""
+    hosts = Hosts(machine, "db1")
+    hosts.shell("db1")
+    place = machine.folder / "state of db1"
+    files = hosts.file(db=hosts.values("db1", state_dir=str(place)))
+    done = hosts.apply(hosts.template("db", then="echo printed"), files)
+    assert (done.code, hosts.runs) == (0, ["db_run CREATE"]), done
+    assert (place / "hosted").is_dir()
+    assert machine.agent("log", "t/db_run").out == "printed\n"
+    assert hosts.stack("delete", "t", "--yes").code == 0
+
+
+@pytest.mark.parametrize(("seconds", "word"), [(86400, "ahead of"), (-86400, "behind")])
+def test_clock_that_is_off_by_a_day_is_said_and_harms_nothing(
+    machine: Machine, seconds: int, word: str
+) -> None:
+    """Runs and waits are measured without the clocks of the hosts."""
+    hosts = Hosts(machine, "db1")
+    files = hosts.file(db=hosts.clock("db1", seconds))
+    done = machine.command("heat-config-agent", ["hosts", "check", str(files)], {})
+    assert done.code == 0, done
+    assert re.search(
+        f"its clock is 86[34]\\d\\d s {word} that of this machine", done.out
+    )
+    template = hosts.template("db", then=OUT.replace("VALUE", "1"))
+    done = hosts.apply(template, files)
+    assert (done.code, hosts.runs) == (0, ["db_run CREATE"]), done
+    assert done.err == ""
+    done = hosts.apply(template, None)
+    assert (done.code, len(hosts.runs), hosts.sessions) == (0, 1, ["db1", "db1"])
+    assert hosts.stack("delete", "t", "--yes").code == 0
+
+
+def test_little_space_of_a_host_is_said(machine: Machine) -> None:
+    """The check of hosts warns of it before a stack needs it."""
+    hosts = Hosts(machine, "db1")
+    with small_disk(machine, "1m", hosts.state("db1")):
+        words = ["hosts", "check", str(hosts.file(db="db1"))]
+        done = machine.command("heat-config-agent", words, {})
+    assert done.code == 0, done
+    assert re.search("only [01] MiB are free for its state directory", done.out), done
 
 
 @pytest.mark.parametrize(("version", "word"), [("99.1", "newer"), ("0.1", "older")])
@@ -969,6 +1133,99 @@ def test_output_of_a_run_is_asked_of_its_host(machine: Machine) -> None:
     assert (
         "the output of t/db_run is not shown: the host db1 is not reached" in done.err
     )
+
+
+def test_output_of_hosts_is_followed(machine: Machine) -> None:
+    """`log --follow STACK` prints lines while scripts run on hosts, also of those that begin later, and then ends."""
+    hosts = Hosts(machine, "db1", "web1")
+    then = f"echo early\necho oops >&2\n{hosts.until_go}echo late\n"
+    later = hosts.deployment("web", "echo after", port={"get_attr": ["db_run", "out"]})
+    server = {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}}
+    template = hosts.template(
+        "db",
+        then=f"{then}{OUT.replace('VALUE', '1')}",
+        resources={"web": server, **later},
+    )
+    files = hosts.file(db="db1", web="web1")
+    process = machine.start_apply(template, "--hosts", str(files))
+    follows = None
+    try:
+        hosts.waits_for_run("db_run CREATE")
+        follows = machine.start(
+            "heat-config-agent",
+            *("log", "--state-dir", str(machine.state), "--follow", "t"),
+            stdin=None,
+        )
+        assert follows.stdout is not None
+        assert follows.stdout.readline() == "t/db_run  | early\n"
+        hosts.go.touch()
+        out, err = follows.communicate(timeout=pace.seconds(60))
+    finally:
+        hosts.go.touch()
+        process.communicate(timeout=pace.seconds(60))
+        if follows is not None and follows.poll() is None:
+            follows.kill()
+            follows.communicate()
+    assert follows.returncode == 0, err
+    assert out.splitlines() == ["t/db_run  | late", "t/web_run  | after"]
+    assert err == "t/db_run  | oops\n"
+
+
+def test_output_of_a_host_is_followed_after_a_break(machine: Machine) -> None:
+    """The connection of `log --follow` breaks: it is made again, and each line is printed once."""
+    hosts = Hosts(machine, "db1")
+    then = f"echo early\n{hosts.until_go}echo late\n"
+    template = hosts.template("db", then=then)
+    process = machine.start_apply(template, "--hosts", str(hosts.file(db="db1")))
+    follows = None
+    try:
+        hosts.waits_for_run("db_run CREATE")
+        session = hosts.pid("db1")
+        follows = machine.start(
+            "heat-config-agent",
+            *("log", "--state-dir", str(machine.state), "--follow", "t"),
+            stdin=None,
+        )
+        assert follows.stdout is not None
+        assert follows.stdout.readline() == "t/db_run  | early\n"
+        assert hosts.pid("db1") != session
+        hosts.says("db1", REFUSED)
+        hosts.kill("db1")
+        begun = len(hosts.sessions)
+        wait_until(lambda: len(hosts.sessions) > begun)
+        hosts.is_back("db1")
+        begun = len(hosts.sessions)
+        wait_until(lambda: len(hosts.sessions) > begun)
+        hosts.go.touch()
+        out, err = follows.communicate(timeout=pace.seconds(60))
+    finally:
+        hosts.go.touch()
+        process.communicate(timeout=pace.seconds(60))
+        if follows is not None and follows.poll() is None:
+            follows.kill()
+            follows.communicate()
+    assert (follows.returncode, out) == (0, "t/db_run  | late\n"), err
+
+
+def test_runs_of_a_host_are_listed(machine: Machine) -> None:
+    """`show` lists the runs that the host keeps, and says why it does not; so does its answer as JSON."""
+    hosts = Hosts(machine, "db1")
+    template = hosts.template("db", then=f"[ -e {hosts.go} ] || exit 3")
+    assert hosts.apply(template, hosts.file(db="db1")).code == 1
+    hosts.go.touch()
+    assert hosts.apply(template, None).code == 0
+    done = machine.agent("show", "t/db_run")
+    lines = done.out.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("runs ("))
+    rows = [line.split()[:3] for line in lines[first + 2 :]]
+    assert rows == [["1", "failed", "CREATE"], ["2", "ok", "CREATE"]], done
+    runs = machine.agent("show", "t/db_run", "--json").data["runs"]
+    assert [each["state"] for each in runs] == ["failed", "ok"]
+    assert machine.agent("show", "t/db", "--json").data["runs"] is None
+    hosts.says("db1", REFUSED)
+    done = machine.agent("show", "t/db_run")
+    assert (done.code, "runs (" in done.out) == (0, False)
+    assert "the runs of db_run are not shown: the host db1 is not reached" in done.err
 
 
 def test_earlier_runs_are_asked_of_their_host(machine: Machine) -> None:

@@ -47,6 +47,46 @@ def test_changed_key_of_a_host_is_refused(machine: Machine) -> None:
         assert "cannot be used: Host key verification failed." in done.err
 
 
+def test_host_without_an_agent_is_refused(machine: Machine) -> None:
+    """The shell there does not find it, and the sentence says what to do."""
+    with by_ssh(machine, "one") as hosts:
+        files = hosts.file(db=hosts.values("one", command="/nothing/agent"))
+        done = hosts.apply(hosts.template("db"), files)
+        assert (done.code, hosts.runs) == (1, [])
+        assert "cannot be used: there is no agent there: " in done.err
+        assert "/nothing/agent" in done.err
+        assert "(install it, or say with 'command' where it is)" in done.err
+
+
+def test_loop_through_jump_hosts_is_refused(machine: Machine) -> None:
+    """It is noticed before the client begins, which would start itself without end."""
+    with by_ssh(machine, "one") as hosts:
+        loop = "Host two\n  ProxyJump me@three:22\nHost three\n  ProxyJump two\n"
+        path = "Host one\n  ProxyJump two\n"
+        hosts.client.write_text(f"{hosts.client.read_text()}{path}{loop}")
+        files = hosts.file(db=hosts.values("one", address="one"))
+        done = hosts.apply(hosts.template("db"), files)
+        assert (done.code, hosts.runs) == (1, [])
+        way = "jumphost loop: one → two → three → two"
+        assert f"the host 127.0.0.1:{hosts.ports['one']}" not in done.err
+        assert f"cannot be used: {way}" in done.err
+        done = machine.command("heat-config-agent", ["hosts", "check", str(files)], {})
+        assert (done.code, way in done.out) == (1, True), done
+
+
+def test_jump_host_on_the_way_is_used(machine: Machine) -> None:
+    """A host is reached through another one, whose own way is not a loop."""
+    with by_ssh(machine, "one", "two") as hosts:
+        way = (
+            f"Host jump\n  HostName 127.0.0.1\n  Port {hosts.ports['two']}\n"
+            f"Host inner\n  HostName 127.0.0.1\n  ProxyJump jump\n"
+        )
+        hosts.client.write_text(f"{hosts.client.read_text()}{way}")
+        files = hosts.file(db=hosts.values("one", address="inner"))
+        done = hosts.apply(hosts.template("db"), files)
+        assert (done.code, hosts.runs) == (0, ["db_run CREATE"]), done
+
+
 def kill_client(hosts: SshHosts, coordinator: int) -> None:
     """Kill the ssh client."""
     for each in hosts.clients(coordinator):

@@ -23,6 +23,7 @@ from support.machine import BIN, Done, Machine
 
 _SSH = """\
 #!/bin/sh
+[ "$1" = -G ] && exit 0
 while [ "$1" != -- ]; do shift; done
 host=$2
 echo "$host" >>FOLDER/begun
@@ -31,6 +32,7 @@ printf '%s\\n' "$3" >>FOLDER/commands
 [ -e "FOLDER/$host.banner" ] && cat "FOLDER/$host.banner"
 echo $$ >"FOLDER/$host.pid"
 [ -z "$HEAT_CONFIG_AGENT_STATE" ] || export HEAT_CONFIG_AGENT_STATE="$HEAT_CONFIG_AGENT_STATE-$host"
+[ -e "FOLDER/$host.shell" ] && exec "FOLDER/$host.shell" -c "$3"
 exec sh -c "exec $3"
 """
 """It takes the words of the OpenSSH client, and becomes the command that would run on the host.
@@ -39,10 +41,38 @@ If a variable names the state directory of the caller, that of the host is the o
 """
 
 
+_SHELL = """\
+#!PYTHON
+import os, re, sys
+pieces = re.findall(r"'[^']*'|[ ]+|.", sys.argv[2])
+words = [""]
+for piece in pieces:
+    if piece.strip(" ") == "":
+        words.append("")
+    elif piece[0] == "'" or re.fullmatch(r"[A-Za-z0-9_./:@%+=,-]", piece):
+        words[-1] += piece.strip("'")
+    else:
+        sys.exit(f"shell: {piece!r} is not understood")
+os.execvp(words[0], words)
+"""
+"""A shell that is not POSIX: it knows words and single quotes, and nothing else."""
+
+_WRONG_CLOCK = """\
+#!PYTHON
+import sys, time
+now = time.time
+time.time = lambda: now() + SECONDS
+from heat_config_agent.cli import agent
+sys.exit(agent.main(sys.argv[1:]))
+"""
+"""The agent on a host whose clock is wrong."""
+
 _SLOW = """\
 #!PYTHON
 import json, os, subprocess, sys, threading, time, queue
 words = sys.argv[1:]
+if words[0] == "-G":
+    sys.exit(0)
 host, task = words[words.index("--") + 1 :]
 with open("FOLDER/begun", "a") as begun:
     begun.write(host + "\\n")
@@ -171,6 +201,21 @@ class Hosts:
     def banner(self, name: str, text: str) -> None:
         """Have the shell of a host print something first."""
         (self.folder / f"{name}.banner").write_text(text)
+
+    def shell(self, name: str) -> None:
+        """Have the user on a host have a shell that is not POSIX."""
+        self._program(f"{name}.shell", _SHELL)
+
+    def clock(self, name: str, seconds: int) -> dict[str, Any]:
+        """Return a host whose clock is wrong."""
+        text = _WRONG_CLOCK.replace("SECONDS", str(seconds))
+        return self.values(name, command=self._program(f"{name}.agent", text))
+
+    def _program(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text.replace("PYTHON", sys.executable))
+        path.chmod(0o755)
+        return shlex.quote(str(path))
 
     def moving(self, name: str) -> dict[str, Any]:
         """Return a host whose agent is in a new place, and not where it was before."""
@@ -324,10 +369,12 @@ class Hosts:
             name: {"type": "OS::Heat::SoftwareDeployment", "properties": properties},
         }
 
-    def apply(self, template: Path, hosts: Path | None, *more: str) -> Done:
+    def apply(
+        self, template: Path, hosts: Path | None, *more: str, seconds: float = 60
+    ) -> Done:
         """Apply a template, with a hosts file."""
         words = ["--hosts", str(hosts)] if hosts is not None else []
-        return self.machine.apply(template, *words, *more)
+        return self.machine.apply(template, *words, *more, seconds=seconds)
 
     def stack(self, *words: str) -> Done:
         """Run a command about stacks."""

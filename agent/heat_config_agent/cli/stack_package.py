@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
+    from subprocess import Popen
     from types import SimpleNamespace
 
     from heat_config_agent.cli.completion.line import Line, Offer
@@ -350,6 +351,23 @@ def logs_elsewhere(ones: Sequence[Elsewhere], words: Sequence[str]) -> str:
     chooses = "--failed" in words
     names = [each.source if chooses else each.run for each in ones]
     return asking.answer(first.host, first.stack, "logs", [*names, "--json", *words])
+
+
+def follow_elsewhere(one: Elsewhere, words: Sequence[str]) -> Popen[bytes]:
+    """Begin to print the output of a deployment on its host while it grows; return the client. Raises AgentError."""
+    from heat_config_stack.hosts import asking  # noqa: PLC0415  # as above
+
+    return asking.begin(
+        one.host, one.stack, "log", ["--follow", "--quiet", *words, one.run]
+    )
+
+
+def show_elsewhere(ones: Sequence[Elsewhere]) -> str:
+    """Return what `show --json` prints about a deployment on its host. Raises AgentError."""
+    from heat_config_stack.hosts import asking  # noqa: PLC0415  # as above
+
+    (one,) = ones
+    return asking.answer(one.host, one.stack, "show", ["--json", one.source])
 
 
 def stop_elsewhere(ones: Sequence[Elsewhere], words: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from heat_config_stack.hosts.client import Client
+from heat_config_stack.hosts.client import Client, loop
 from heat_config_stack.hosts.connection import TASK, foreign
 from heat_config_stack.hosts.host import Host
 
@@ -22,6 +22,9 @@ class Asked:
         """The reason why there is no answer; empty if there is one."""
         self.client: Client | None = None
         self._is_greeted = False
+        self.problem = loop(host)
+        if self.problem:
+            return
         try:
             self.client = Client(host.words(*TASK), host.command)
         except OSError as error:

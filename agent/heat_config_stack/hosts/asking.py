@@ -9,7 +9,7 @@ from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.positions import Json
 from heat_config_stack.hosts.host import Host
 
-COMMANDS = ("log", "logs", "verify", "stop")
+COMMANDS = ("log", "logs", "show", "verify", "stop")
 """The commands that a host carries out for another machine; `logs` is `log` for each of some deployments."""
 
 _NO_CONNECTION = 255
@@ -37,6 +37,22 @@ def ask(host: Json, stack: str, command: str, words: Sequence[str]) -> int:
             hint="ssh has said why",
         )
     return code
+
+
+def begin(
+    host: Json, stack: str, command: str, words: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    """Begin a command about a stack's deployments on their host, with pipes for its output. Raises AgentError."""
+    line = Host.from_json(host).words("hosts", "ask", stack, command, "--", *words)
+    try:
+        return subprocess.Popen(
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except OSError as error:
+        raise AgentError(f"cannot start ssh: {error.strerror}") from error
 
 
 def answer(host: Json, stack: str, command: str, words: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from heat_config_agent.model.errors import AgentError
 from heat_config_stack.hosts.frames import Frames
+from heat_config_stack.hosts.host import Host
 
 _TAIL = 4096
 """Bytes of the last output of the client that are kept for the reason of a failure."""
@@ -17,16 +18,58 @@ _TAIL = 4096
 _LASTING = re.compile(
     "host key verification failed|identification has changed|permission denied|no matching host key|"
     "too many authentication failures|could not resolve hostname|bad configuration option|bad owner or permissions|"
-    "jumphost loop|a password is required|a terminal is required|not in the sudoers",
+    "jumphost loop|account is currently not available|a password is required|a terminal is required|not in the sudoers",
     re.IGNORECASE,
 )
 """The words of the client, or of sudo, about a host that does not come right by itself."""
+
+_PORT = re.compile(r"(?<=\]):\d+$|^(?P<name>[^:]*):\d+$")
+"""The port after an address: of IPv6, that is in brackets."""
 
 _NOT_FOUND = (126, 127)
 """The exit codes of a shell that cannot start a program."""
 
 _END = 2.0
 """Seconds in which a client has to end that has nothing left to do."""
+
+
+_MOST_JUMPS = 16
+"""The number of jump hosts on the way to a host at most."""
+
+
+def loop(host: Host) -> str:
+    """Return that the jump hosts on the way to a host lead back to one of them; empty if they do not.
+
+    The client notices only a host that is its own jump host. For a longer loop it starts processes without end.
+    """
+    address, seen = host.address, [host.address]
+    while (jump := _jump_of(host, address)) and len(seen) <= _MOST_JUMPS:
+        if jump in seen:
+            return f"jumphost loop: {' → '.join([*seen, jump])}"
+        seen.append(jump)
+        address = jump
+    return f"more than {_MOST_JUMPS} jump hosts are on the way to it" if jump else ""
+
+
+def _jump_of(host: Host, address: str) -> str:
+    """Return the jump host that the configuration of the client has for an address; empty if it has none."""
+    words = ["ssh", "-G", *(["-F", host.ssh_config] if host.ssh_config else [])]
+    try:
+        done = subprocess.run(
+            [*words, "--", address],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_END,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""  # whoever starts the client hears why
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "proxyjump" and value != "none":
+            first = value.partition(",")[0].removeprefix("ssh://").rpartition("@")[2]
+            return _PORT.sub(lambda port: port["name"] or "", first).strip("[]")
+    return ""
 
 
 class Ended(AgentError):  # noqa: N818  # it is the session that has ended

@@ -17,7 +17,7 @@ from heat_config_agent import __version__
 from heat_config_agent.model import wording
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import files, processes, protocol
-from heat_config_stack.hosts.client import Client
+from heat_config_stack.hosts.client import Client, loop
 from heat_config_stack.hosts.far_side import BY_HAND, SILENCE, SOON
 from heat_config_stack.hosts.frames import PROTOCOL, Frames
 from heat_config_stack.hosts.host import PATIENCE, Host
@@ -197,7 +197,7 @@ class Connection:
             self._give_up(world)
             if not self.busy or processes.since_boot() < self._next_try:
                 return
-            self._start()
+            self._start(world)
         client = self._client
         if client is None:
             return
@@ -231,9 +231,12 @@ class Connection:
 
     # The session.
 
-    def _start(self) -> None:
+    def _start(self, world: World) -> None:
         self._tries += 1
         self._is_open = False
+        if self._tries == 1 and (why := loop(self.host)):
+            self._end(world, why, lasting=True)
+            return
         self._heard = self._pinged = processes.since_boot()
         try:
             self._client = Client(self._words(self.host), self.host.command)

@@ -5,12 +5,16 @@ Hosts are asked at the same time. One that is not reached has its reason, and ho
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from heat_config_agent.cli import stack_package
+from heat_config_agent.cli import stack_package, terminal
 from heat_config_agent.cli.deployments.named import Named
 from heat_config_agent.cli.stack_package import Elsewhere
 from heat_config_agent.model.entry import Entry, State
@@ -23,6 +27,12 @@ from heat_config_hooks.verdict import Change, Standing, Verdict
 
 _AT_ONCE = 16
 """The most hosts that are asked at the same time."""
+
+_LOOK = 1.0
+"""Seconds between two looks for runs to follow, and until one is tried again."""
+
+_LONGEST_DELAY = 30.0
+"""The longest time in seconds until it is tried again."""
 
 
 def _of_each(
@@ -60,6 +70,15 @@ def _answers(
     return told, "" if told else f"{group[0].place} has given no answer"
 
 
+def runs_of(one: Elsewhere) -> tuple[list[dict[str, Any]] | None, str]:
+    """Return the runs of a deployment whose output its host keeps, or none and the reason."""
+    ((_, told, why),) = _of_each([one], stack_package.show_elsewhere)
+    data = told[-1].get("data") if told else None
+    if not isinstance(data, dict):
+        return None, why or str((told[-1].get("error") or {}).get("message", ""))
+    return list(data.get("runs") or ()), ""
+
+
 def printed(
     chosen: Sequence[Elsewhere], words: Sequence[str]
 ) -> tuple[list[dict[str, object]], list[str]]:
@@ -81,6 +100,150 @@ def printed(
             names = ", ".join(each.title for each in group)
             missing.append(f"the output of {names} is not shown: {why}")
     return runs, missing
+
+
+class Following:
+    """The output of the deployments of a stack that hosts have, printed while it grows.
+
+    A run whose connection breaks is followed again, and no line is printed twice.
+    """
+
+    def __init__(
+        self, read: Callable[[], Sequence[Elsewhere]], words: Sequence[str]
+    ) -> None:
+        """Follow the deployments that `read` returns; `words` are options of `log`."""
+        self._read, self._words = read, words
+        self._followed: dict[str, _Followed] = {}
+        self._looked = -_LOOK
+
+    def copy(self, wide: int, *, at_work: bool) -> bool:
+        """Print what is new; return whether there may be more. New runs may begin while the stack is `at_work`."""
+        if time.monotonic() - self._looked >= _LOOK:
+            self._looked = time.monotonic()
+            for each in self._read():
+                if each.run not in self._followed:
+                    self._followed[each.run] = _Followed(each)
+        every = self._followed.values()
+        up = sum(one.is_up for one in every)
+        for one in every:
+            if not one.is_up and one.is_due(at_work=at_work) and up < _AT_ONCE:
+                one.begin(self._words)
+                up += 1
+            one.copy(wide)
+        return any(one.is_up or one.is_due(at_work=at_work) for one in every)
+
+    @property
+    def has_printed(self) -> bool:
+        """True if there was output."""
+        return any(any(each.printed.values()) for each in self._followed.values())
+
+    @property
+    def missing(self) -> list[str]:
+        """The output that is not shown, and why."""
+        return [
+            f"the output of {each.title} is not shown: {each.why}"
+            for each in self._followed.values()
+            if each.why
+        ]
+
+    def close(self) -> None:
+        """End what still follows."""
+        for each in self._followed.values():
+            each.end()
+
+
+class _Followed:
+    """The output of one run on a host, which `log --follow` prints there."""
+
+    def __init__(self, one: Elsewhere) -> None:
+        self._one, self.title = one, one.title
+        self.why = ""
+        """The reason why the output is not shown; empty if it is."""
+        self.printed = {"stdout": 0, "stderr": 0}
+        """The lines that were printed, by stream."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest: dict[str, bytes] = {}
+        self._seen = {"stdout": 0, "stderr": 0}
+        self._held: list[str] = []
+        """The lines from the first one that may be about the command itself, and not of the run."""
+        self._code: int | None = None
+        self._again, self._delay = 0.0, _LOOK
+
+    @property
+    def is_up(self) -> bool:
+        return self._process is not None
+
+    def is_due(self, *, at_work: bool) -> bool:
+        """Return whether it has to be followed, from the beginning or again; not before some time has passed."""
+        if self._code is None:
+            return True
+        # the run has not begun there, or the host is not reached
+        return at_work and self._code != 0 and time.monotonic() >= self._again
+
+    def begin(self, words: Sequence[str]) -> None:
+        self._process = stack_package.follow_elsewhere(self._one, words)
+        self._rest = {"stdout": b"", "stderr": b""}
+        self._seen = {"stdout": 0, "stderr": 0}
+        self._held, self.why = [], ""
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream is not None  # noqa: S101  # both are pipes
+            os.set_blocking(stream.fileno(), False)
+
+    def copy(self, wide: int) -> None:
+        """Print the lines that have come."""
+        process = self._process
+        if process is None:
+            return
+        code = process.poll()  # before the rest is read
+        for name in self._rest:
+            stream = getattr(process, name)
+            with contextlib.suppress(BlockingIOError):
+                while piece := os.read(stream.fileno(), 65536):
+                    self._rest[name] += piece
+            *lines, self._rest[name] = self._rest[name].split(b"\n")
+            if code is not None and self._rest[name]:
+                lines.append(self._rest[name])
+            for line in lines:
+                self._print(name, line.decode("utf-8", "replace"), wide)
+        if code is not None:
+            self._ended(code, wide)
+
+    def _print(self, name: str, line: str, wide: int) -> None:
+        if name == "stderr" and (self._held or line.startswith("error: ")):
+            self._held.append(line)
+            return
+        self._seen[name] += 1
+        if self._seen[name] > self.printed[name]:
+            self.printed[name] = self._seen[name]
+            prefix = f"{terminal.padded(self.title, wide)}  | "
+            terminal.say(prefix + terminal.line(line), error=name == "stderr")
+
+    def _ended(self, code: int, wide: int) -> None:
+        self._code, self._again = code, time.monotonic() + self._delay
+        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+        held, self._held = self._held, []
+        if code:
+            why = held[0].removeprefix("error: ") if held else f"exit code {code}"
+            self.why = f"{self._one.place}: {why}"
+        else:
+            for line in held:
+                self._seen["stderr"] += 1
+                if self._seen["stderr"] > self.printed["stderr"]:
+                    self.printed["stderr"] += 1
+                    prefix = f"{terminal.padded(self.title, wide)}  | "
+                    terminal.say(prefix + terminal.line(line), error=True)
+        self.end()
+
+    def end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.kill()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        process.wait()
 
 
 def stopped(

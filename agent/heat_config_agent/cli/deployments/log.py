@@ -33,6 +33,12 @@ from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE
 from heat_config_hooks.values import replace
 
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.cli.deployments.elsewhere import Following
+    from heat_config_agent.cli.stack_package import Elsewhere
+
 _INTERVAL = 0.2
 """Seconds between two reads of the output of a run that is followed."""
 
@@ -362,6 +368,7 @@ def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
         )
     readers: dict[str, _Reader] = {}
     wide = 0
+    hosts = _following(target, options)
     while True:
         found = named.members(target, options.config)
         wide = max([wide, *(terminal.columns(each.title) for each in found)])
@@ -377,18 +384,41 @@ def _of_place(target: named.NamedPlace, options: argparse.Namespace) -> int:
             there, missing = _of_hosts(target, options)
             ours = [each.values() for each in readers.values()]
             return _done(options, [*ours, *there], missing)
+        at_work = options.follow and _is_at_work(target)
         goes_on = [each.copy(follow=options.follow) for each in readers.values()]
-        if not any(goes_on) and not (options.follow and _is_at_work(target)):
+        if hosts is not None:
+            goes_on.append(hosts.copy(wide, at_work=at_work))
+        if not any(goes_on) and not at_work:
             break
         time.sleep(_INTERVAL)
-    there, missing = _of_hosts(target, options)
-    _print_runs(there, wide)
-    if not (readers or there or missing):
+    if hosts is not None:
+        hosts.close()
+        missing, is_there = hosts.missing, hosts.has_printed
+    else:
+        there, missing = _of_hosts(target, options)
+        _print_runs(there, wide)
+        is_there = bool(there)
+    if not (readers or is_there or missing):
         if options.since is not None:
             _say_idle(options.since)
             return ExitCode.OK
         raise AgentError(f"there is no output of {target.title}: nothing was run")
     return _done(options, [], missing)
+
+
+def _following(
+    target: named.NamedPlace, options: argparse.Namespace
+) -> Following | None:
+    """Return the output of the deployments of a stack on other hosts, to be followed; None for anything else."""
+    if not options.follow or target.kind != "stack":
+        return None
+    stack = target.name
+    from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415  # few stacks have hosts
+
+    def read() -> list[Elsewhere]:
+        return stack_package.elsewhere(target.settings, stack)
+
+    return elsewhere.Following(read, _few_words(options))
 
 
 def _print_runs(runs: Sequence[Mapping[str, object]], wide: int) -> None:

@@ -236,8 +236,11 @@ def resource(options: argparse.Namespace) -> int:
     if options.resource not in all_:
         raise _no_resource(root, options.resource, all_)
     details = values.resource_in_full(root, options.resource, all_[options.resource])
+    runs, why = _runs(options, root, options.resource)
+    if why:
+        terminal.warn(f"the runs of {options.resource} are not shown: {why}")
     if options.json:
-        envelope.result(details)
+        envelope.result({**details, "runs": runs})
         return ExitCode.OK
     state = f"{terminal.stated(details['state'])} ({details['resource_status']})"
     facts = {
@@ -258,7 +261,41 @@ def resource(options: argparse.Namespace) -> int:
     for part in ("metadata", "attributes"):
         if details[part]:
             _pairs(part, details[part])
+    if runs:
+        from heat_config_agent.cli.deployments import kept_runs  # noqa: PLC0415  # few stacks have hosts
+
+        log = f"{root.name}/{options.resource}"
+        command = state_options.of(options).command("log", log, "--run", "N")
+        terminal.say(f"\nruns (`{command}` prints the output of run N)")
+        rows = [_row_of(each) for each in runs]
+        for line in terminal.table(rows, header=kept_runs.HEADER):
+            terminal.say(line)
     return ExitCode.OK
+
+
+def _runs(
+    options: argparse.Namespace, root: Stack, path: str
+) -> tuple[list[dict[str, Any]] | None, str]:
+    """Return the runs of a resource that its host has, and why they are not known; none if no host has it."""
+    if all(each.host is None for each in root.world.store.deployments.values()):
+        return None, ""
+    from heat_config_agent.cli import stack_package  # noqa: PLC0415  # few stacks have hosts
+    from heat_config_agent.cli.deployments import elsewhere  # noqa: PLC0415
+
+    others = stack_package.elsewhere(state_options.of(options), root.name, path)
+    return elsewhere.runs_of(others[0]) if others else (None, "")
+
+
+def _row_of(run: Mapping[str, Any]) -> tuple[str, ...]:
+    seconds = run["run_seconds"]
+    return (
+        str(run["run"]),
+        str(run["state"]),
+        str(run["action"] or "-"),
+        when(run["started"]),
+        "-" if seconds is None else terminal.duration(seconds),
+        str(run["reason"]).replace("\n", "; "),
+    )
 
 
 def _host(root: Stack, record: ResourceRecord) -> str:
