@@ -481,7 +481,7 @@ def test_inputs_of_a_killed_agent_are_removed_later(
     assert heat.signals == []
 
 
-def test_only_what_was_chosen_is_run_again(machine: Machine) -> None:
+def test_interrupted_run_that_is_not_chosen_is_left_alone(machine: Machine) -> None:
     """A run that was interrupted and may be run again is left alone where it is not chosen."""
     text = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n"
     given = deployment(config=text, options={"idempotent": True})
