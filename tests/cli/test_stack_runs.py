@@ -199,7 +199,7 @@ def test_requested_run_is_shown_until_it_has_run(
     for action in ("suspend", "check"):
         done = stack(machine, action, "s")
         printed = done.out + done.err
-        assert (done.code, "it has to run again first" in printed) == (1, True)
+        assert (done.code, "its run was requested again" in printed) == (1, True)
         assert "has failed: a person" not in printed
 
     ran = machine.folder / "ran"
