@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_stack_failed_again import stack
 from heat_config_agent.settings import effective
 from heat_config_stack.cli.stack import values
 from heat_config_stack.records import listing
 from support.loopback import wait_until
 from support.machine import Machine
+from support.stacking import stack
 
 TEMPLATE = {
     "heat_template_version": "2018-08-31",
