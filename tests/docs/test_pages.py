@@ -37,7 +37,7 @@ UNINSTALLED = {"README.md", "docs/install.md", "packaging/README.md"}
 
 PORTS = {
     "docs/hosts-tutorial.md": ("2201", "2202"),
-    "docs/recipes.md": ("18765", "8088"),
+    "docs/recipes.md": ("18765", "18766", "8088"),
 }
 """Ports on which a page has a program listen: free ones take their place, so that another run is not met."""
 
