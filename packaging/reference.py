@@ -109,6 +109,16 @@ def prose(text: str) -> Iterator[str]:
     yield ""
 
 
+def _wrapped(text: str) -> Iterator[str]:
+    """Yield the lines of one sentence, and an empty line after it; the name of a link stays in one line."""
+    whole = re.sub(r"\[.*?\]", lambda link: link[0].replace(" ", "\0"), text)
+    for line in textwrap.wrap(
+        whole, 120, break_long_words=False, break_on_hyphens=False
+    ):
+        yield line.replace("\0", " ")
+    yield ""
+
+
 def settings() -> Iterator[str]:
     """Yield the lines of the page of settings."""
     yield from ("# Settings", "", WRITTEN, *_SETTINGS.splitlines(), "")
@@ -172,7 +182,7 @@ def _comment(text: str) -> Iterator[str]:
 
 GROUPS = {
     "Common options": (
-        "Every command of `heat-config-agent` has them, apart from those that its section names.",
+        "Every command has them, apart from those that its section names.",
         ("--state-dir", "--config", "--json", "--no-color", "--quiet"),
     ),
     "Template options": (
@@ -205,6 +215,12 @@ ALIASES = {
     "heat-config-agent plan": "heat-config-apply --plan",
 }
 """The commands that are another program, and their command lines."""
+
+ALWAYS = ("0", "2", "130")
+"""The exit codes that every command can have."""
+
+MANY = 3
+"""Options, arguments and meanings of exit codes that this many commands have are explained once."""
 
 ORDINARY = {"0": "[,:;]", "2": "[:;]", "4": "[,:;]", "8": "[,:;]"}
 """The exit codes whose meaning in a command is the general one, unless its words have such a sign of a condition."""
@@ -312,17 +328,7 @@ class _Page:
         if also := [name for name, twin in self.twins.items() if twin == parser.prog]:
             yield from (f"`{'`, `'.join(also)}` does the same.", "")
         yield from table(("command", "purpose"), self._commands(parser))
-        actions = manual.arguments(parser)
-        known = [_argument(each) for each in self.arguments]
-        yield from table(
-            ("argument", "meaning"),
-            (
-                (_named(each), _help(parser, each))
-                for each in actions
-                if not each.option_strings and _argument(each) not in known
-            ),
-        )
-        yield from self._options(parser, actions)
+        yield from self._words(parser)
         notes, codes = parted(parser)
         yield from _blocks(notes)
         if parser is not self.program:
@@ -340,43 +346,43 @@ class _Page:
                 purpose = _brief(parser, name) or str(inner.description)
                 yield f"[`{before}{name}`](#{anchor})", purpose
 
-    def _options(
-        self, parser: argparse.ArgumentParser, actions: Iterable[argparse.Action]
-    ) -> Iterator[str]:
-        """Yield a row for each option of a command that it does not share, and a sentence for the others."""
+    def _words(self, parser: argparse.ArgumentParser) -> Iterator[str]:
+        """Yield a row for each argument and option that a command does not share, and a sentence for the others."""
         shared = {manual.explained(each) for each in self.options.values()}
+        known = [_argument(each) for each in self.arguments]
+        actions = manual.arguments(parser)
         options = [each for each in actions if each.option_strings]
-        is_whole = parser in (self.apply, self.program)
-        own = [
-            each for each in options if is_whole or manual.explained(each) not in shared
+        own = [each for each in options if manual.explained(each) not in shared]
+        arguments = [
+            each
+            for each in actions
+            if not each.option_strings and _argument(each) not in known
         ]
-        rows = ((_named(each), _help(parser, each)) for each in own)
-        yield from table(("option", "meaning"), rows)
-        if is_whole or not options:
+        words = [
+            name for name, some in (("argument", arguments), ("option", own)) if some
+        ]
+        rows = ((_named(each), _help(parser, each)) for each in [*arguments, *own])
+        yield from table((" or ".join(words), "meaning"), rows)
+        if parser is self.program or not options:
             return
         also, lacking = self._sets(
-            {_long(each) for each in options} - {*map(_long, own)}
+            {*map(_long, options)} - {*map(_long, own)}, {*map(_long, options)}
         )
         if also:
-            yield from (
-                f"{'Other options' if own else 'Options'}: {', '.join(also)}.",
-                "",
-            )
+            title = "Other options" if own else "Options"
+            yield from _wrapped(f"{title}: {', '.join(also)}.")
         if lacking:
-            yield from (
-                f"Without the common options {', '.join(lacking)}.",
-                "",
-            )
+            yield from _wrapped(f"Without the common options {', '.join(lacking)}.")
 
-    def _sets(self, has: set[str]) -> tuple[list[str], list[str]]:
-        """Return the sets of shared options that a command has, with single ones, and the common ones that it lacks."""
+    def _sets(self, has: set[str], all_: set[str]) -> tuple[list[str], list[str]]:
+        """Return the sets of options that a command shares, with single ones, and the common ones that it lacks."""
         also, lacking = list[str](), list[str]()
         for title, (_, names) in GROUPS.items():
             wanted = [_long(each) for each in self.options.values()]
             wanted = [each for each in names if each in wanted]
             missing = [each for each in wanted if each not in has]
             if title == "Common options":
-                lacking = [f"`{each}`" for each in missing]
+                lacking = [f"`{each}`" for each in wanted if each not in all_]
                 has -= set(wanted)
             elif len(missing) < min(3, len(wanted) - 1):
                 has -= set(wanted)
@@ -397,7 +403,7 @@ class _Page:
             else:
                 rows.append((f"`{code}`", text))
         yield from table(("exit code", "meaning"), rows)
-        if more := [f"`{each}`" for each in others if each not in ("0", "2")]:
+        if more := [f"`{each}`" for each in others if each not in ALWAYS]:
             yield from (
                 f"{'Other exit codes' if rows else 'Exit codes'}: {', '.join(more)}.",
                 "",
@@ -443,7 +449,7 @@ def _shared_codes(program: argparse.ArgumentParser) -> set[tuple[str, str]]:
     counts = Counter(
         row for command in manual.every(program).values() for row in _codes(command)
     )
-    return {row for row, count in counts.items() if count >= manual.COMMON}
+    return {row for row, count in counts.items() if count >= MANY}
 
 
 def _shared_arguments(program: argparse.ArgumentParser) -> list[argparse.Action]:
@@ -456,7 +462,7 @@ def _shared_arguments(program: argparse.ArgumentParser) -> list[argparse.Action]
     ]
     counts = Counter(map(_argument, found))
     first = {_argument(each): each for each in reversed(found)}
-    return [first[key] for key, count in counts.items() if count >= manual.COMMON]
+    return [first[key] for key, count in counts.items() if count >= MANY]
 
 
 def _same(group: argparse.ArgumentParser, command: argparse.ArgumentParser) -> bool:
@@ -496,7 +502,7 @@ def shared_options(
     first = {manual.explained(each): each for each in reversed(options)}
     shared: dict[tuple[str, ...], argparse.Action] = {}
     for meaning, count in counts.most_common():
-        if count >= manual.COMMON:
+        if count >= MANY:
             shared.setdefault(meaning[0], first[meaning])
     return shared
 

@@ -180,7 +180,7 @@ class Server:
         """When all that waits is worked off."""
 
     def ask(self, now: float, patience: float) -> tuple[float, bool, bool]:
-        """Return when a request has ended for who made it; whether with an answer; and whether it has cost work."""
+        """Return the end of a request for its client, whether it was answered, and whether it cost the server work."""
         start = max(self._free, now)
         if start - now > self._room:
             return now + min(web.CONNECT_SECONDS, patience), False, False

@@ -41,7 +41,7 @@ def test_the_list_of_heat_agents_is_applied(
 
 
 @pytest.mark.parametrize("text", ["", "\n", "[]"])
-def test_an_empty_list_is_nothing_to_do(machine: Machine, text: str) -> None:
+def test_empty_list_has_nothing_to_do(machine: Machine, text: str) -> None:
     """The template of os-apply-config leaves an empty file where there are no deployments yet."""
     ran = drop_in(machine, text)
 

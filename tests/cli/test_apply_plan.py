@@ -55,7 +55,9 @@ def test_a_plan_runs_nothing(
         )
 
 
-def test_a_plan_knows_what_was_done(machine: Machine, heat: SignalServer) -> None:
+def test_plan_after_a_run_skips_finished_work(
+    machine: Machine, heat: SignalServer
+) -> None:
     """After a run the plan is to skip what is settled and to send what was not delivered."""
     heat.answers.append(Answer(503))
     component = {

@@ -45,7 +45,7 @@ def told(machine: Machine, *words: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def test_events_of_a_deployment_are_those_of_its_runs(
+def test_events_of_a_deployment_follow_its_runs(
     machine: Machine, heat: SignalServer
 ) -> None:
     """It is accepted, runs, ends and is delivered, in this order and with the reason of its failure."""

@@ -137,7 +137,7 @@ def test_a_deployment_may_be_named_by_its_resource(machine: Machine) -> None:
     assert machine.agent("show", "--json", "web").data["id"] == "u1"
 
 
-def test_retry_means_what_is_in_the_metadata(machine: Machine) -> None:
+def test_retry_of_a_name_runs_the_action_in_the_metadata(machine: Machine) -> None:
     """A name means the action in the metadata; a deployment that has left cannot run, and that is an error."""
     machine.apply([of_resource("c1", "CREATE")])
     given = [of_resource("u1", "UPDATE")]

@@ -107,7 +107,7 @@ def test_a_dry_run_of_a_template_says_what_is_refused(governed: Governed) -> Non
     assert not (governed.machine.folder / "proof").exists()
 
 
-def test_a_stack_says_what_is_refused_of_what_may_follow(governed: Governed) -> None:
+def test_policy_explains_refusals_of_future_actions(governed: Governed) -> None:
     """`policy explain` has all actions of a stack, and a dry run of an update those that it needs."""
     apply(governed, "site.yaml")
     governed.policy("tools = python")

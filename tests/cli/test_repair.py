@@ -158,7 +158,7 @@ def test_file_that_has_changed_has_to_be_applied(machine: Machine) -> None:
     done = machine.agent("verify", "--repair")
 
     assert "page" in done.out
-    assert f"apply {path}" in done.out or "its config is not kept any more" in done.out
+    assert f"apply {path}" in done.out or "its config is no longer kept" in done.out
     assert (machine.folder / "page.json").read_text() == "{}"
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from support.loopback import wait_until
 from support.machine import Done, Machine
+from support.stacking import stack
 
 SCRIPT = """\
 #!/bin/sh
@@ -79,15 +80,6 @@ def apply(machine: Machine, content: dict[str, Any], *words: str) -> Done:
     write(machine, "s.yaml", content)
     done = machine.command(
         "heat-config-apply", ["s.yaml", "--state-dir", str(machine.state), *words], {}
-    )
-    assert "Traceback" not in done.err
-    return done
-
-
-def stack(machine: Machine, *words: str) -> Done:
-    """Run `heat-config-agent stack WORDS`."""
-    done = machine.command(
-        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
     )
     assert "Traceback" not in done.err
     return done

@@ -14,10 +14,10 @@ from cli.test_stack_failed_again import (
     deployment,
     log,
     planned,
-    stack,
     template,
 )
 from support.machine import Done, Machine
+from support.stacking import stack
 
 
 def two() -> dict[str, Any]:
@@ -101,7 +101,9 @@ def test_update_that_was_left_out_is_an_update_later(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("action", ["suspend", "delete"])
-def test_nothing_is_undone_that_was_never_made(machine: Machine, action: str) -> None:
+def test_deployment_that_never_ran_here_is_not_undone(
+    machine: Machine, action: str
+) -> None:
     """DELETE and SUSPEND run only what was carried out here."""
     content = two()
     content["resources"]["config"] = component("CREATE", "UPDATE", "SUSPEND", "DELETE")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_stack_failed_again import stack
 from heat_config_agent.settings import effective
 from heat_config_stack.cli.stack import values
 from heat_config_stack.records import listing
 from support.loopback import wait_until
 from support.machine import Machine
+from support.stacking import stack
 
 TEMPLATE = {
     "heat_template_version": "2018-08-31",
@@ -199,7 +199,7 @@ def test_requested_run_is_shown_until_it_has_run(
     for action in ("suspend", "check"):
         done = stack(machine, action, "s")
         printed = done.out + done.err
-        assert (done.code, "it has to run again first" in printed) == (1, True)
+        assert (done.code, "its run was requested again" in printed) == (1, True)
         assert "has failed: a person" not in printed
 
     ran = machine.folder / "ran"

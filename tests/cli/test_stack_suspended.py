@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.machine import Done, Machine
+from support.stacking import stack
 
 SCRIPT = """\
 #!/bin/sh
@@ -67,15 +68,6 @@ def apply(machine: Machine, *words: str, **resources: Any) -> Done:
     }
     (machine.folder / "s.yaml").write_text(json.dumps(content))
     return machine.apply(machine.folder / "s.yaml", *words)
-
-
-def stack(machine: Machine, *words: str) -> Done:
-    """Run `heat-config-agent stack WORDS`."""
-    done = machine.command(
-        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
-    )
-    assert "Traceback" not in done.err
-    return done
 
 
 def running(machine: Machine) -> list[str]:

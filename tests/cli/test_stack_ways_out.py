@@ -7,6 +7,7 @@ import json
 import pytest
 
 from support.machine import Done, Machine
+from support.stacking import stack
 
 STACK = """\
 heat_template_version: 2018-08-31
@@ -23,15 +24,6 @@ resources:
       server: {get_resource: server}
       actions: [ACTION]
 """
-
-
-def stack(machine: Machine, *words: str) -> Done:
-    """Run `heat-config-agent stack WORDS`."""
-    done = machine.command(
-        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
-    )
-    assert "Traceback" not in done.err
-    return done
 
 
 def write(machine: Machine, action: str, code: int) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.machine import Done, Machine
+from support.machine import Machine
+from support.stacking import stack
 
 CHILD = """\
 heat_template_version: 2018-08-31
@@ -68,15 +69,6 @@ outputs:
   group: {value: {get_attr: [group, InstanceList]}}
   scaled: {value: {get_attr: [scaled, InstanceList]}}
 """
-
-
-def stack(machine: Machine, *words: str) -> Done:
-    """Run `heat-config-agent stack WORDS`."""
-    done = machine.command(
-        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
-    )
-    assert "Traceback" not in done.err
-    return done
 
 
 def outputs(machine: Machine) -> dict[str, Any]:

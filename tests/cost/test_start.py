@@ -96,7 +96,7 @@ def imported(said: str) -> set[str]:
     return found - set(bare.stdout.split())
 
 
-def test_a_run_loads_what_it_needs(machine: Machine) -> None:
+def test_run_without_a_result_loads_few_modules(machine: Machine) -> None:
     """A run whose result is not sent loads only the modules for it."""
     found = loaded(machine.apply([deployment()], PYTHONPROFILEIMPORTTIME="1"))
     assert not found & (
@@ -111,7 +111,7 @@ def test_a_run_loads_what_it_needs(machine: Machine) -> None:
     ]
 
 
-def test_a_run_that_sends_a_result_loads_what_sends_it(
+def test_run_with_a_result_loads_only_the_plain_client(
     machine: Machine, heat: SignalServer
 ) -> None:
     """A run with a result loads the plain HTTP client, and not what only few servers need."""

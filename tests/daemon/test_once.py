@@ -91,3 +91,12 @@ def test_interrupted_pass_leaves_its_runs_alone(
     (machine.folder / "go-d1").touch()
     assert daemon.command("run", "--once").code == 0
     assert ran(machine) == ["d1"]
+
+
+def test_successful_deployment_of_once_has_no_reason(daemon: Daemon) -> None:
+    """The second of two deployments waits for the first one, which means nothing to people once it is done."""
+    daemon.configure(parallel="1")
+    daemon.put([deployment("d1", "#!/bin/sh\n"), deployment("d2", "#!/bin/sh\n")])
+    done = daemon.command("run", "--once")
+    assert done.code == 0, done.err
+    assert "accepted earlier" not in done.out + done.err

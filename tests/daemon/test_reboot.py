@@ -406,7 +406,7 @@ def test_a_followed_stack_asks_for_a_reboot(
 @pytest.mark.fault(
     5,
     "a power cut while a followed revision runs",
-    "its reason names the deployment and the power cut everywhere, and `follow --again` carries it out again",
+    "its reason names the deployment and the power cut everywhere, and `source sync --again` carries it out again",
 )
 def test_revision_that_a_power_cut_interrupts_says_so(
     daemon: Daemon, machine: Machine, boot: Callable[[], tuple[str, ...]], kind: str

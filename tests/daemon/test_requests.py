@@ -273,7 +273,7 @@ def test_requests_are_carried_out_at_once(
     assert ran(machine) == ["d1"] * 4
 
 
-def test_a_retry_of_what_no_source_has_waits_for_its_document(
+def test_retry_without_a_source_waits_for_its_document(
     daemon: Daemon, machine: Machine
 ) -> None:
     """A deployment that heat-config-apply was given is in no source of the daemon, and `retry` says so."""

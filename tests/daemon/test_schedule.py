@@ -212,7 +212,7 @@ def test_hanging_verification_holds_up_nothing(
     assert list((machine.state / "verifications").iterdir()) == []
 
 
-def test_next_verification_ends_what_a_killed_one_has_left(
+def test_next_verification_ends_the_script_of_a_killed_one(
     daemon: Daemon, machine: Machine
 ) -> None:
     """The process of the verification is killed, and its script goes on until then."""

@@ -1,4 +1,4 @@
-"""The linter of the documentation's source: one sentence per line, and no line over 120 columns.
+"""The linter of the documentation's source: one sentence per line, no line over 120 columns, no test that was renamed.
 
 `python tests/docs/prose.py` checks every Markdown file that git knows of, and then names and docstrings (`wording.py`);
 `python tests/docs/prose.py FILE …` checks these pages. Tables, code blocks, comments and headings may be longer, and
@@ -21,6 +21,9 @@ WIDTH = 120
 
 LEFT_ALONE = frozenset({"CHANGELOG.md"})
 """Pages with a form of their own."""
+
+TEST = re.compile(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
+"""A link of a page in docs/ to a module of tests, whose text is the name of a test."""
 
 _FENCE = re.compile(r" *(```|~~~)")
 _LINK = re.compile(r"\]\([^)\s]*\)")
@@ -82,12 +85,23 @@ def pages() -> list[Path]:
     return [ROOT / name for name in files("*.md") if name not in LEFT_ALONE]
 
 
+def renamed(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the links to tests that do not exist, by their names, with their line numbers."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for name, path in TEST.findall(line):
+            module = ROOT / path
+            code = module.read_text(encoding="utf-8") if module.exists() else ""
+            if not re.search(rf"(?m)^ *def {name}\(", code):
+                yield number, f"{path} has no test {name}: name the test that it is now"
+
+
 def main() -> int:
     """Print each finding with its file and line; the exit code is 1 where there is one."""
     code = 0
     for path in [Path(name).resolve() for name in sys.argv[1:]] or pages():
         if path.name not in LEFT_ALONE:
-            for number, problem in findings(path.read_text(encoding="utf-8")):
+            text = path.read_text(encoding="utf-8")
+            for number, problem in (*findings(text), *renamed(text)):
                 print(
                     f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{number}: {problem}"
                 )

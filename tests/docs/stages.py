@@ -372,6 +372,15 @@ def _web_server(places: Places) -> Iterator[None]:
         wait_until(lambda: not number.exists(), 10)
 
 
+@stage("docs/recipes.md", "A page with the failures of all machines")
+def _events(places: Places) -> Iterator[None]:
+    """Have the client of the page; its server ends with it, also if the page has failed."""
+    need("curl", "curl")
+    place = str(places.checkout)
+    places.finally_do(lambda: endings.kill(*_of(place)))
+    yield
+
+
 @stage("docs/hosts-tutorial.md", "Two hosts on this machine")
 def _two_hosts(places: Places) -> Iterator[None]:
     """Have what every machine has that a reader logs in to; whatever the page starts is ended with it."""

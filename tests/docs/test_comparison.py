@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import pytest
 
+from docs import prose
 from docs.console import ROOT
 
 PAGE = "docs/comparison.md"
@@ -26,9 +26,6 @@ OTHERS = (
 )
 """The programs that the page has to have a heading for."""
 
-TEST = re.compile(r"\[`(test_\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
-"""A link to a module of tests, whose text is the name of the test."""
-
 ROW = re.compile(r"(?m)^\| (?!wish |here |missing |---)(.*) \|$")
 
 
@@ -41,32 +38,19 @@ def held(text: str) -> list[str]:
     ]
 
 
-def functions(name: str) -> set[str]:
-    """Return the names of the functions in a module of tests."""
-    tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
-    return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)}
-
-
-def missing(text: str) -> list[str]:
-    """Return the tests that a text names and that do not exist."""
-    return [
-        f"{path}: {name}"
-        for name, path in TEST.findall(text)
-        if not (ROOT / path).exists() or name not in functions(path)
-    ]
-
-
 def test_every_answer_is_held_by_an_existing_test() -> None:
     """A row names a test by its name and module, or a transcript in a page that the tests execute."""
     text = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert missing(text) == []
+    assert [*prose.renamed(text)] == []
     rows = held(text)
     assert len(rows) > 30
     assert [
-        row for row in rows if not TEST.search(row) and "the transcript in [" not in row
+        row
+        for row in rows
+        if not prose.TEST.search(row) and "the transcript in [" not in row
     ] == []
     named = re.findall(r"`(test_\w+)`", text)
-    assert sorted(named) == sorted(name for name, _ in TEST.findall(text))
+    assert sorted(named) == sorted(name for name, _ in prose.TEST.findall(text))
 
 
 def test_every_wish_has_its_thread() -> None:
@@ -86,10 +70,13 @@ def test_every_program_has_a_section(name: str) -> None:
     assert headings[0] == "What is missing here"
 
 
-def test_missing_test_is_named() -> None:
-    """A renamed test or module is a mistake of the page."""
-    text = "[`test_gone`](../tests/docs/test_comparison.py) [`test_a`](../tests/docs/test_none.py)"
-    assert missing(text) == [
-        "tests/docs/test_comparison.py: test_gone",
-        "tests/docs/test_none.py: test_a",
+def test_renamed_test_is_a_mistake_of_the_page() -> None:
+    """The lint of pages names the line of a test or a module that is not there."""
+    text = "\n[`test_gone`](../tests/docs/test_comparison.py) [`test_a`](../tests/docs/test_none.py)"
+    assert [*prose.renamed(text)] == [
+        (
+            2,
+            "tests/docs/test_comparison.py has no test test_gone: name the test that it is now",
+        ),
+        (2, "tests/docs/test_none.py has no test test_a: name the test that it is now"),
     ]

@@ -88,7 +88,7 @@ class Cut:
     """A power cut: makes of a folder what may be left of it."""
 
     def __init__(self, shadow: Path, chance: random.Random, kept: float) -> None:
-        """Keep what was not flushed with this probability, each thing by itself."""
+        """Keep each unflushed write with this probability, independently of the others."""
         self._shadow = shadow
         self._chance = chance
         self._kept = kept

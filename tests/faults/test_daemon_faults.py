@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 
@@ -256,58 +255,6 @@ def _poked(daemon: Daemon, done: bool) -> bool:
 
 
 # What it keeps for itself.
-
-
-GARBAGE = [
-    b"",
-    b"\0\0\0\0",
-    b"[]",
-    b'{"content"',
-    b'{"identity": 5, "under": [], "content": 7}',
-]
-
-
-@pytest.mark.fault(
-    3,
-    "every file of the daemon's state but the journal damaged",
-    "it starts, goes on, says what it has set aside, and runs nothing twice",
-)
-@pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
-def test_damaged_files_are_set_aside(
-    daemon: Daemon, machine: Machine, heat: SignalServer, garbage: bytes
-) -> None:
-    """Damaged files are set aside or rewritten with a warning, and nothing runs twice."""
-    daemon.put([deployment("d1", counting(machine, "d1"), signal=heat.url("d1"))])
-    daemon.start()
-    daemon.wait_state("d1", "signalled")
-    assert daemon.stop() == 0
-    names = ("documents/local.json", "learned.json", "health.json", "instance.json")
-    for name in names:
-        (machine.state / name).write_bytes(garbage)
-    assert daemon.command("status").code == 0
-    assert daemon.command("status", "--json").code == 0
-
-    daemon.put(
-        [deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more"
-    )
-    daemon.start()
-    daemon.wait_state("d2", "signalled")
-    assert ran(machine) == ["d1", "d2"]
-    assert "Traceback" not in daemon.log
-    assert (
-        json.loads((machine.state / "health.json").read_bytes())["process"]
-        == daemon.pid
-    )
-    for name in ("learned.json", "instance.json") if garbage != GARBAGE[-1] else ():
-        [aside] = machine.state.glob(f"{name}.corrupt-*")
-        assert aside.read_bytes() == garbage
-        assert len(daemon.said(name, aside.name)) == 1, daemon.log
-    assert (
-        json.loads((machine.state / "documents" / "local.json").read_bytes())["source"]
-        == "local"
-    )
-    wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
-    assert daemon.stop() == 0
 
 
 @pytest.mark.fault(

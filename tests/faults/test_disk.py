@@ -224,7 +224,7 @@ def test_time_limit_holds_on_a_full_disk(
     "nothing is begun without them; all is done once there are some; nothing is run twice",
 )
 @pytest.mark.parametrize("left", [0, 1, 2, 4, 7, 10, 14])
-def test_without_inodes_what_is_begun_is_reported_truly(
+def test_lack_of_inodes_leaves_truthful_results(
     machine: Machine, heat: SignalServer, disk: Disk, left: int
 ) -> None:
     """With few inodes left, results of begun runs are true, and the rest is done later."""

@@ -63,7 +63,7 @@ _OK = re.compile(
 """A line that says of a script that it has run, or did not have to."""
 
 
-class Story:
+class Pair:
     """Two stacks on the same hosts, of which one is disturbed."""
 
     def __init__(self, hosts: SshHosts, seed: int) -> None:
@@ -256,12 +256,12 @@ def connections(hosts: SshHosts) -> list[psutil.Process]:
 def test_life_with_random_kills(machine: Machine) -> None:
     """Five scripts on two hosts, four of which pass values on: created, updated and deleted, again and again."""
     with by_ssh(machine, "one", "two") as hosts:
-        story = Story(hosts, SEED)
+        pair = Pair(hosts, SEED)
         version = 0
-        while sum(story.kills.values()) < KILLS:
-            for _ in range(story.chance.randint(2, 4)):
+        while sum(pair.kills.values()) < KILLS:
+            for _ in range(pair.chance.randint(2, 4)):
                 version += 1
-                story.take(version)
-            story.take(0)
-            count = sum(story.kills.values())
-            print(f"{count} kills in {version} versions: {story.kills}", flush=True)
+                pair.take(version)
+            pair.take(0)
+            count = sum(pair.kills.values())
+            print(f"{count} kills in {version} versions: {pair.kills}", flush=True)

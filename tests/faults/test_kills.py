@@ -117,26 +117,6 @@ def test_killed_before_anything_is_accepted(
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
 
-def test_killed_before_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
-    """A deployment that waited when the agent was killed is run once, by the next agent."""
-    given = [
-        deployment(each, script(machine, each), signal=heat.url(each))
-        for each in ("d1", "d2", "d3")
-    ]
-    end(begin(machine, given))
-    assert {each["state"] for each in machine.status().values()} == {
-        "running",
-        "accepted",
-    }
-    let_go(machine)
-
-    done = machine.apply(given)
-
-    assert done.code == 0, done.err
-    assert sorted(ran(machine)) == ["d1", "d2", "d3"]
-    assert [len(heat.values(each)) for each in ("d1", "d2", "d3")] == [1, 1, 1]
-
-
 def test_killed_while_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
     """The run of a killed agent goes on; the next agent follows that very process and signals its result once."""
     then = "echo out; echo err >&2; printf 1 >$heat_outputs_path.number; exit 3"
@@ -191,25 +171,6 @@ def test_run_that_ended_without_an_agent_is_reported(
             "text": "a\n",
         }
     ]
-
-
-def test_recorded_result_is_sent_after_a_kill(
-    machine: Machine, heat: SignalServer
-) -> None:
-    """A result that was on record when the agent was killed is sent by the next one, and nothing is run again."""
-    given = deployment(config=script(machine, then="echo once"), signal=heat.url())
-    heat.refuse()
-    let_go(machine)
-    agent = machine.start_apply([given], "--deliver-for", "60")
-    wait_until(lambda: machine.status().get("d1", {}).get("tries", 0) > 0)
-    end(agent)
-    heat.start()
-
-    done = machine.apply([given])
-
-    assert done.code == 0, done.err
-    assert ran(machine) == ["d1"]
-    assert [each["deploy_stdout"] for each in heat.values()] == ["once\n"]
 
 
 def test_unanswered_result_is_sent_again_after_a_kill(
@@ -426,20 +387,6 @@ def test_idempotent_run_is_repeated_after_an_interruption(
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
 
-def test_announced_run_without_a_start_signal_runs_later(
-    machine: Machine, heat: SignalServer
-) -> None:
-    """A run that was announced and never got the agent's word has not happened: the next agent runs it, once."""
-    given = deployment(config=script(machine), signal=heat.url())
-    craft(machine, given, "unstarted")
-    let_go(machine)
-
-    assert machine.apply([given]).code == 0
-    assert machine.apply([given]).code == 0
-    assert ran(machine) == ["d1"]
-    assert [each["deploy_status_code"] for each in heat.values()] == [0]
-
-
 def test_the_time_limit_passes_while_no_agent_is_there(
     machine: Machine, heat: SignalServer
 ) -> None:
@@ -534,7 +481,7 @@ def test_inputs_of_a_killed_agent_are_removed_later(
     assert heat.signals == []
 
 
-def test_only_what_was_chosen_is_run_again(machine: Machine) -> None:
+def test_interrupted_run_that_is_not_chosen_is_left_alone(machine: Machine) -> None:
     """A run that was interrupted and may be run again is left alone where it is not chosen."""
     text = f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n"
     given = deployment(config=text, options={"idempotent": True})

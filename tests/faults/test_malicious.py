@@ -287,7 +287,7 @@ def test_names_of_tools_start_nothing(
     "actions of a component that are paths, patterns, of other types, or look like another",
     "only the exact action is chosen; anything but a list of texts fails the deployment",
 )
-def test_actions_of_a_component_choose_nothing_else(
+def test_config_of_a_component_needs_its_exact_action(
     machine: Machine, canary: Path, tried: Tried
 ) -> None:
     """An action chooses a config only by its exact name, not by a pattern, another case or another type."""

@@ -204,7 +204,7 @@ def pem(tmp_path: Path) -> Callable[..., Path]:
     "hangs or trickles; HTTP where TLS is expected, and the other way round",
     "nothing is sent to a server that is not verified; the result is kept, and the reason is shown",
 )
-def test_results_go_to_servers_with_the_right_certificate_alone(
+def test_results_go_only_to_servers_with_the_right_certificate(
     servers: Servers, pem: Callable[..., Path], tried: Tried
 ) -> None:
     """A result is for one server."""

@@ -340,7 +340,9 @@ def test_an_answer_whose_body_trickles(machine: Machine, heat: SignalServer) -> 
     assert machine.status()["d1"]["state"] == "finished"
 
 
-def test_an_answer_whose_body_never_comes(machine: Machine, heat: SignalServer) -> None:
+def test_status_without_a_body_does_not_accept_the_result(
+    machine: Machine, heat: SignalServer
+) -> None:
     """The status alone does not accept the result: it is kept."""
     heat.always = Answer(200, {"Content-Length": "10"})
 

@@ -56,13 +56,21 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 """Damages of a file, by name."""
 
+OTHER_JSON: dict[str, Callable[[Path], object]] = {
+    "list": lambda path: path.write_bytes(b"[]"),
+    "types": lambda path: path.write_bytes(
+        b'{"identity": 5, "under": [], "content": 7}'
+    ),
+}
+"""Damages of a file with JSON, which leave it JSON."""
+
 fault = pytest.mark.fault
 
 
 def damage(path: Path, how: str) -> None:
     """Damage a file, whether it is there or not."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    DAMAGES[how](path)
+    {**DAMAGES, **OTHER_JSON}[how](path)
     if path.is_file() and not path.is_symlink():
         path.chmod(0o600)
 
@@ -328,7 +336,7 @@ def test_inputs_of_a_run_are_removed_later(
     "every file of the daemon's state but the journal damaged",
     "it starts, goes on, says what it has set aside, and runs nothing twice",
 )
-@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("how", [*DAMAGES, *OTHER_JSON])
 def test_no_broken_file_keeps_the_daemon_from_its_work(
     daemon: Daemon, machine: Machine, heat: SignalServer, how: str
 ) -> None:
@@ -352,6 +360,10 @@ def test_no_broken_file_keeps_the_daemon_from_its_work(
         damage(path, how)
     if how != "folder":  # that is a request, whatever is in it
         (machine.state / "asked" / "d1.again").unlink()
+    aside = [machine.state / name for name in ("learned.json", "instance.json")]
+    contents = {path: path.read_bytes() for path in aside if path.is_file()}
+    assert daemon.command("status").code == 0
+    assert daemon.command("status", "--json").code == 0
     daemon.put(
         [deployment("d2", counting(machine, "d2"), signal=heat.url("d2"))], "more"
     )
@@ -359,11 +371,16 @@ def test_no_broken_file_keeps_the_daemon_from_its_work(
     daemon.start(wait=how != "folder")
     daemon.wait_state("d2", "signalled")
     assert ran(machine) == ["d1", "d2"]
-    assert how == "folder" or daemon.health()["process"] == daemon.pid
+    if how != "folder":
+        assert daemon.health()["process"] == daemon.pid
+        document = json.loads((machine.state / "documents/local.json").read_bytes())
+        assert document["source"] == "local"
+        wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
     assert "Traceback" not in daemon.log
-    for name in ("learned.json", "instance.json") if how != "dangling" else ():
-        assert list(machine.state.glob(f"{name}.corrupt-*"))
-        assert daemon.said(name)
+    for path in aside if how not in ("dangling", "types") else ():
+        [kept] = machine.state.glob(f"{path.name}.corrupt-*")
+        assert path not in contents or kept.read_bytes() == contents[path]
+        assert len(daemon.said(path.name, kept.name)) == 1, daemon.log
     assert daemon.stop() == 0
 
 

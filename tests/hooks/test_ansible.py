@@ -21,31 +21,13 @@ from support import endings, pace
 from support.driver import Alone, Applied, Driver
 from support.loopback import wait_until
 from support.machine import BIN, Machine, deployment
+from support.playbooks import ours, playbook
 
 pytestmark = [pytest.mark.takes(60), pytest.mark.apart]
 
 ANSIBLE = BIN / "ansible-playbook"
 
 SECRET = "sesame-4711"
-
-Tasks = list[dict[str, Any]]
-
-
-def playbook(*tasks: dict[str, Any], **play: Any) -> Tasks:
-    """Return a playbook for this machine. Its interpreter is ours, so that none need be looked for."""
-    variables = {"ansible_python_interpreter": sys.executable, **play.pop("vars", {})}
-    usual = {"hosts": "localhost", "connection": "local", "gather_facts": False}
-    return [{**usual, **play, "vars": variables, "tasks": list(tasks)}]
-
-
-def ours(config: object = None, identity: str = "d1", **fields: Any) -> dict[str, Any]:
-    """Return a deployment with this tool; its config is text."""
-    text = (
-        config
-        if isinstance(config, str) or config is None
-        else json.dumps(config, indent=2)
-    )
-    return deployment(identity, text, group="ansible", **fields)
 
 
 def lines(result: dict[str, Any]) -> list[str]:
@@ -574,7 +556,11 @@ FACTS_FIRST = [
     "a failure that names the hosts or the tags, unless the deployment allows it",
 )
 def test_a_playbook_that_does_nothing(
-    driver: Driver, config: Tasks, options: dict[str, Any], says: str, callback: str
+    driver: Driver,
+    config: list[dict[str, Any]],
+    options: dict[str, Any],
+    says: str,
+    callback: str,
 ) -> None:
     """It is a failure although ansible succeeds, with any callback; a skipped task counts as a task."""
     (driver.folder / ".ansible.cfg").write_text(

@@ -4,33 +4,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from heat_config_hooks.tools import ansible_values
 from support.driver import Driver
-from support.machine import deployment
-
-Tasks = list[dict[str, Any]]
-
-
-def playbook(*tasks: dict[str, Any], **play: Any) -> Tasks:
-    """Return a playbook for this machine. Its interpreter is ours, so that none need be looked for."""
-    variables = {"ansible_python_interpreter": sys.executable, **play.pop("vars", {})}
-    usual = {"hosts": "localhost", "connection": "local", "gather_facts": False}
-    return [{**usual, **play, "vars": variables, "tasks": list(tasks)}]
-
-
-def ours(config: object = None, identity: str = "d1", **fields: Any) -> dict[str, Any]:
-    """Return a deployment with this tool; its config is text."""
-    text = (
-        config
-        if isinstance(config, str) or config is None
-        else json.dumps(config, indent=2)
-    )
-    return deployment(identity, text, group="ansible", **fields)
-
+from support.playbooks import ours, playbook
 
 COMMAND = "{{ lookup('pipe', 'touch %s') }}"
 """A text that runs a command if ansible takes it for a template."""

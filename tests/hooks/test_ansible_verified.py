@@ -32,15 +32,6 @@ def ours(machine: Machine, *tasks: Task, **fields: Any) -> None:
     assert done.code == 0, done.out + done.err
 
 
-def verified(machine: Machine) -> dict[str, Any]:
-    """Return what is said of the deployment; the exit code has to be that of its state."""
-    done = machine.agent("verify", "--json")
-    [row] = done.data["deployments"]
-    assert done.code == {"ok": 0, "drifted": 9, "unknown": 1}[row["state"]], done.err
-    assert isinstance(row, dict)
-    return row
-
-
 def written(path: Path, text: str, **more: Any) -> Task:
     """Return a task that writes a file."""
     copy = {"content": text, "dest": str(path), "mode": "0644"}
@@ -75,12 +66,12 @@ def test_playbook_is_verified_changed_verified_repaired_and_verified(
         folders,
     )
     ours(machine, *tasks, inputs={"greeting": "Hello {{ 1 + 1 }}"})
-    assert verified(machine)["state"] == "ok"
+    assert machine.verified()["state"] == "ok"
     page.write_text("Hello {{ 1 + 1 }}\nWorld\n")
     (machine.folder / "b").rmdir()
     before = contents(machine.folder)
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "drifted"
     assert row["message"] == f"write page: would change {page}, and 1 more"
@@ -95,7 +86,7 @@ def test_playbook_is_verified_changed_verified_repaired_and_verified(
     assert contents(machine.folder) == before, "the verification has changed something"
     assert machine.agent("verify", "--repair").code == 0
     assert page.read_text() == "Hello {{ 1 + 1 }}\nworld\n"
-    assert verified(machine)["state"] == "ok"
+    assert machine.verified()["state"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +132,7 @@ def test_task_that_check_mode_cannot_check_is_unknown(
     """Never ok: check mode skips it."""
     ours(machine, *tasks)
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert (row["state"], row["message"]) == ("unknown", reason)
 
@@ -163,10 +154,10 @@ def test_command_that_can_be_checked_is_in_effect(machine: Machine) -> None:
         {"name": "tell", "copy": {"content": "x", "dest": "{{ heat_outputs_path }}.x"}},
         outputs=[{"name": "x"}],
     )
-    assert verified(machine)["state"] == "ok"
+    assert machine.verified()["state"] == "ok"
     stamp.unlink()
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "drifted"
     assert [change["what"] for change in row["changes"]] == ["make"]
@@ -179,7 +170,7 @@ def test_secret_task_shows_nothing_but_its_name(machine: Machine) -> None:
     task = written(path, SECRET, no_log=True)
     skipped = written(path, "{{ item }}", no_log=True, when=False, loop=[SECRET])
     ours(machine, task, skipped)
-    assert verified(machine)["state"] == "ok"
+    assert machine.verified()["state"] == "ok"
     path.write_text(f"other {SECRET}")
 
     done = machine.agent("verify", "--diff")
@@ -203,10 +194,10 @@ def test_playbook_beside_its_files_is_verified_without_its_own_copy(
     [kept] = working.glob("*_playbook.yaml")
     kept.unlink()
 
-    assert verified(machine)["message"] == ""
+    assert machine.verified()["message"] == ""
     assert not kept.exists()
     page.unlink()
-    assert verified(machine)["state"] == "drifted"
+    assert machine.verified()["state"] == "drifted"
 
 
 def test_broken_ansible_is_unknown(machine: Machine) -> None:
@@ -223,7 +214,7 @@ def test_broken_ansible_is_unknown(machine: Machine) -> None:
         program.chmod(0o755)
         machine.environment["HEAT_ANSIBLE_CMD"] = str(program)
 
-        row = verified(machine)
+        row = machine.verified()
 
         assert row["state"] == "unknown"
         assert reason in row["message"]

@@ -47,14 +47,7 @@ class Site:
 
     def verify(self, **environment: str) -> dict[str, Any]:
         """Return what is said about the deployment."""
-        done = self.machine.agent(
-            "verify", "--json", **{**self._environment, **environment}
-        )
-        [row] = json.loads(done.out)["data"]["deployments"]
-        codes = {"ok": 0, "drifted": 9, "unknown": 1}
-        assert done.code == codes[row["state"]], done.out + done.err
-        assert isinstance(row, dict)
-        return row
+        return self.machine.verified(**{**self._environment, **environment})
 
     def changes(self) -> list[tuple[str, str]]:
         """Return each difference; empty if the deployment is in effect."""

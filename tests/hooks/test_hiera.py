@@ -82,7 +82,7 @@ def looked_up(etc: Path, tmp_path: Path, *keys: str) -> dict[str, Any]:
     return found
 
 
-def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(
+def test_hiera_reads_the_files_and_delete_removes_them(
     driver: Driver, etc: Path
 ) -> None:
     """The files have heat-agents' form, the same config changes nothing, and DELETE removes unchanged files."""
@@ -150,7 +150,7 @@ def test_hiera_finds_what_is_written_and_nothing_of_it_is_left(
 
 @pytest.mark.parametrize("options", [{}, {"version": 5}])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_puppet_finds_what_is_written(
+def test_puppet_reads_the_files(
     driver: Driver, etc: Path, tmp_path: Path, options: dict[str, object]
 ) -> None:
     """It reads the forms of Hiera 3 and Hiera 5, and the values have their types."""

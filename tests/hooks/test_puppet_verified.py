@@ -32,15 +32,6 @@ def ours(machine: Machine, manifest: str, **fields: Any) -> None:
     assert done.code == 0, done.out + done.err
 
 
-def verified(machine: Machine) -> dict[str, Any]:
-    """Return what is said of the deployment; the exit code has to be that of its state."""
-    done = machine.agent("verify", "--json")
-    [row] = done.data["deployments"]
-    assert done.code == {"ok": 0, "drifted": 9, "unknown": 1}[row["state"]], done.err
-    assert isinstance(row, dict)
-    return row
-
-
 def test_manifest_is_verified_changed_verified_repaired_and_verified(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -63,13 +54,13 @@ def test_manifest_is_verified_changed_verified_repaired_and_verified(
         inputs={"greeting": "Hello"},
         outputs=[{"name": "x"}],
     )
-    assert verified(machine)["message"] == ""
+    assert machine.verified()["message"] == ""
     page.write_text("Hello\nWorld\n")
     secret.write_text(f"no {SECRET}\n")
     stamp.unlink()
     states = [path.stat().st_mtime_ns for path in (tmp_path / "var").rglob("state/*")]
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "drifted"
     changes = {change["what"]: change for change in row["changes"]}
@@ -95,7 +86,7 @@ def test_command_that_runs_every_time_is_unknown(machine: Machine) -> None:
     """Without a condition, noop mode says of any `exec` that it would run."""
     ours(machine, "exec { '/bin/true': }\nexec { '/bin/false': unless => '/bin/true' }")
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "unknown"
     assert row["message"] == "1 of 2 resources cannot be checked: Exec[/bin/true]"
@@ -116,16 +107,16 @@ def test_manifest_that_fails_in_noop_mode_is_unknown(
         f"include site\nexec {{ '/bin/true': unless => '{probe}' }}",
         options={"modulepath": str(tmp_path / "modules")},
     )
-    assert verified(machine)["message"] == ""
+    assert machine.verified()["message"] == ""
     probe.unlink()
     probe.mkdir()
     assert (
         "noop mode fails: /Stage[main]/Main/Exec[/bin/true]"
-        in verified(machine)["message"]
+        in machine.verified()["message"]
     )
     module.write_text("class site { fail('no such release') }")
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "unknown"
     assert "no such release" in row["message"]
@@ -139,11 +130,11 @@ def test_changed_inputs_of_hiera_have_drifted(machine: Machine, tmp_path: Path) 
         inputs={"word": SECRET},
         options={"enable_hiera": True, "enable_facter": False},
     )
-    assert verified(machine)["message"] == ""
+    assert machine.verified()["message"] == ""
     [data] = (tmp_path / "hieradata").iterdir()
     data.write_text("{}")
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["message"] == f"{data}: its content differs"
     assert SECRET not in str(row)

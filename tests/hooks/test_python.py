@@ -144,7 +144,7 @@ def test_an_output_counts_as_soon_as_it_is_set(
         assert values["deploy_stderr"] == "enough\n"
 
 
-def test_a_traceback_is_of_the_script_alone(driver: Driver) -> None:
+def test_traceback_shows_only_the_script(driver: Driver) -> None:
     """It names the file, lines and text of the script, and no frame of the program around it."""
     config = "def fail():\n    return 1 / zero\n\nzero = 0\nfail()\n"
 

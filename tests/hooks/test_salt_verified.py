@@ -28,15 +28,6 @@ def ours(machine: Machine, states: str, **fields: Any) -> None:
     assert done.code == 0, done.out + done.err
 
 
-def verified(machine: Machine) -> dict[str, Any]:
-    """Return what is said of the deployment; the exit code has to be that of its state."""
-    done = machine.agent("verify", "--json")
-    [row] = done.data["deployments"]
-    assert done.code == {"ok": 0, "drifted": 9, "unknown": 1}[row["state"]], done.err
-    assert isinstance(row, dict)
-    return row
-
-
 def test_states_are_verified_changed_verified_repaired_and_verified(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -70,14 +61,14 @@ make:
         inputs={"greeting": "Hello"},
         outputs=[{"name": "x"}],
     )
-    assert verified(machine)["message"] == ""
+    assert machine.verified()["message"] == ""
     page.write_text("Hello\nWorld\n")
     secret.write_text(f"no {SECRET}\n")
     stamp.unlink()
     working = machine.state / "heat-config-salt"
     before = {path: path.lstat().st_mtime_ns for path in working.rglob("*")}
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "drifted"
     changes = {change["what"]: change for change in row["changes"]}
@@ -102,7 +93,7 @@ def test_command_that_runs_every_time_is_unknown(machine: Machine) -> None:
     states = "always: {cmd.run: [{name: echo a}]}\nnever: {cmd.run: [{name: echo b}, {onlyif: 'false'}]}\n"
     ours(machine, states)
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "unknown"
     assert row["message"] == "1 of 2 states cannot be checked: cmd.run always"
@@ -117,12 +108,12 @@ def test_states_that_fail_in_a_test_are_unknown(
     page.parent.mkdir(parents=True)
     page.write_text(f"{there}: {{file.exists: []}}\n")
     ours(machine, "include: [page]\n")
-    assert verified(machine)["message"] == ""
+    assert machine.verified()["message"] == ""
     there.unlink()
-    assert "does not exist" in verified(machine)["message"]
+    assert "does not exist" in machine.verified()["message"]
     page.write_text("{{ no_such_thing() }}\n")
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "unknown"
     assert "no_such_thing" in row["message"]
@@ -135,7 +126,7 @@ def test_states_that_are_only_tested_are_unknown(
     states = f"{tmp_path}/page: {{file.managed: [{{contents: x}}]}}\n"
     ours(machine, states, options={"test": True})
 
-    row = verified(machine)
+    row = machine.verified()
 
     assert row["state"] == "unknown"
     assert "only tests its states" in row["message"]

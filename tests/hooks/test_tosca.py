@@ -292,7 +292,7 @@ def test_two_scripts_are_two_steps(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_only_what_makes_something_says_that_it_has_run(driver: Driver) -> None:
+def test_suspended_operation_does_not_run_its_dependents(driver: Driver) -> None:
     """Suspending and resuming an operation does not run its dependents again."""
     for number, (action, has) in enumerate(
         {"CREATE": 1, "UPDATE": 1, "SUSPEND": 0, "RESUME": 0, "DELETE": 0}.items()

@@ -246,7 +246,7 @@ def test_several_fit() -> None:
     ]
 
 
-def test_a_list_of_what_is_not_used_is_looked_at_as_well() -> None:
+def test_unused_list_of_an_environment_is_checked() -> None:
     """An environment is right or wrong by itself."""
     assert len(refused(LIST, parent="resources: {}\n")) == 1
 

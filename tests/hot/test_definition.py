@@ -331,7 +331,7 @@ def types(
         ("{resources: {'*': {My::T: Z}}}", ["My::T"]),
     ],
 )
-def test_types_stand_for_what_the_registry_says(
+def test_registry_maps_types_in_the_order_of_heat(
     registry: str, found: list[str]
 ) -> None:
     """A mapping for the resource first, then by the alphabet: a wildcard before the type's own name, as with Heat."""
@@ -344,7 +344,7 @@ def test_a_type_that_is_mapped_to_itself_is_refused() -> None:
         define("resources: {r: {type: A}}\n", "resource_registry: {A: B, B: A}\n")
 
 
-def test_a_child_sees_what_is_said_for_it() -> None:
+def test_child_sees_the_mappings_below_its_resource() -> None:
     """Mappings below its resource's name, those for patterns too; and not the line by which it was found."""
     registry = "{My::T: X, resources: {c: {r: {My::T: Inner}, hooks: pre-create}, 'c*': {restricted_actions: replace}}}"
     environment = f"resource_registry: {registry}\n"

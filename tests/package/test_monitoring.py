@@ -6,7 +6,10 @@ import json
 import re
 import shutil
 import subprocess
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,10 @@ from heat_config_agent.state import health
 from heat_config_agent.state.followed import Followed
 from heat_config_agent.state.health import Health
 from package.built import ROOT, package
-from support import entries, pace
+from support import endings, entries, pace, ports
+from support.http import Answer, Stub
+from support.loopback import wait_until
+from support.machine import Machine, deployment
 from support.tools import need
 
 FOLDER = ROOT / "packaging/monitoring"
@@ -229,6 +235,101 @@ def test_each_trouble_raises_its_alert_and_a_healthy_machine_none(
     done = promtool("test", "rules", tmp_path / "alerts_test.yaml")
     assert done.returncode != 0
     assert "HeatConfigDeploymentsFailed" in done.stdout + done.stderr
+
+
+class Prometheus:
+    """A Prometheus of its own, which asks a file every second as if an exporter had read it."""
+
+    def __init__(self, folder: Path, metrics: Path) -> None:
+        headers = {"Content-Type": "text/plain; version=0.0.4"}
+        self._exporter = Stub(lambda _: Answer(200, headers, metrics.read_bytes()))
+        self._place = f"127.0.0.1:{ports.reserved()}"
+        folder.mkdir()
+        job = {
+            "job_name": "node",
+            "static_configs": [{"targets": [f"127.0.0.1:{self._exporter.port}"]}],
+        }
+        settings = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(FOLDER / "alerts.yaml")],
+            "scrape_configs": [job],
+        }
+        (folder / "prometheus.yml").write_text(json.dumps(settings))
+        self._words = [
+            "prometheus",
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={self._place}",
+        ]
+
+    @contextmanager
+    def runs(self) -> Iterator[None]:
+        """Run it meanwhile."""
+        self._exporter.start()
+        process = subprocess.Popen(self._words, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            endings.end(process)
+            self._exporter.stop()
+
+    def result(self, what: str) -> Any:
+        """Return the data of an answer; nothing while it does not answer yet."""
+        url = f"http://{self._place}/api/v1/{what}"
+        try:
+            with urllib.request.urlopen(url, timeout=pace.seconds(10)) as answer:
+                return json.load(answer)["data"]
+        except OSError:
+            return {"result": [], "alerts": []}
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Return the samples that a query has now."""
+        query = urllib.parse.urlencode({"query": expression})
+        found: list[dict[str, Any]] = self.result(f"query?{query}")["result"]
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.takes(60)
+def test_failure_is_on_the_dashboard(machine: Machine) -> None:
+    """A real Prometheus has the file of a real agent: panels name the failed deployment, and its alert is pending."""
+    need("prometheus", "prometheus")
+    metrics, settings = machine.folder / "metrics", machine.folder / "agent.conf"
+    deployments = [
+        deployment("d1", "#!/bin/sh\nexit 3\n", name="till"),
+        deployment("d2", name="stock"),
+    ]
+    document = machine.write({"deployments": deployments})
+    settings.write_text(
+        f"[agent]\ncollectors = file\nmetrics_file = {metrics}\n[file]\npath = {document}\n"
+    )
+    done = machine.agent("run", "--once", "--config", str(settings))
+    assert done.code == 1, done
+    server = Prometheus(machine.folder / "prometheus", metrics)
+    with server.runs():
+        wait_until(lambda: server.query("heat_config_agent_up") != [], 60)
+        wait_until(lambda: server.result("alerts")["alerts"] != [], 60)
+        alerts = server.result("alerts")["alerts"]
+        seen = {
+            panel["title"]: [
+                sample
+                for target in panel["targets"]
+                for sample in server.query(
+                    target["expr"].replace("$job", ".*").replace("$instance", ".*")
+                )
+            ]
+            for panel in panels()
+        }
+    assert [each["value"][1] for each in seen["Failed"]] == ["1"]
+    assert [each["metric"]["name"] for each in seen["Failed deployments"]] == ["till"]
+    assert [each["value"][1] for each in seen["Blocked agents"]] == ["0"]
+    assert {each["metric"]["name"] for each in seen["Longest runs"]} == {
+        "till",
+        "stock",
+    }
+    assert "HeatConfigDeploymentsFailed" in {
+        each["labels"]["alertname"] for each in alerts
+    }
 
 
 @pytest.mark.slow

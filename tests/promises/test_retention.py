@@ -78,7 +78,9 @@ def prune(machine: Machine, *arguments: str, **values: object) -> Done:
 # Secrets.
 
 
-def test_secrets_of_what_is_done_go(machine: Machine, heat: SignalServer) -> None:
+def test_secrets_of_finished_deployments_are_removed(
+    machine: Machine, heat: SignalServer
+) -> None:
     """From the journal, from deployed/, from the folders of the hook and from what was printed; the id stays known."""
     given = [secret(machine, signal=heat.url())]
     conf = settings(machine, keep_secrets=0)
@@ -510,9 +512,7 @@ def test_files_over_the_limit_are_reported(
 # The daemon.
 
 
-def test_the_daemon_removes_what_is_kept_no_longer(
-    machine: Machine, daemon: Daemon
-) -> None:
+def test_daemon_prunes_without_being_asked(machine: Machine, daemon: Daemon) -> None:
     """At its start, once a deployment is done, and when it is asked to."""
     machine.apply([secret(machine)])
     daemon.configure(keep_secrets=0)

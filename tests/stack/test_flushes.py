@@ -77,7 +77,7 @@ def test_additional_deployment_costs_two_flushes(disk: Disk, tmp_path: Path) -> 
     assert counts[1]["deployed"] > 0, "its files were never made safe"
 
 
-def test_nothing_relies_on_what_is_not_on_disk(
+def test_each_step_is_on_disk_before_the_next(
     disk: Disk, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deployment begins, and a result counts as delivered, once the stack and the journal have it on disk."""

@@ -45,7 +45,7 @@ def resources(tmp_path: Path) -> Path:
     return Path(shutil.copytree(HEAT / "engine" / "resources", tmp_path / "resources"))
 
 
-def test_all_load_but_those_that_need_a_library(resources: Path) -> None:
+def test_modules_of_heat_load_unless_a_library_is_missing(resources: Path) -> None:
     """The reason for each of the others is a library that is not installed, with the way to install it."""
     loaded = plugins.load([resources])
     reasons = [each.partition(" is not used: it needs ")[2] for each in loaded.disabled]

@@ -35,7 +35,7 @@ def test_output_of_a_script_is_an_input_of_the_next(working: Working) -> None:
     assert working.root.output("printed") == "hello ada\n"
 
 
-def test_a_failure_holds_up_what_needs_it_and_nothing_else(working: Working) -> None:
+def test_failure_stops_only_its_dependents(working: Working) -> None:
     """The stack has failed, with the reason; another deployment is carried out, and a dependent one never begun."""
     working.session.create(
         made(
@@ -113,7 +113,7 @@ def test_nobody_is_waited_for_who_is_not_to_answer(working: Working) -> None:
     assert log.read_text() == "ran\n"
 
 
-def test_only_what_is_for_one_server(working: Working) -> None:
+def test_deployments_of_other_servers_are_not_run(working: Working) -> None:
     """By the name of its resource; what is for another one counts as done, and says that it was not."""
     log = working.folder / "log"
     server = {"type": "OS::Nova::Server", "properties": {"flavor": "f"}}

@@ -159,6 +159,15 @@ class Machine:
             environment,
         )
 
+    def verified(self, **environment: str) -> dict[str, Any]:
+        """Return what `verify` says of the only deployment; the exit code has to be that of its state."""
+        done = self.agent("verify", "--json", **environment)
+        [row] = done.data["deployments"]
+        codes = {"ok": 0, "drifted": 9, "unknown": 1}
+        assert done.code == codes[row["state"]], done.out + done.err
+        assert isinstance(row, dict)
+        return row
+
     def command(
         self,
         program: str,

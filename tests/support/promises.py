@@ -26,8 +26,7 @@ import psutil
 
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.state import journal
-from heat_config_hooks import processes
-from support import endings, kill_points, pace
+from support import kill_points, pace
 from support.loopback import Signal, SignalServer
 from support.machine import Machine, deployment
 from support.walks import below
@@ -116,10 +115,8 @@ class World:
         self.chance = random.Random(seed)  # noqa: S311  # it is to be repeatable
         self.handed: dict[str, Handed] = {}
         self.kills = 0
-        self.may_be_interrupted = False
-        """True if another process than the agent was killed, so that the outcome of a run may be unknown."""
         self.interrupted: set[str] = set()
-        """Where it is known which runs were killed: their ids."""
+        """The ids of the deployments whose runs were killed, so that their outcome may be unknown."""
         self.may_be_damaged = False
         """True if the state was damaged on purpose."""
         self._evidence = machine.folder / "evidence"
@@ -286,26 +283,6 @@ class World:
         self.kills += alive
         return alive
 
-    def kill_a_run(self, *, whole: bool = False) -> bool:
-        """Kill the supervisor of a run, or, where it is `whole`, the command that it watches over; return whether."""
-        for entry in journal.read(self.machine.state).values():
-            if (
-                entry.state is State.RUNNING
-                and entry.run
-                and processes.alive(entry.run.pid, entry.run.ticks)
-            ):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    return self._kill(psutil.Process(entry.run.pid), whole=whole)
-        return False
-
-    def _kill(self, supervisor: psutil.Process, *, whole: bool) -> bool:
-        hit = endings.kill(
-            *endings.children(supervisor, recursive=True) if whole else [supervisor]
-        )
-        self.may_be_interrupted = self.may_be_interrupted or hit
-        self.kills += hit
-        return hit
-
     # Looking.
 
     def entries(self) -> dict[str, Entry]:
@@ -465,7 +442,7 @@ class World:
     ) -> list[str]:
         """Return what is not true in a result."""
         code = int(value["deploy_status_code"])
-        interrupted = self.may_be_interrupted or handed.id in self.interrupted
+        interrupted = handed.id in self.interrupted
         if code == INTERRUPTED and "interrupted" in value["deploy_stderr"]:
             return (
                 []

@@ -26,6 +26,15 @@ urllib.request.urlopen(urllib.request.Request(sys.argv[1], b"{}", {"X-Auth-Token
 """
 
 
+def stack(machine: Machine, *words: str) -> Done:
+    """Run `heat-config-agent stack WORDS`."""
+    done = machine.command(
+        "heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {}
+    )
+    assert "Traceback" not in done.err
+    return done
+
+
 class Stacks:
     """The stack `t`, and the commands that work on it."""
 

@@ -503,7 +503,7 @@ def zaqar(place: Place) -> None:
 
 
 def zaqar_websocket(place: Place) -> None:
-    """Zaqar over WebSocket. What arrives is each action, at the queue that it is about."""
+    """Zaqar over WebSocket. Each action arrives at its queue."""
     asyncio.set_event_loop(asyncio.new_event_loop())
     starter = _zaqar(place, "websocket")
     note = Notes(place.folder, "zaqar-websocket")

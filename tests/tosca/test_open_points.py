@@ -74,7 +74,7 @@ def test_a_program_that_is_not_here_is_left_open(
         (b"", True),
     ],
 )
-def test_the_first_line_says_what_runs_a_file(
+def test_first_line_of_a_file_chooses_its_processor(
     content: bytes, is_open: bool, tmp_path: Path
 ) -> None:
     """Where neither its type nor its extension does."""

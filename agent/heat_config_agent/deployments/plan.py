@@ -92,7 +92,7 @@ class Known:
     marked: Collection[str] = ()
     """The keys with a file in the folder `deployed/`."""
     begun: Collection[str] = ()
-    """The keys and ids with such a file of which another agent has begun a run and recorded no result."""
+    """The keys and ids with such a file whose run another agent has begun, without a recorded result."""
     folder: str = ""
     """The path of that folder; empty if it does not exist, so that a missing file means nothing."""
     back: Collection[str] = ()
@@ -263,7 +263,7 @@ def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list
         if deployment.action == cleanup.ACTION:
             return _new(deployment, known, _LEFT)
         return _new(deployment, known, _AFTER if _waits(deployment, known) else "new")
-    # 3. A person has asked for it.
+    # 3. A deployment that a person has asked to run again loses nothing.
     if entry.again:
         return _new(deployment, known, _repair(entry) or "asked to run again")
     # 4. It has left the metadata and has to be cleaned up; or it is back after that.

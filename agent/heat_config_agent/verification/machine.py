@@ -35,7 +35,7 @@ class Ground:
     """The deployments of current documents by key, for those whose own document is not kept any more."""
     parallel: int = 1
     are_as_run: bool = False
-    """True if `documents` has the deployments as they have run, with the verifications of today: they count first."""
+    """True if `documents` has the deployments as they ran, with current verifications: then they take precedence."""
 
 
 @dataclass(frozen=True, kw_only=True)

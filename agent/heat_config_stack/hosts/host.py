@@ -38,7 +38,7 @@ class Host:
     state_dir: str = ""
     """The state directory of the agent there; empty for the usual one."""
     command: str = PROGRAM
-    """The agent there, as words of a shell."""
+    """The command of the agent on the host, as words of a shell."""
     become: bool = False
     """True if the agent there is started with `sudo -n`."""
     ssh_config: str = ""

@@ -128,7 +128,7 @@ def of_units(
     """Return the verdict about what systemd has loaded, and the states of the units that are `expected` to be up.
 
     `files` and `sources` are the paths of the unit files, or of the files that units are generated from, by unit.
-    The files of `differing` units differ already: that systemd has something else follows from it.
+    Units in `differing` have differing files, so it is not reported as well that systemd has loaded something else.
     """
     parts = []
     for unit in shown:

@@ -39,7 +39,7 @@ def _theirs(folder: Path, deployments: list[dict[str, Any]]) -> peers.Image:
 
 @contextlib.contextmanager
 def _nothing_new(folder: Path) -> Iterator[list[Subject]]:
-    """Nothing new among many, and, for what each of them costs, nothing new where there is just one."""
+    """A pass without news over many deployments, and over a single one: the difference is the cost of each."""
     with server.running(folder / "documents") as heat:
         one, many = work.deployments(1, heat), work.deployments(KNOWN, heat)
         ours = _ours(folder / "ours1", one), _ours(folder / "ours", many)

@@ -180,7 +180,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _ended(code: ExitCode, *, drop_in: bool, has_troubles: bool) -> ExitCode:
-    """Return the exit code of the command for that of the deployments."""
+    """Return the exit code of the command, given the exit code of the deployments."""
     if has_troubles and code is ExitCode.OK:
         return ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code

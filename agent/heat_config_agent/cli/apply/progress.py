@@ -35,7 +35,7 @@ _NAME = 24
 _OUTPUT_CHARACTERS = 200
 """Number of characters of an output value that a row shows."""
 
-_USUAL = "new"
+_USUAL = ("new", "accepted earlier and not started yet")
 """The reason of most steps, which says nothing."""
 
 _ORDER = (
@@ -162,7 +162,7 @@ class Lines(Report):
 
     def _conclude(self, step: Step, entry: Entry, result: str) -> None:
         """Print the row of a deployment that has ended; `result` is the fate of its result."""
-        why = entry.reason or ("" if step.reason == _USUAL else step.reason)
+        why = entry.reason or ("" if step.reason in _USUAL else step.reason)
         shown = [
             f"{name} = {_short(value if isinstance(value, str) else json.dumps(value))}"
             for name, value in outputs(entry, step.deployment).items()

@@ -261,7 +261,7 @@ def _add_rollback(parser: argparse.ArgumentParser) -> None:
         dest="rollback",
         action="store_const",
         const=True,
-        help="the same",
+        help="the same as --rollback",
     )
 
 
@@ -617,7 +617,9 @@ def _add_snapshot(inner: state_options.Commands) -> None:
         _run("archives", "show"),
         "snapshot",
     )
-    parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
+    parser.add_argument(
+        "snapshot", metavar="SNAPSHOT", help="the id or the name of a snapshot"
+    )
     parser.add_argument("--reveal", action="store_true", help="do not mask secrets")
     parser = _changes(
         group,
@@ -625,7 +627,9 @@ def _add_snapshot(inner: state_options.Commands) -> None:
         "restore a stack to a snapshot",
         _run("archives", "restore"),
     )
-    parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
+    parser.add_argument(
+        "snapshot", metavar="SNAPSHOT", help="the id or the name of a snapshot"
+    )
     state_options.add_yes(parser)
     parser.epilog = _codes({1: f"{_MEANINGS[1]}, {_ASKS}"})
     parser = _worked_on(
@@ -636,7 +640,9 @@ def _add_snapshot(inner: state_options.Commands) -> None:
         "snapshot",
     )
     _add_stack(parser)
-    parser.add_argument("snapshot", metavar="SNAPSHOT", help="its id or its name")
+    parser.add_argument(
+        "snapshot", metavar="SNAPSHOT", help="the id or the name of a snapshot"
+    )
     state_options.add_yes(parser)
     parser.epilog = _codes({1: f"the snapshot could not be deleted, {_ASKS}"})
 

@@ -196,7 +196,7 @@ def test_command_that_cannot_be_started_is_recorded_and_reported(
     assert runs.text("stderr")
 
 
-def test_a_folder_to_work_in_that_is_not_there_fails_the_run(runs: Runs) -> None:
+def test_missing_working_folder_fails_the_run(runs: Runs) -> None:
     """The command is not run anywhere else; no more than this deployment fails, however quickly it does."""
     for _ in range(20):
         try:
@@ -629,7 +629,7 @@ def test_a_command_too_long_for_the_kernel_is_not_started(runs: Runs) -> None:
         runs.start("echo", "x" * 200_000, announce=announce)
 
 
-def test_why_a_run_is_ended_is_on_record_where_there_is_room_for_it(
+def test_reason_for_ending_a_run_is_recorded_if_there_is_room(
     tmp_path: Path,
 ) -> None:
     """The reason is known to whichever agent sees its end, and spoils nothing that the supervisor writes."""

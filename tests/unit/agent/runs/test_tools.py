@@ -25,8 +25,8 @@ def test_a_hook_of_ours_needs_no_file(tmp_path: Path) -> None:
     assert tool.builtin
 
 
-def test_an_executable_of_the_tools_name_is_its_hook(tmp_path: Path) -> None:
-    """As heat-agents' and people's own are."""
+def test_executable_with_the_name_of_a_tool_is_its_hook(tmp_path: Path) -> None:
+    """Executables of heat-agents and of users are hooks by their names."""
     tool = Tools([install(tmp_path, "mine")]).find("mine")
     assert tool == Tool("mine", str(tmp_path / "mine"))
     assert not tool.builtin

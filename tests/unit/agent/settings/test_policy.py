@@ -124,10 +124,10 @@ def test_a_rule_that_its_author_cannot_mean_is_a_mistake(rule: str, why: str) ->
         ("daemon", NOBODY, "the user 'nobody' is not in it"),
     ],
 )
-def test_runs_without_a_user_are_those_of_the_agents_own(
+def test_run_without_a_user_counts_as_the_agents_user(
     users: str, agent: int, refused: str
 ) -> None:
-    """The rule allows them by the word root, or by the name that the agent's user has."""
+    """The rule allows such runs by the word root, or by the name of the agent's user."""
     os.seteuid(agent)
     try:
         found = policy.parse("/p", f"[policy]\nusers = {users}\n")

@@ -40,7 +40,7 @@ def test_a_success_is_sent(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 410, 413, 422])
-def test_an_answer_that_no_repetition_changes_is_a_refusal(status: int) -> None:
+def test_final_answer_is_a_refusal(status: int) -> None:
     """A refused result is kept and shown, and not sent again by itself."""
     assert judge(status) == Outcome("a", Fate.REFUSED, f"HTTP {status} Reason")
 

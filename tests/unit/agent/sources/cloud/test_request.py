@@ -302,7 +302,7 @@ def test_an_answer_that_nobody_asked_to_be_compressed_is_read(
     ],
     ids=["not compressed", "cut", "not chunked", "hangs up", "resets"],
 )
-def test_half_an_answer_is_none(swift: SignalServer, answer: Answer) -> None:
+def test_incomplete_answer_is_not_used(swift: SignalServer, answer: Answer) -> None:
     """The next one is, over a new connection."""
     swift.answers.append(answer)
     asked = source(swift)

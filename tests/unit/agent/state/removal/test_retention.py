@@ -79,7 +79,7 @@ def test_secrets_go_at_once_where_that_is_wanted() -> None:
 
 @pytest.mark.parametrize("state", PENDING)
 @pytest.mark.parametrize("left", [True, False])
-def test_nothing_goes_of_what_is_not_over(state: State, left: bool) -> None:
+def test_undelivered_result_keeps_its_files(state: State, left: bool) -> None:
     """An undelivered result keeps everything, whatever its age and size, also on a full disk."""
     tight = Limits(secrets=0, age=0, count=1, size=0, files=1)
     entries = [
@@ -99,8 +99,8 @@ def test_a_result_that_was_delivered_late_goes_too(state: State, goes: bool) -> 
     assert due(replace(late, values=None)) == []
 
 
-def test_nothing_goes_of_what_is_to_run_again() -> None:
-    """A person has asked for it."""
+def test_deployment_that_will_run_again_keeps_its_files() -> None:
+    """A deployment that a person has asked to run again loses nothing."""
     assert due(entry(days=99, again=True, removed=Removed.NOTHING)) == []
 
 
@@ -114,7 +114,7 @@ def test_damaged_record_is_kept_until_its_deployment_left() -> None:
     assert said(found) == [("a", Part.DEPLOYMENT)]
 
 
-def test_all_goes_of_what_has_left_long_ago() -> None:
+def test_deployment_that_left_long_ago_loses_its_files() -> None:
     """Part is still in the metadata loses what its tool has printed."""
     found = due(
         entry("old", 31),
@@ -176,7 +176,7 @@ def test_unremovable_output_counts_towards_the_limit() -> None:
     assert said(due(*running, entry("old", 1))) == [("old", Part.DEPLOYMENT)]
 
 
-def test_on_a_full_disk_the_output_of_what_has_left_goes() -> None:
+def test_full_disk_removes_the_output_of_departed_deployments() -> None:
     """At once, so that work can go on; results that somebody may ask for stay."""
     found = due(entry("left"), entry("kept", left=False), full=True)
     assert said(found) == [("left", Part.OUTPUT)]

@@ -149,7 +149,7 @@ def test_name_of_this_machine_is_free() -> None:
 
 
 def test_this_machine_has_to_meet_a_filter() -> None:
-    """A machine that asks for more than this one has is refused with the facts of this machine."""
+    """A filter that asks for more than this machine has is refused with the facts of this machine."""
     wanted = "{ capabilities: [ host: { properties: [ num_cpus: { greater_or_equal: 8 } ] } ] }"
     built = service(
         f"app: {{ type: App, requirements: [ host: {{ node_filter: {wanted} }} ] }}\n",
