@@ -868,6 +868,17 @@ def test_stack_that_is_gone_is_forgotten_when_its_host_is_reached(
     assert (kept(hosts, "db1"), registered(hosts)) == ([], [])
 
 
+def test_host_that_no_record_names_is_remembered(machine: Machine) -> None:
+    """A stack of a version without such records is deleted while its host is away."""
+    hosts = Hosts(machine, "db1")
+    assert hosts.apply(hosts.template("db"), hosts.file(db="db1")).code == 0
+    (record,) = registered(hosts)
+    record.unlink()
+    hosts.says("db1", "Host key verification failed.\n")
+    assert hosts.stack("delete", "t", "--yes", "--force").code == 0
+    assert registered(hosts) == [record]
+
+
 def test_check_of_hosts_has_a_stack_that_is_gone_forgotten(machine: Machine) -> None:
     """It says so once, and a stack that is still there keeps its folder."""
     hosts = Hosts(machine, "db1")

@@ -147,6 +147,8 @@ class Fleet:
         left = [each for place, each in self._connections.items() if place not in kept]
         if not left:
             return
+        if self._register is not None:  # an earlier version has not noted them
+            self._register.note(world.root, [each.host for each in left])
         for connection in left:
             connection.forget()
         while any(each.busy for each in left):
