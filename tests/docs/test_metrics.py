@@ -13,7 +13,7 @@ def test_every_metric_is_documented() -> None:
         path.read_text()
         for path in (ROOT / "agent/heat_config_agent").rglob("health.py")
     )
-    written = set(re.findall(r'_metric\(\s*"(\w+)"', source))
+    written = set(re.findall(r'(?m)(?:_metric\(\s*|^ {8}\()"(\w+)", ?', source))
     table = (
         (ROOT / "docs/monitor.md")
         .read_text()

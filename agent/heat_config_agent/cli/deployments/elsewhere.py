@@ -115,10 +115,12 @@ class Following:
         self._read, self._words = read, words
         self._followed: dict[str, _Followed] = {}
         self._looked = -_LOOK
+        self._was_at_work = True
 
     def copy(self, wide: int, *, at_work: bool) -> bool:
         """Print what is new; return whether there may be more. New runs may begin while the stack is `at_work`."""
-        if time.monotonic() - self._looked >= _LOOK:
+        has_ended, self._was_at_work = self._was_at_work and not at_work, at_work
+        if has_ended or time.monotonic() - self._looked >= _LOOK:
             self._looked = time.monotonic()
             for each in self._read():
                 if each.run not in self._followed:
@@ -127,7 +129,7 @@ class Following:
         up = sum(one.is_up for one in every)
         for one in every:
             if not one.is_up and one.is_due(at_work=at_work) and up < _AT_ONCE:
-                one.begin(self._words)
+                one.begin(self._words, at_work=at_work)
                 up += 1
             one.copy(wide)
         return any(one.is_up or one.is_due(at_work=at_work) for one in every)
@@ -168,6 +170,8 @@ class _Followed:
         """The lines from the first one that may be about the command itself, and not of the run."""
         self._code: int | None = None
         self._again, self._delay = 0.0, _LOOK
+        self._is_early = True
+        """True if the host was last asked while runs could begin yet."""
 
     @property
     def is_up(self) -> bool:
@@ -177,10 +181,13 @@ class _Followed:
         """Return whether it has to be followed, from the beginning or again; not before some time has passed."""
         if self._code is None:
             return True
-        # the run has not begun there, or the host is not reached
-        return at_work and self._code != 0 and time.monotonic() >= self._again
+        # the run had not begun there when the host was asked, or the host was not reached
+        if at_work:
+            return self._code != 0 and time.monotonic() >= self._again
+        return self._code != 0 and self._is_early
 
-    def begin(self, words: Sequence[str]) -> None:
+    def begin(self, words: Sequence[str], *, at_work: bool) -> None:
+        self._is_early = at_work
         self._process = stack_package.follow_elsewhere(self._one, words)
         self._rest = {"stdout": b"", "stderr": b""}
         self._seen = {"stdout": 0, "stderr": 0}
