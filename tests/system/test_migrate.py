@@ -387,7 +387,7 @@ def test_commands_of_the_page_migrate_and_lead_back(
     assert "were given d0, but have not begun" in migrate(image, "--plan").out
     (image.disk / "var/lib/mine/d0.json").touch()
 
-    assert len(commands) == 8
+    assert len(commands) == 7
     for each in commands:
         done = image.run(*each.line.split(), seconds=120)
         assert done.code == 0, f"{each.line}: {done.out}{done.err}"
