@@ -143,7 +143,7 @@ APPLY = """
 --list-tasks ok.json | --plan
 -v ok.json | log NAME
 --version |
--i inventory ok.json | this machine
+-i inventory ok.json | --hosts FILE names a host
 --extra-vars name=Ada greeting.yaml | --parameter NAME=VALUE
 --noop ok.json | --plan
 -vvv ok.json | log NAME
