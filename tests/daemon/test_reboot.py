@@ -449,12 +449,9 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     daemon.start(*boot())
     reason = "interrupted: the machine went down while it ran"
     wait_until(lambda: bool(daemon.said("has failed", "deployment", reason)), LONG)
-    for words in (
-        ["status"],
-        ["status", "--check"],
-        ["source", "list"],
-        ["doctor"],
-    ):
+    # the record of the source is written after the deployment's
+    wait_until(lambda: reason in daemon.command("status", "--check").out, LONG)
+    for words in (["status"], ["source", "list"], ["doctor"]):
         assert reason in daemon.command(*words).out
     assert "source sync web --again" in daemon.command("doctor").out
     go.touch()

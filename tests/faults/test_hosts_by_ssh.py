@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import psutil
 import pytest
 
-from support import pace
+from support import pace, tools
 from support.machine import Machine
 from support.remote import SshHosts, by_ssh
 
@@ -58,12 +59,28 @@ def test_host_without_an_agent_is_refused(machine: Machine) -> None:
         assert "(install it, or say with 'command' where it is)" in done.err
 
 
+def hold_back_clients(hosts: SshHosts) -> Path:
+    """Have the client only print its configuration from now on; return the file that exists once it began more."""
+    begun = hosts.folder / "begun"
+    client = hosts.folder / "bin" / "ssh"
+    client.write_text(
+        "#!/bin/sh\n"
+        'case " $* " in\n'
+        f'*" -G "*) exec {tools.need("ssh", "openssh-client")} "$@" ;;\n'
+        f"*) touch {begun}; exit 255 ;;\n"
+        "esac\n"
+    )
+    client.chmod(0o755)
+    return begun
+
+
 def test_loop_through_jump_hosts_is_refused(machine: Machine) -> None:
     """It is noticed before the client begins, which would start itself without end."""
     with by_ssh(machine, "one") as hosts:
         loop = "Host two\n  ProxyJump me@three:22\nHost three\n  ProxyJump two\n"
         path = "Host one\n  ProxyJump two\n"
         hosts.client.write_text(f"{hosts.client.read_text()}{path}{loop}")
+        begun = hold_back_clients(hosts)
         files = hosts.file(db=hosts.values("one", address="one"))
         done = hosts.apply(hosts.template("db"), files)
         assert (done.code, hosts.runs) == (1, [])
@@ -72,6 +89,29 @@ def test_loop_through_jump_hosts_is_refused(machine: Machine) -> None:
         assert f"cannot be used: {way}" in done.err
         done = machine.command("heat-config-agent", ["hosts", "check", str(files)], {})
         assert (done.code, way in done.out) == (1, True), done
+        assert not begun.exists()
+
+
+def test_loop_of_jump_hosts_that_comes_later_is_refused(machine: Machine) -> None:
+    """The commands that ask a host on a connection of their own look for a loop, too."""
+    with by_ssh(machine, "one") as hosts:
+        files = hosts.file(db=hosts.values("one", address="one"))
+        text = hosts.client.read_text()
+        here = f"Host one\n  HostName 127.0.0.1\n  Port {hosts.ports['one']}\n"
+        hosts.client.write_text(f"{text}{here}")
+        assert hosts.apply(hosts.template("db"), files).code == 0
+        hosts.client.write_text(
+            f"{text}Host one\n  ProxyJump two\nHost two\n  ProxyJump one\n"
+        )
+        begun = hold_back_clients(hosts)
+        loop = "is not reached: jumphost loop: one → two → one"
+        for command in ("log", "show", "verify"):
+            done = machine.agent(command, "t/db_run")
+            assert loop in done.out + done.err, done
+        deleted = machine.agent("stack", "delete", "t", "--yes")
+        assert deleted.code == 1
+        assert "jumphost loop: one → two → one" in deleted.err
+        assert not begun.exists()
 
 
 def test_jump_host_on_the_way_is_used(machine: Machine) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from heat_config_stack.hosts.client import Client, loop
+from heat_config_stack.hosts.client import Client, Ended, check_way
 from heat_config_stack.hosts.connection import TASK, foreign
 from heat_config_stack.hosts.host import Host
 
@@ -22,11 +22,11 @@ class Asked:
         """The reason why there is no answer; empty if there is one."""
         self.client: Client | None = None
         self._is_greeted = False
-        self.problem = loop(host)
-        if self.problem:
-            return
         try:
+            check_way(host)
             self.client = Client(host.words(*TASK), host.command)
+        except Ended as ended:
+            self.problem = str(ended)
         except OSError as error:
             self.problem = f"cannot start ssh: {error.strerror}"
 

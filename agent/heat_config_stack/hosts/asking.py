@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.model.positions import Json
+from heat_config_stack.hosts.client import Ended, check_way
 from heat_config_stack.hosts.host import Host
 
 COMMANDS = ("log", "logs", "show", "verify", "stop")
@@ -20,13 +21,22 @@ _ERROR = "error: "
 """The beginning of the line in which the agent says why a command is not carried out."""
 
 
+def _line(host: Host, stack: str, command: str, words: Sequence[str]) -> list[str]:
+    """Return the command line that asks a host. Raises AgentError if its jump hosts are a loop."""
+    try:
+        check_way(host)
+    except Ended as ended:
+        raise AgentError(f"the host {host.title} is not reached: {ended}") from ended
+    return host.words("hosts", "ask", stack, command, "--", *words)
+
+
 def ask(host: Json, stack: str, command: str, words: Sequence[str]) -> int:
     """Carry out a command about a stack's deployments on their host, with its output here; return its exit code.
 
     Raises AgentError if the host is not reached.
     """
     there = Host.from_json(host)
-    line = there.words("hosts", "ask", stack, command, "--", *words)
+    line = _line(there, stack, command, words)
     try:
         code = subprocess.run(line, stdin=subprocess.DEVNULL, check=False).returncode
     except OSError as error:
@@ -43,7 +53,7 @@ def begin(
     host: Json, stack: str, command: str, words: Sequence[str]
 ) -> subprocess.Popen[bytes]:
     """Begin a command about a stack's deployments on their host, with pipes for its output. Raises AgentError."""
-    line = Host.from_json(host).words("hosts", "ask", stack, command, "--", *words)
+    line = _line(Host.from_json(host), stack, command, words)
     try:
         return subprocess.Popen(
             line,
@@ -58,7 +68,7 @@ def begin(
 def answer(host: Json, stack: str, command: str, words: Sequence[str]) -> str:
     """Return what a host prints for a command. Raises AgentError if it is not reached, or says only that it cannot."""
     there = Host.from_json(host)
-    line = there.words("hosts", "ask", stack, command, "--", *words)
+    line = _line(there, stack, command, words)
     try:
         done = subprocess.run(
             line, stdin=subprocess.DEVNULL, capture_output=True, check=False

@@ -32,23 +32,37 @@ _NOT_FOUND = (126, 127)
 _END = 2.0
 """Seconds in which a client has to end that has nothing left to do."""
 
+_PATIENCE = 10.0
+"""Seconds in which a client has to read its configuration."""
 
 _MOST_JUMPS = 16
 """The number of jump hosts on the way to a host at most."""
 
 
-def loop(host: Host) -> str:
-    """Return that the jump hosts on the way to a host lead back to one of them; empty if they do not.
+class Ended(AgentError):  # noqa: N818  # it is the session that has ended
+    """A session has ended by itself."""
 
-    The client notices only a host that is its own jump host. For a longer loop it starts processes without end.
+    def __init__(self, why: str, *, lasting: bool) -> None:
+        """Say why. It is `lasting` if another try ends in the same way."""
+        super().__init__(why)
+        self.lasting = lasting
+
+
+def check_way(host: Host) -> None:
+    """Raise `Ended` if the jump hosts on the way to a host lead back to one of them.
+
+    The client notices only a host that is its own jump host. For a longer loop it starts processes without end, so
+    nothing may start it before this check.
     """
     address, seen = host.address, [host.address]
-    while (jump := _jump_of(host, address)) and len(seen) <= _MOST_JUMPS:
+    while jump := _jump_of(host, address):
         if jump in seen:
-            return f"jumphost loop: {' → '.join([*seen, jump])}"
+            raise Ended(f"jumphost loop: {' → '.join([*seen, jump])}", lasting=True)
+        if len(seen) > _MOST_JUMPS:
+            why = f"more than {_MOST_JUMPS} jump hosts are on the way to it"
+            raise Ended(why, lasting=True)
         seen.append(jump)
         address = jump
-    return f"more than {_MOST_JUMPS} jump hosts are on the way to it" if jump else ""
 
 
 def _jump_of(host: Host, address: str) -> str:
@@ -59,26 +73,20 @@ def _jump_of(host: Host, address: str) -> str:
             [*words, "--", address],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_END,
+            timeout=_PATIENCE,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return ""  # whoever starts the client hears why
+    except subprocess.TimeoutExpired as error:
+        why = f"ssh has not read its configuration within {_PATIENCE:g} s"
+        raise Ended(why, lasting=False) from error
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         key, _, value = line.partition(" ")
         if key == "proxyjump" and value != "none":
             first = value.partition(",")[0].removeprefix("ssh://").rpartition("@")[2]
             return _PORT.sub(lambda port: port["name"] or "", first).strip("[]")
     return ""
-
-
-class Ended(AgentError):  # noqa: N818  # it is the session that has ended
-    """A session has ended by itself."""
-
-    def __init__(self, why: str, *, lasting: bool) -> None:
-        """Say why. It is `lasting` if another try ends in the same way."""
-        super().__init__(why)
-        self.lasting = lasting
 
 
 class Client:

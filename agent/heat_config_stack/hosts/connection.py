@@ -17,7 +17,7 @@ from heat_config_agent import __version__
 from heat_config_agent.model import wording
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import files, processes, protocol
-from heat_config_stack.hosts.client import Client, loop
+from heat_config_stack.hosts.client import Client, Ended, check_way
 from heat_config_stack.hosts.far_side import BY_HAND, SILENCE, SOON
 from heat_config_stack.hosts.frames import PROTOCOL, Frames
 from heat_config_stack.hosts.host import PATIENCE, Host
@@ -108,6 +108,8 @@ class Connection:
         """The same by the clock."""
         self._tries = 0
         self._next_try = 0.0
+        self._is_way_checked = False
+        """True if the jump hosts on the way are no loop."""
 
     # The interface for the fleet.
 
@@ -234,9 +236,13 @@ class Connection:
     def _start(self, world: World) -> None:
         self._tries += 1
         self._is_open = False
-        if self._tries == 1 and (why := loop(self.host)):
-            self._end(world, why, lasting=True)
-            return
+        if not self._is_way_checked:
+            try:
+                check_way(self.host)
+            except Ended as ended:
+                self._end(world, str(ended), lasting=ended.lasting)
+                return
+            self._is_way_checked = True
         self._heard = self._pinged = processes.since_boot()
         try:
             self._client = Client(self._words(self.host), self.host.command)
