@@ -109,7 +109,7 @@ class Connection:
         self._tries = 0
         self._next_try = 0.0
         self._is_way_checked = False
-        """True if the jump hosts on the way are no loop."""
+        """True once `check_way` has passed."""
 
     # The interface for the fleet.
 
