@@ -140,7 +140,7 @@ class Fleet:
     def forget(
         self, world: World, seconds: float, kept: Collection[tuple[Any, ...]] = ()
     ) -> None:
-        """Have the hosts, except the `kept` ones, forget the stack, and wait so many seconds at most."""
+        """Ask all hosts but the `kept` ones to forget the stack, and wait up to `seconds` until they have."""
         from heat_config_hooks import processes  # noqa: PLC0415  # only for stacks that leave a host
 
         end = processes.since_boot() + seconds

@@ -649,7 +649,7 @@ class _Stream:
         self._is_inside = False
         """True if the last line that was printed has not ended."""
         self._held: list[str] | None = None if tail is None else []
-        """The text that was read, while only its end is to be printed; else None."""
+        """The text so far, if only its end is to be printed; otherwise None."""
         self._redact = concealer(deployment).text
         self._begun = beginning(deployment)
         self._offset = 0

@@ -18,6 +18,7 @@ from heat_config_agent.signals.notices.notice import (
     ENDED,
     REBOOT,
     Notice,
+    facts,
 )
 
 TYPE = "heat-config-agent.deployment"
@@ -77,13 +78,7 @@ def event(notice: Notice, host: str) -> dict[str, object]:
         "datacontenttype": "application/json",
     }
     data = {
-        "id": notice.id,
-        "name": notice.name,
-        "action": notice.action,
-        "tool": notice.tool,
-        "stack": notice.stack,
-        "source": notice.source,
-        "state": notice.state,
+        **facts(notice),
         "reason": notice.reason,
         "delivery": notice.delivery,
         "started": _moment(notice.started) if notice.started else "",

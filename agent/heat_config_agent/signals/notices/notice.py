@@ -47,6 +47,19 @@ class Notice:
     """When this happened, in seconds since the epoch."""
 
 
+def facts(notice: Notice) -> dict[str, str]:
+    """Return the deployment of a notice and its state, with the keys of events; values may be empty."""
+    return {
+        "id": notice.id,
+        "name": notice.name,
+        "action": notice.action,
+        "tool": notice.tool,
+        "stack": notice.stack,
+        "source": notice.source,
+        "state": notice.state,
+    }
+
+
 def fields(notice: Notice) -> dict[str, str]:
     """Return the fields of a notice for the journal of the system; those without a value are left out."""
     values = {

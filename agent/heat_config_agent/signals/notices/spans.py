@@ -11,7 +11,7 @@ import hashlib
 from heat_config_agent import __version__
 from heat_config_agent.signals.notices.channel import Channel
 from heat_config_agent.signals.notices.events import Poster
-from heat_config_agent.signals.notices.notice import ENDED, Notice
+from heat_config_agent.signals.notices.notice import ENDED, Notice, facts
 
 _INTERNAL = 1
 """The kind of a span that neither answers nor asks another program."""
@@ -67,15 +67,6 @@ def span(notice: Notice) -> dict[str, object]:
     started = notice.started or ended
     _, trace, parent, _ = notice.trace.split("-") if notice.trace else ("", "", "", "")
     digest = hashlib.sha256(f"{notice.id}\0{started!r}".encode()).hexdigest()
-    values = {
-        "id": notice.id,
-        "name": notice.name,
-        "action": notice.action,
-        "tool": notice.tool,
-        "stack": notice.stack,
-        "source": notice.source,
-        "state": notice.state,
-    }
     failed = notice.state == "failed"
     return {
         "traceId": trace or digest[:32],
@@ -86,7 +77,11 @@ def span(notice: Notice) -> dict[str, object]:
         "startTimeUnixNano": _nanoseconds(started),
         "endTimeUnixNano": _nanoseconds(max(ended, started)),
         "attributes": _attributes(
-            {f"heat.deployment.{name}": text for name, text in values.items() if text}
+            {
+                f"heat.deployment.{name}": text
+                for name, text in facts(notice).items()
+                if text
+            }
         ),
         "status": {
             "code": _ERROR if failed else _OK,

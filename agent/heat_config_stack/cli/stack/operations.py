@@ -345,17 +345,25 @@ class _Outcome:
 
 
 def opened(
-    settings: Settings, options: argparse.Namespace, view: View
+    settings: Settings,
+    options: argparse.Namespace,
+    view: View,
+    definition: Definition | None = None,
+    *,
+    without_types: bool = False,
 ) -> AbstractContextManager[Session]:
-    """Open a stack for work as the options of a command say, without a new definition, see `sessions.work`."""
+    """Open a stack for work as the options of a command say, see `sessions.work`."""
     return sessions.work(
         settings,
         options.name,
         view,
         server=options.server or "",
         limit=options.wait_for,
-        max_hosts=options.max_hosts or 0,
-        reach=reaching(options),
+        without_types=without_types,
+        user_data=getattr(options, "user_data", False),
+        definition=definition,
+        max_hosts=getattr(options, "max_hosts", None) or 0,
+        reach=reaching(options, definition),
     )
 
 
@@ -393,17 +401,8 @@ def _carried_out(
     runner.going_on.append(runner.RUNS_GO_ON)
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
-    with sessions.work(
-        settings,
-        options.name,
-        view,
-        server=options.server or "",
-        limit=options.wait_for,
-        without_types=without_types,
-        user_data=getattr(options, "user_data", False),
-        definition=definition,
-        max_hosts=getattr(options, "max_hosts", None) or 0,
-        reach=reaching(options, definition),
+    with opened(
+        settings, options, view, definition, without_types=without_types
     ) as session:
         stack = session.root
         _check_server(settings, options.server, definition, stack)
