@@ -211,14 +211,17 @@ class _Followed:
             if code is not None and self._rest[name]:
                 lines.append(self._rest[name])
             for line in lines:
-                self._print(name, line.decode("utf-8", "replace"), wide)
+                self._take(name, line.decode("utf-8", "replace"), wide)
         if code is not None:
             self._ended(code, wide)
 
-    def _print(self, name: str, line: str, wide: int) -> None:
+    def _take(self, name: str, line: str, wide: int) -> None:
         if name == "stderr" and (self._held or line.startswith("error: ")):
             self._held.append(line)
-            return
+        else:
+            self._print(name, line, wide)
+
+    def _print(self, name: str, line: str, wide: int) -> None:
         self._seen[name] += 1
         if self._seen[name] > self.printed[name]:
             self.printed[name] = self._seen[name]
@@ -234,11 +237,7 @@ class _Followed:
             self.why = f"{self._one.place}: {why}"
         else:
             for line in held:
-                self._seen["stderr"] += 1
-                if self._seen["stderr"] > self.printed["stderr"]:
-                    self.printed["stderr"] += 1
-                    prefix = f"{terminal.padded(self.title, wide)}  | "
-                    terminal.say(prefix + terminal.line(line), error=True)
+                self._print("stderr", line, wide)
         self.end()
 
     def end(self) -> None:
